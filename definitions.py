@@ -1,0 +1,5 @@
+"""The code location that Dagster loads: everything that is declared in the entities folder."""
+
+from feed_assets import build_definitions
+
+defs = build_definitions()

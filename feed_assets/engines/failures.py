@@ -1,0 +1,44 @@
+"""Where what user code and Spark raise becomes an `EngineError`: one place, so that callers need to know one class."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from feed_assets.engines.port import Work
+from feed_assets.errors import EngineError, WorkflowFailedError
+from feed_assets.timing.dates import render_datetime
+
+_LONGEST_REASON = 2_000
+
+
+@contextmanager
+def reporting_failures(work: Work) -> Iterator[None]:
+    """Translate whatever the work raises inside the block.
+
+    User code may raise any exception, and so may Spark on its behalf: hence this broad catch, the only one of engines.
+
+    Raises:
+        WorkflowFailedError: from the exception of user code or Spark; an `EngineError` passes as it is.
+    """
+    try:
+        yield
+    except EngineError:
+        raise
+    except Exception as exc:
+        raise WorkflowFailedError(
+            process=work.process,
+            nominal_time=render_datetime(work.nominal_time),
+            path=work.path,
+            reason=render_cause(exc),
+        ) from exc
+
+
+def render_cause(exc: BaseException) -> str:
+    """The class and the text of an exception, without the JVM stack trace that Spark appends and a closing full stop.
+
+    >>> render_cause(ValueError("no such origin."))
+    'ValueError: no such origin'
+    """
+    text = str(exc).split("\n\nJVM stacktrace:")[0].strip()
+    if len(text) > _LONGEST_REASON:
+        text = f"{text[:_LONGEST_REASON]} …"
+    return f"{type(exc).__name__}: {text}".rstrip(". :\n")

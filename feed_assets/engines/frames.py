@@ -1,0 +1,207 @@
+"""Feed instances to DataFrames and back: what the formats' defaults are, and how a declared schema is kept."""
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from feed_assets.engines.failures import render_cause
+from feed_assets.engines.port import InputData, OutputReport, OutputTarget
+from feed_assets.errors import InputReadError, OutputMismatchError
+
+if TYPE_CHECKING:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_READER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"csv": MappingProxyType({"header": "true", "enforceSchema": "false"})}
+)
+_WRITER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"csv": MappingProxyType({"header": "true"})})
+_NO_SUCCESS_MARKER = MappingProxyType({"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+_TEXT_COLUMNS = "value string"
+_MISFITS = ("INVALID_COLUMN_OR_FIELD_DATA_TYPE", "NULLABLE_COLUMN_OR_FIELD", "NULLABLE_ARRAY_OR_MAP_ELEMENT")
+
+
+def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
+    """All instances of an input in one DataFrame: one read of several paths, no column added.
+
+    Spark's reader defaults hold (among them `mode: PERMISSIVE`: a malformed field becomes null), except that a csv has
+    a header line (`header: true`), whose names must be those of the declared schema in the same order
+    (`enforceSchema: false`; Spark itself would take the columns by position without a look at the names). The feed's
+    options win over both. Directories below an instance are read where the feed declares partitions: as `key=value`
+    columns when the schema has a column of a partition's name, else for their files alone
+    (`recursiveFileLookup: true`; Spark itself would leave such files out without a word).
+
+    An optional input without an instance is an empty DataFrame with the feed's schema.
+    Differs from Falcon: that passes the path of an empty directory.
+
+    Raises:
+        InputReadError: no instance of an input that is not optional, no schema where one is needed, or Spark refused.
+            Over Spark Connect it refuses only when the data are used, with its own exception.
+    """
+    from pyspark.errors import PySparkException
+
+    columns = data.columns or (_TEXT_COLUMNS if data.format == "text" else None)
+    try:
+        schema = None if columns is None else _parse_columns(columns)
+    except ValueError as exc:
+        raise InputReadError(
+            name=data.name, feed=data.feed, reason=str(exc), next_step=f"Correct schema: of the feed {data.feed!r}."
+        ) from exc
+    if not data.paths:
+        return _empty_input(spark, data, schema)
+    options = _with_options(_reader_defaults(data, schema), data.options)
+    reader = spark.read.format(data.format).options(**options)
+    try:
+        return (reader.schema(schema) if schema else reader).load(list(data.paths))
+    except PySparkException as exc:
+        raise _not_readable(data, exc) from exc
+
+
+def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
+    """Write a DataFrame into the target's directory, in place of what is there, and report its rows.
+
+    The rows are counted by the job that writes them. With a declared schema the columns must have its names, in any
+    order; they are written in its order, cast by Spark's rules for storing into a table (number to wider number, or to
+    a narrower one with an error on overflow, anything to string; never string to number). A csv gets a header line
+    unless the feed's options say otherwise. No `_SUCCESS` is written: the availability flag is for publication.
+
+    Raises:
+        OutputMismatchError: the columns are not those of the feed, or the feed's schema is not Spark DDL.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    observation = Observation()
+    options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
+    try:
+        fitted = _fit_to_schema(df, target)
+        counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
+        counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
+    except AnalysisException as exc:
+        if exc.getCondition() in _MISFITS:
+            raise _type_mismatch(target, exc) from exc
+        raise
+    return OutputReport(name=target.name, rows=int(observation.get["rows"]))
+
+
+def render_subject(target: OutputTarget) -> str:
+    """How errors name an output.
+
+    >>> render_subject(OutputTarget(name="delays", feed="daily-delays", url="file:///x", format="csv"))
+    "output 'delays' (feed 'daily-delays')"
+    """
+    return f"output {target.name!r} (feed {target.feed!r})"
+
+
+def _empty_input(spark: "SparkSession", data: InputData, schema: "StructType | None") -> "DataFrame":
+    if not data.optional:
+        raise InputReadError(
+            name=data.name,
+            feed=data.feed,
+            reason="its window holds no instance",
+            next_step="Wait for the instances, or declare the input with optional: true.",
+        )
+    if schema is None:
+        raise InputReadError(
+            name=data.name,
+            feed=data.feed,
+            reason="its window holds no instance, and without a schema nobody knows the columns of an empty input",
+            next_step=f"Declare schema: on the feed {data.feed!r}.",
+        )
+    return spark.createDataFrame([], schema=schema)
+
+
+def _reader_defaults(data: InputData, schema: "StructType | None") -> Mapping[str, str]:
+    defaults = _READER_DEFAULTS.get(data.format, {})
+    by_key = schema is not None and not set(data.partitions).isdisjoint(schema.fieldNames())
+    if not data.partitions or by_key:
+        return defaults
+    return {**defaults, "recursiveFileLookup": "true"}
+
+
+def _with_options(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:
+    given = {name.lower() for name in options}
+    return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **options}
+
+
+def _not_readable(data: InputData, exc: Exception) -> InputReadError:
+    text = render_cause(exc)
+    if "UNABLE_TO_INFER_SCHEMA" in text:
+        reason = "its instances hold no file that Spark could infer a schema from"
+        next_step = f"Declare schema: on the feed {data.feed!r}."
+    elif "PATH_NOT_FOUND" in text:
+        reason = f"nothing is at {text.split('Path does not exist: ')[-1].split('. SQLSTATE')[0]}"
+        next_step = "Look at the input's partition and at the feed's locations."
+    else:
+        reason = text
+        next_step = f"Look at format, schema and options of the feed {data.feed!r}."
+    return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
+
+
+def _fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
+    if target.columns is None:
+        return df
+    try:
+        schema = _parse_columns(target.columns)
+    except ValueError as exc:
+        raise OutputMismatchError(
+            subject=render_subject(target), reason=str(exc), next_step=f"Correct schema: of the feed {target.feed!r}."
+        ) from exc
+    reasons = _differences(df.columns, schema.fieldNames())
+    if reasons:
+        wanted = ", ".join(schema.fieldNames())
+        raise OutputMismatchError(
+            subject=render_subject(target),
+            reason=f"the columns are not those of the feed's schema: {'; '.join(reasons)}",
+            next_step=f"Return exactly {wanted}, or change schema: of the feed {target.feed!r}.",
+        )
+    return df.to(schema)
+
+
+def _differences(returned: list[str], declared: list[str]) -> list[str]:
+    """What is missing, too much, or there more than once; names are compared as Spark does, without regard to case.
+
+    >>> _differences(["Origin", "extra", "ORIGIN"], ["origin", "delay"])
+    ['missing: delay', 'not declared: extra', 'more than once: origin']
+    """
+    have = Counter(name.lower() for name in returned)
+    want = {name.lower() for name in declared}
+    groups = {
+        "missing": [name for name in declared if name.lower() not in have],
+        "not declared": [name for name in returned if name.lower() not in want],
+        "more than once": [name for name in declared if have[name.lower()] > 1],
+    }
+    return [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
+
+
+def _type_mismatch(target: OutputTarget, exc: "AnalysisException") -> OutputMismatchError:
+    facts = exc.getMessageParameters() or {}
+    column = facts.get("columnName", "a column")
+    if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
+        reason = f"column {column} is {facts.get('type')}, and the schema says {facts.get('expectedType')}"
+        next_step = "Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema."
+    else:
+        reason = f"column {column} may be null, and the schema says NOT NULL"
+        next_step = "Drop or fill the nulls in the workflow, or change the schema."
+    return OutputMismatchError(subject=render_subject(target), reason=reason, next_step=next_step)
+
+
+def _parse_columns(columns: str) -> "StructType":
+    """The schema of a DDL text; a session must be active.
+
+    Raises:
+        ValueError: it is not Spark DDL of columns; the message says what Spark said.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(columns)
+    except PySparkException as exc:
+        raise ValueError(f"{columns!r} is not a Spark schema: {render_cause(exc)}") from exc
+    if not isinstance(schema, StructType):
+        raise ValueError(f"{columns!r} is a Spark type and names no column")
+    return schema

@@ -1,0 +1,194 @@
+"""What an engine is given and what it gives back: the port between the life of an instance and the work of a process.
+
+Everything here is plain data with addresses that Spark can open; which storage they came from, and who publishes what
+was written, is known elsewhere. `Context` is public: user code receives it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputInstance:
+    """One feed instance that an input's window holds and that exists.
+
+    `url` is the instance's directory without the input's partition, for example `file:///data/weather/2013/11/03/05`.
+    """
+
+    nominal_time: datetime
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputData:
+    """One input of a process instance: the instances of a feed, in the caller's order, and how to read them.
+
+    `columns` is the feed's schema as Spark DDL; None lets Spark infer it. `options` are Spark's reader options.
+    `partition` is a path or glob below each instance; `partitions` are the partition names that the feed declares.
+    `optional` allows that there is no instance.
+    """
+
+    name: str
+    feed: str
+    instances: tuple[InputInstance, ...]
+    format: str
+    columns: str | None = None
+    options: Mapping[str, str] = _NOTHING
+    partition: str | None = None
+    partitions: tuple[str, ...] = ()
+    optional: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What Spark opens: each instance's address with the partition appended, in the order of the instances.
+
+        >>> at = datetime(2013, 11, 3)
+        >>> us = InputData(name="a", feed="f", format="csv", partition="/us/", instances=(
+        ...     InputInstance(nominal_time=at, url="file:///data/00/"),))
+        >>> us.paths
+        ('file:///data/00/us',)
+        """
+        below = (self.partition or "").strip("/")
+        if not below:
+            return tuple(instance.url for instance in self.instances)
+        return tuple(f"{instance.url.rstrip('/')}/{below}" for instance in self.instances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTarget:
+    """Where and how one output is written.
+
+    `url` is a staging directory that belongs to this attempt alone; it may exist, and what it holds is replaced.
+    `columns` is the feed's schema as Spark DDL; None accepts whatever the work returns. `options` are Spark's.
+    """
+
+    name: str
+    feed: str
+    url: str
+    format: str
+    columns: str | None = None
+    options: Mapping[str, str] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitOptions:
+    """How an external application is submitted. `master` None leaves it to spark-submit's own configuration.
+
+    `args` follow the paths of inputs and outputs on the application's command line.
+    """
+
+    master: str | None = None
+    deploy_mode: str | None = None
+    main_class: str | None = None
+    args: tuple[str, ...] = ()
+    conf: Mapping[str, str] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a process instance may know about itself; a `python` workflow receives it as `context`.
+
+    `nominal_time` is UTC; `timezone` is the process's. `attempt` counts from 1. `input_instances` maps the name of each
+    input to its instances in the order in which they are read; `output_urls` maps the name of each output to the
+    staging directory that it is written to.
+    """
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    timezone: ZoneInfo
+    run_id: str
+    attempt: int
+    properties: Mapping[str, str] = _NOTHING
+    input_instances: Mapping[str, tuple[InputInstance, ...]] = MappingProxyType({})
+    output_urls: Mapping[str, str] = _NOTHING
+
+    @property
+    def local_time(self) -> datetime:
+        """The nominal time on the wall clock of the process's time zone."""
+        return self.nominal_time.astimezone(self.timezone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One attempt at one process instance.
+
+    `path` names the user's code in the way of the engine; relative files are below `root`, the project's folder.
+    `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
+    """
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    timezone: ZoneInfo
+    run_id: str
+    attempt: int
+    inputs: tuple[InputData, ...]
+    outputs: tuple[OutputTarget, ...]
+    engine: str
+    path: str
+    root: Path
+    properties: Mapping[str, str] = _NOTHING
+    libs: tuple[str, ...] = ()
+    submit: SubmitOptions | None = None
+
+    def context(self) -> Context:
+        return Context(
+            process=self.process,
+            cluster=self.cluster,
+            nominal_time=self.nominal_time,
+            timezone=self.timezone,
+            run_id=self.run_id,
+            attempt=self.attempt,
+            properties=MappingProxyType(dict(self.properties)),
+            input_instances=MappingProxyType({data.name: data.instances for data in self.inputs}),
+            output_urls=MappingProxyType({target.name: target.url for target in self.outputs}),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputReport:
+    """What was written for one output; `rows` is None where the engine cannot count."""
+
+    name: str
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkReport:
+    """What an attempt did: one report for each output, in the order of `Work.outputs`, and facts for the run's page."""
+
+    outputs: tuple[OutputReport, ...]
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+class Engine(ABC):
+    """A way to run the work of a process. One engine object serves many attempts, one after the other in a session."""
+
+    @abstractmethod
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        """Run the work to its end and return when every output is written.
+
+        - Inputs are only read. Every output directory holds the complete output when this returns, and no success
+          marker: publication decides what readers see. After an error the directories may hold anything; a repeat of
+          the same work replaces it.
+        - `session` is called when Spark is needed first, and not at all by an engine that starts its own; mistakes in
+          the work (code not found, a parameter that is no input) are raised before.
+        - An engine leaves nothing behind in the session that a later attempt would see.
+        - What interrupts the caller (`KeyboardInterrupt` and other `BaseException`s) passes through, after processes
+          that the engine started have been ended.
+
+        Raises:
+            EngineError: the work could not be started or failed; `__cause__` is what user code or Spark raised.
+        """

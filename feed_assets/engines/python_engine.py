@@ -1,0 +1,190 @@
+"""Runs a Python function: which one a path names, what it is called with, and which results it may return."""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from feed_assets.engines.failures import reporting_failures
+from feed_assets.engines.frames import read_input, render_subject, write_output
+from feed_assets.engines.libraries import add_libraries
+from feed_assets.engines.port import Engine, Work, WorkReport
+from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SPARK, _CONTEXT = "spark", "context"
+
+
+class PythonEngine(Engine):
+    """Calls `function(spark, <one DataFrame per input>, context)` and writes what it returns.
+
+    `Work.path` is `package.module:function` or `folder/file.py:function`, both seen from the project's root, which is
+    on `sys.path` while the function is imported and while it runs. Arguments go by name: an input `late-flights` is
+    the parameter `late_flights`. The function has a parameter for every input; `spark` and `context` it may leave out,
+    and a parameter that is nothing of these needs a default.
+
+    It returns a DataFrame when the process has one output, a mapping `{output: DataFrame}` with exactly the outputs'
+    names for any number of them, and None when there is none.
+    """
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        with _importable(work.root):
+            function = _load_function(work)
+            names = _bind_names(work, function)
+            with reporting_failures(work):
+                spark = session()
+                add_libraries(spark, work)
+                known: dict[str, object] = {_SPARK: spark, _CONTEXT: work.context()}
+                known |= {_parameter_name(data.name): read_input(spark, data) for data in work.inputs}
+                frames = _match_outputs(work, function(**{name: known[name] for name in names}))
+                reports = tuple(write_output(frames[target.name], target) for target in work.outputs)
+        return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
+
+
+@contextmanager
+def _importable(root: Path) -> Iterator[None]:
+    entry = str(root.resolve())
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(entry)
+
+
+def _load_function(work: Work) -> Callable[..., Any]:
+    where, separator, name = work.path.rpartition(":")
+    if not separator or not where or not name.isidentifier():
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason="it does not name a function",
+            next_step="Write package.module:function, or folder/file.py:function with a file of the project.",
+        )
+    with reporting_failures(work):
+        module = _load_file(work, where) if where.endswith(".py") else _load_module(work, where)
+    function = getattr(module, name, None)
+    if not callable(function):
+        offered = ", ".join(sorted(_functions_of(module))) or "none"
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason=f"{where} has no function {name!r}",
+            next_step=f"Name one of its functions: {offered}.",
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def _load_module(work: Work, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not (name == exc.name or name.startswith(f"{exc.name}.")):
+            raise
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason=f"there is no module {exc.name!r} on the Python path or in {work.root}",
+            next_step="Install the package where Dagster runs, or name a file: folder/file.py:function.",
+        ) from exc
+
+
+def _load_file(work: Work, name: str) -> ModuleType:
+    """A module made of a file; loaded anew for each attempt, and never importable by its name."""
+    file = work.root / name
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason=f"{file} is not a file",
+            next_step="Name a file relative to the project's folder.",
+        )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _functions_of(module: ModuleType) -> Iterator[str]:
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if function.__module__ == module.__name__ and not name.startswith("_"):
+            yield name
+
+
+def _bind_names(work: Work, function: Callable[..., Any]) -> list[str]:
+    """The names of the arguments that the function takes, out of `spark`, `context` and the inputs.
+
+    Raises:
+        WorkflowSignatureError: it asks for something else, does not take an input, or takes something by position only.
+    """
+    inputs = [_parameter_name(data.name) for data in work.inputs]
+    parameters = inspect.signature(function).parameters.values()
+    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    taken = {p.name for p in by_name}
+    known = [_SPARK, _CONTEXT, *inputs]
+    unknown = [p.name for p in by_name if p.default is p.empty and p.name not in known]
+    unknown += [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    unused = [name for name in inputs if not takes_all and name not in taken]
+    clashing = sorted({name for name in inputs if known.count(name) > 1})
+    reasons = [
+        *(f"two arguments would be called {name!r}" for name in clashing),
+        *(f"nothing is called {name!r} that the parameter could get" for name in unknown),
+        *(f"the input {name!r} has no parameter" for name in unused),
+    ]
+    if reasons:
+        raise WorkflowSignatureError(
+            process=work.process,
+            path=work.path,
+            reason="; ".join(reasons),
+            next_step=f"Arguments are passed by name: {', '.join(known)}. Rename parameters or inputs.",
+        )
+    return known if takes_all else [name for name in known if name in taken]
+
+
+def _parameter_name(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:
+    from pyspark.sql import DataFrame
+
+    names = [target.name for target in work.outputs]
+    match result:
+        case DataFrame() if len(names) == 1:
+            return {names[0]: result}
+        case None if not names:
+            return {}
+        case Mapping() if set(result) == set(names) and all(isinstance(df, DataFrame) for df in result.values()):
+            return result
+        case _:
+            one = f"{render_subject(work.outputs[0])} is its only output" if len(names) == 1 else None
+            wanted = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
+            raise OutputMismatchError(
+                subject=f"process {work.process!r}",
+                reason=f"{wanted}, and {work.path} returned {_render_result(result)}",
+                next_step=_expected_result(names),
+            )
+
+
+def _expected_result(names: list[str]) -> str:
+    match names:
+        case []:
+            return "Return None, or declare an output."
+        case [_]:
+            return "Return a Spark DataFrame."
+        case _:
+            return f"Return {{{', '.join(f'{name!r}: DataFrame' for name in names)}}}."
+
+
+def _render_result(result: object) -> str:
+    if isinstance(result, Mapping):
+        return f"{{{', '.join(f'{name!r}: {type(value).__name__}' for name, value in result.items())}}}"
+    return "None" if result is None else f"a {type(result).__module__}.{type(result).__qualname__}"

@@ -1,0 +1,34 @@
+"""Which engines there are, by the name that `workflow.engine` gives; pyspark is loaded by an engine's run, not here."""
+
+from importlib import import_module
+from types import MappingProxyType
+
+from feed_assets.engines.port import Engine
+from feed_assets.errors import UnknownEngineError
+
+_ENGINES = MappingProxyType(
+    {
+        "python": ("feed_assets.engines.python_engine", "PythonEngine"),
+        "sql": ("feed_assets.engines.sql_engine", "SqlEngine"),
+        "spark-submit": ("feed_assets.engines.spark_submit_engine", "SparkSubmitEngine"),
+    }
+)
+ENGINE_NAMES = tuple(_ENGINES)
+
+
+def open_engine(name: str) -> Engine:
+    """The engine of a name.
+
+    Raises:
+        UnknownEngineError: no engine has it.
+
+    >>> type(open_engine("python")).__name__
+    'PythonEngine'
+    """
+    try:
+        module, attribute = _ENGINES[name]
+    except KeyError as exc:
+        raise UnknownEngineError(name=name, known=ENGINE_NAMES) from exc
+    engine = getattr(import_module(module), attribute)()
+    assert isinstance(engine, Engine)
+    return engine

@@ -1,0 +1,88 @@
+"""Spark sessions: the configuration that every one gets, and the tag by which the operations of a run are found."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SQL_DEFAULTS = MappingProxyType(
+    {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.sources.partitionOverwriteMode": "static",
+    }
+)
+_PROCESS_DEFAULTS = MappingProxyType(
+    {
+        "spark.app.name": "feed-assets",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    }
+)
+_LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
+_TAG_PREFIX = "feed-assets-run-"
+
+
+def session_conf(
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] = MappingProxyType({}),
+    run_id: str | None = None,
+    root: Path | None = None,
+) -> dict[str, str]:
+    """Everything that a session of a cluster is built with; what the cluster's own `conf` says wins.
+
+    Either `master` ("local[2]", "yarn", …) or `remote` (a Spark Connect URL) is given. With a remote, `run_id` (a UUID)
+    becomes the id of the server-side session, so that `interrupt_run` finds the operations of a run whose process has
+    died. `root`, the project's folder, is put on the path of Python workers.
+
+    Local files are written without Hadoop's hidden `.crc` files: beside a file that something else has replaced since,
+    they would make Spark refuse it.
+
+    >>> session_conf(remote="sc://spark:15002", run_id="5f0c")["spark.remote"]
+    'sc://spark:15002/;session_id=5f0c'
+    """
+    if (master is None) == (remote is None):
+        raise ValueError("either master or remote is given, not both")
+    if remote is not None:
+        return {**_SQL_DEFAULTS, **conf, "spark.remote": _with_session_id(remote, run_id)}
+    assert master is not None
+    loopback = _LOOPBACK if master.startswith("local") else {}
+    path = {} if root is None else {"spark.executorEnv.PYTHONPATH": str(root.resolve())}
+    return {**_PROCESS_DEFAULTS, **loopback, **path, **_SQL_DEFAULTS, **conf, "spark.master": master}
+
+
+def tag_session(spark: "SparkSession", run_id: str) -> None:
+    """Mark what this thread starts in the session from now on as the run's."""
+    spark.addTag(_TAG_PREFIX + run_id)
+
+
+def interrupt(spark: "SparkSession", run_id: str) -> int:
+    """Stop the run's operations in this session; how many there were."""
+    return len(spark.interruptTag(_TAG_PREFIX + run_id))
+
+
+def interrupt_run(remote: str, run_id: str) -> int:
+    """Stop whatever a run still computes on a Spark Connect server, from any process; how many operations there were.
+
+    The run's session must have been made with its id (see `session_conf`).
+    """
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    client = SparkConnectClient(connection=_with_session_id(remote, run_id))
+    try:
+        return len(client.interrupt_all() or ())
+    finally:
+        client.close()
+
+
+def _with_session_id(remote: str, run_id: str | None) -> str:
+    if run_id is None:
+        return remote
+    separator = ";" if "/;" in remote else "/;"
+    return f"{remote.rstrip('/;') if separator == '/;' else remote.rstrip(';')}{separator}session_id={run_id}"

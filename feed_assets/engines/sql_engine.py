@@ -1,0 +1,131 @@
+"""Runs a Spark SQL file: inputs are temporary views, facts are named parameters, results are outputs."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from feed_assets.engines.failures import reporting_failures
+from feed_assets.engines.frames import read_input, render_subject, write_output
+from feed_assets.engines.libraries import add_libraries
+from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.engines.sql_script import Statement, parse_statements
+from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class SqlEngine(Engine):
+    """Runs the statements of a file below the project's root, one after the other.
+
+    - An input is a temporary view of its name, `-` written as `_`; views are dropped afterwards, also those that the
+      statements made.
+    - `:nominal_time` (TIMESTAMP), `:nominal_date` (DATE, in the process's time zone), `:process`, `:cluster`, `:run_id`
+      and each property (STRING, `-` and `.` written as `_`; cast it: `CAST(:min_delay AS INT)`) are named parameters:
+      values, never text put into the statement. A property does not replace a fact of the same name.
+    - The last statement makes the only output. With several outputs each is made by the statement that a comment
+      `-- output: name` marks.
+    - Other statements are commands (`CREATE TEMPORARY VIEW`, `CACHE TABLE`, `INSERT`); the result of a query that is
+      no output goes nowhere. `SET` stays in force for the session, as Spark has it.
+    """
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        statements = _load_statements(work)
+        makers = _match_outputs(work, statements)
+        reports: dict[str, OutputReport] = {}
+        with reporting_failures(work):
+            spark = session()
+            add_libraries(spark, work)
+            with _views_of(spark, work):
+                for statement in statements:
+                    result = spark.sql(statement.text, args=dict(_parameters(work)))
+                    for target in makers.get(statement, ()):
+                        reports[target.name] = _write_result(result, target, work, statement)
+        outputs = tuple(reports[target.name] for target in work.outputs)
+        return WorkReport(outputs=outputs, details={"statements": str(len(statements))})
+
+
+def _load_statements(work: Work) -> tuple[Statement, ...]:
+    file = work.root / work.path
+    try:
+        statements = parse_statements(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason=f"{file} cannot be read: {exc}",
+            next_step="Name a SQL file (UTF-8) relative to the project's folder.",
+        ) from exc
+    if not statements:
+        raise WorkflowNotFoundError(
+            process=work.process,
+            path=work.path,
+            reason=f"{file} holds no statement",
+            next_step="Write at least one SQL statement into it.",
+        )
+    return statements
+
+
+def _match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Statement, tuple[OutputTarget, ...]]:
+    """The statement that makes each output.
+
+    Raises:
+        WorkflowSignatureError: a marker names no output, or an output does not have exactly one statement.
+    """
+    marked = [statement for statement in statements if statement.output is not None]
+    if not marked and len(work.outputs) == 1:
+        return {statements[-1]: work.outputs}
+    names = [target.name for target in work.outputs]
+    unknown = [f"line {s.line}: there is no output {s.output!r}" for s in marked if s.output not in names]
+    count = {name: sum(s.output == name for s in marked) for name in names}
+    reasons = unknown + [
+        f"{render_subject(target)} is made by {count[target.name] or 'no'} statement{'s' * (count[target.name] > 1)}"
+        for target in work.outputs
+        if count[target.name] != 1
+    ]
+    if reasons:
+        raise WorkflowSignatureError(
+            process=work.process,
+            path=work.path,
+            reason="; ".join(reasons),
+            next_step=f"Put one comment '-- output: name' before the statement of each of {', '.join(names) or 'none'}.",
+        )
+    return {s: tuple(target for target in work.outputs if target.name == s.output) for s in marked}
+
+
+def _parameters(work: Work) -> Iterator[tuple[str, object]]:
+    context = work.context()
+    for name, value in work.properties.items():
+        yield name.replace("-", "_").replace(".", "_"), value
+    yield "process", work.process
+    yield "cluster", work.cluster
+    yield "run_id", work.run_id
+    yield "nominal_time", work.nominal_time
+    yield "nominal_date", context.local_time.date()
+
+
+@contextmanager
+def _views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
+    """The inputs as temporary views; afterwards the session has the temporary views that it had before."""
+    before = _temporary_views(spark)
+    try:
+        for data in work.inputs:
+            read_input(spark, data).createOrReplaceTempView(_quote(data.name.replace("-", "_")))
+        yield
+    finally:
+        for name in _temporary_views(spark) - before:
+            spark.catalog.dropTempView(name)
+
+
+def _temporary_views(spark: "SparkSession") -> set[str]:
+    return {row["viewName"] for row in spark.sql("SHOW VIEWS").collect() if row["isTemporary"]}
+
+
+def _write_result(result: "DataFrame", target: OutputTarget, work: Work, statement: Statement) -> OutputReport:
+    if not result.columns:
+        raise OutputMismatchError(
+            subject=f"process {work.process!r}, {work.path}:{statement.line}",
+            reason=f"the statement of {render_subject(target)} is a command and has no result",
+            next_step="Let a query be the statement of the output.",
+        )
+    return write_output(result, target)

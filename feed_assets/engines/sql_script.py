@@ -1,0 +1,94 @@
+"""The text of a Spark SQL file: where its statements end, and which of them make which output."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Whatever may hold a semicolon that ends nothing. 'it''s', "a\"b", `a``b`, -- to the end of the line.
+_TOKEN = re.compile(
+    r"""
+      (?P<raw>      \b[rR](?:'[^']*'|"[^"]*") )
+    | (?P<quoted>   '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" | `[^`]*` )
+    | (?P<comment>  --(?:\\\n|[^\n])* )
+    | (?P<block>    /\* )
+    | (?P<end>      ; )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLOCK_EDGE = re.compile(r"/\*|\*/")
+_OUTPUT_MARKER = re.compile(r"--\s*output\s*:\s*(?P<name>\S+)\s*", re.IGNORECASE)  # -- output: delays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement with its comments, the line it begins on (from 1), and the output that a marker names for it."""
+
+    text: str
+    line: int
+    output: str | None
+
+
+def parse_statements(text: str) -> tuple[Statement, ...]:
+    """The statements of a SQL text, in order; what holds nothing but comments is none.
+
+    A statement ends at a `;` outside of strings, quoted names and comments (bracketed ones nest, as Spark's do). A
+    comment `-- output: name` of its own inside or before a statement names the output that the statement makes.
+    A compound statement (`BEGIN … END`) is not known.
+
+    >>> [(s.line, s.text, s.output) for s in parse_statements("SELECT ';' ;\\n-- output: b\\nSELECT 2")]
+    [(1, "SELECT ';'", None), (3, '-- output: b\\nSELECT 2', 'b')]
+    """
+    return tuple(_iter_statements(text))
+
+
+def _iter_statements(text: str) -> Iterator[Statement]:
+    begin, code, output = 0, "", None
+    for kind, start, end in _iter_tokens(text):
+        match kind:
+            case "end":
+                if code.strip():
+                    yield _build_statement(text, begin, start, output)
+                begin, code, output = end, "", None
+            case "comment":
+                marker = _OUTPUT_MARKER.fullmatch(text[start:end])
+                output = marker["name"] if marker else output
+            case "block":
+                pass
+            case _:
+                code += text[start:end]
+    if code.strip():
+        yield _build_statement(text, begin, len(text), output)
+
+
+def _build_statement(text: str, begin: int, end: int, output: str | None) -> Statement:
+    code_begin = next(
+        position
+        for kind, start, stop in _iter_tokens(text, begin)
+        if kind in ("code", "quoted", "raw")
+        for position in range(start, stop)
+        if not text[position].isspace()
+    )
+    return Statement(text=text[begin:end].strip(), line=text.count("\n", 0, code_begin) + 1, output=output)
+
+
+def _iter_tokens(text: str, position: int = 0) -> Iterator[tuple[str, int, int]]:
+    """(kind, start, end) over the whole text, without a gap; what is nothing special is `code`."""
+    while position < len(text):
+        found = _TOKEN.search(text, position)
+        start = found.start() if found else len(text)
+        if start > position:
+            yield "code", position, start
+        if found is None:
+            return
+        kind = found.lastgroup or "code"
+        position = _end_of_block(text, found.end()) if kind == "block" else found.end()
+        yield kind, start, position
+
+
+def _end_of_block(text: str, position: int) -> int:
+    depth = 1
+    for edge in _BLOCK_EDGE.finditer(text, position):
+        depth += 1 if edge.group() == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return len(text)

@@ -1,0 +1,164 @@
+"""All entities that are declared together, by kind and name, and the digests of what they say."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NoReturn, TypeAlias
+
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Entity, Kind
+from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.errors import DuplicateEntityError, EntityNotFoundError
+from feed_assets.issues import EntityKey
+
+AnyEntity: TypeAlias = Cluster | Datasource | Feed | Process
+
+ENTITY_TYPES: Mapping[Kind, type[AnyEntity]] = {
+    Kind.CLUSTER: Cluster,
+    Kind.DATASOURCE: Datasource,
+    Kind.FEED: Feed,
+    Kind.PROCESS: Process,
+}
+
+_DIGEST_VERSION = 1
+_ORDERED = ("inputs", "outputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A collection of entities; the order in which they were given does not matter.
+
+    Raises:
+        DuplicateEntityError: two entities of one kind have one name.
+
+    >>> Bundle(entities=(Cluster(name="primary", storage="file:///data"),)).get_cluster("primary").storage
+    'file:///data'
+    """
+
+    entities: tuple[AnyEntity, ...]
+    _by_key: dict[EntityKey, AnyEntity] = field(init=False, repr=False, compare=False)
+    _digests: dict[EntityKey, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        by_key: dict[EntityKey, AnyEntity] = {}
+        for entity in sorted(self.entities, key=_order_of):
+            if entity.key in by_key:
+                raise DuplicateEntityError(kind=entity.kind, name=entity.name)
+            by_key[entity.key] = entity
+        object.__setattr__(self, "entities", tuple(by_key.values()))
+        object.__setattr__(self, "_by_key", by_key)
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """The clusters, by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Cluster))
+
+    @property
+    def datasources(self) -> tuple[Datasource, ...]:
+        """The datasources, by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """The feeds, by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Feed))
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes, by name."""
+        return tuple(entity for entity in self.entities if isinstance(entity, Process))
+
+    def find(self, key: EntityKey) -> AnyEntity | None:
+        """The entity of a kind and name."""
+        return self._by_key.get(key)
+
+    def find_cluster(self, name: str) -> Cluster | None:
+        """The cluster of a name."""
+        found = self._by_key.get((Kind.CLUSTER, name))
+        return found if isinstance(found, Cluster) else None
+
+    def find_datasource(self, name: str) -> Datasource | None:
+        """The datasource of a name."""
+        found = self._by_key.get((Kind.DATASOURCE, name))
+        return found if isinstance(found, Datasource) else None
+
+    def find_feed(self, name: str) -> Feed | None:
+        """The feed of a name."""
+        found = self._by_key.get((Kind.FEED, name))
+        return found if isinstance(found, Feed) else None
+
+    def find_process(self, name: str) -> Process | None:
+        """The process of a name."""
+        found = self._by_key.get((Kind.PROCESS, name))
+        return found if isinstance(found, Process) else None
+
+    def get_cluster(self, name: str) -> Cluster:
+        """The cluster of a name; raises EntityNotFoundError."""
+        return self.find_cluster(name) or _missing(self, Kind.CLUSTER, name)
+
+    def get_datasource(self, name: str) -> Datasource:
+        """The datasource of a name; raises EntityNotFoundError."""
+        return self.find_datasource(name) or _missing(self, Kind.DATASOURCE, name)
+
+    def get_feed(self, name: str) -> Feed:
+        """The feed of a name; raises EntityNotFoundError."""
+        return self.find_feed(name) or _missing(self, Kind.FEED, name)
+
+    def get_process(self, name: str) -> Process:
+        """The process of a name; raises EntityNotFoundError."""
+        return self.find_process(name) or _missing(self, Kind.PROCESS, name)
+
+    def names(self, kind: Kind) -> tuple[str, ...]:
+        """The names of the entities of a kind."""
+        return tuple(entity.name for entity in self.entities if entity.kind is kind)
+
+    def suggest(self, kind: Kind, name: str) -> tuple[str, ...]:
+        """Names of a kind that are much like `name`."""
+        return tuple(get_close_matches(name, self.names(kind), n=2))
+
+    def without(self, keys: Collection[EntityKey]) -> "Bundle":
+        """The bundle without some entities."""
+        return Bundle(entities=tuple(entity for entity in self.entities if entity.key not in keys))
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of what all entities say, in hexadecimal; the same on every machine."""
+        return _sha256([[*entity.key, self.entity_digest(entity)] for entity in self.entities])
+
+    def entity_digest(self, entity: AnyEntity) -> str:
+        """The sha256 of what an entity says; see `entity_digest`."""
+        if self._by_key.get(entity.key) is not entity:
+            return entity_digest(entity)
+        if entity.key not in self._digests:
+            self._digests[entity.key] = entity_digest(entity)
+        return self._digests[entity.key]
+
+
+def entity_digest(entity: Entity) -> str:
+    """The sha256 of what an entity says, in hexadecimal.
+
+    How it is written makes no difference: the order of keys (but for inputs and outputs, which workflows see in their
+    order), comments, and values that are the default anyway.
+    """
+    content = entity.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for name in _ORDERED:
+        if name in content:
+            content[name] = list(content[name].items())
+    return _sha256([_DIGEST_VERSION, entity.kind, content])
+
+
+def _sha256(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _order_of(entity: AnyEntity) -> EntityKey:
+    return entity.key
+
+
+def _missing(bundle: Bundle, kind: Kind, name: str) -> NoReturn:
+    raise EntityNotFoundError(kind=kind, name=name, suggestions=bundle.suggest(kind, name))

@@ -1,0 +1,219 @@
+"""The kinds of values that fields of entities hold, and the sentence for each that does not fit.
+
+A refusal is a pydantic custom error whose context carries `message` and `remedy`; loading adds the place.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, LiteralString, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from feed_assets.errors import TimingError
+from feed_assets.issues import split_error
+from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.frequency import Frequency, parse_frequency
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # daily-clicks2
+_PROPERTY = re.compile(r"\S(?:.*\S)?", re.DOTALL)  # queueName, spark.sql.shuffle.partitions
+_TAG_KEY = re.compile(r"\w+")  # owner
+_GROUP = re.compile(r"[\w+]+")  # observations
+_SECOND = 60
+
+
+def refuse(code: LiteralString, message: str, remedy: str = "") -> PydanticCustomError:
+    """The error for a value that does not fit."""
+    context = {"message": message, "remedy": remedy}
+    return PydanticCustomError(code, "{message}. {remedy}", context)
+
+
+def describe(value: object) -> str:
+    """How messages quote a value.
+
+    >>> describe({"a": 1}), describe("x"), describe(None)
+    ('a map', "'x'", 'nothing')
+    """
+    if isinstance(value, Mapping):
+        return "a map"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "nothing" if value is None else repr(to_plain_text(value))
+
+
+def to_plain_text(value: object) -> object:
+    """Numbers and truth values as the text that YAML writes for them; everything else unchanged."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _to_text(value: object) -> object:
+    text = to_plain_text(value)
+    if not isinstance(text, str):
+        raise refuse("text-expected", f"text is expected, not {describe(value)}", "Write it as one text.")
+    return text
+
+
+def _translated(code: LiteralString, parse: Callable[[str], T], what: str) -> Callable[[object], T]:
+    def parsed(value: object) -> T:
+        text = to_plain_text(value)
+        if not isinstance(text, str):
+            raise refuse(code, f"{what} is expected, not {describe(value)}", "Write it as one text.")
+        try:
+            return parse(text)
+        except TimingError as exc:
+            finding = split_error(exc)
+            raise refuse(code, finding.message, finding.remedy) from exc
+
+    return parsed
+
+
+_parse_frequency = _translated("frequency", parse_frequency, "a frequency such as hours(1)")
+_parse_moment = _translated("date-time", parse_datetime, "a date and time such as 2015-02-28T06:30Z")
+_parse_zone = _translated("time-zone", parse_timezone, "a time zone such as UTC")
+
+
+def _to_frequency(value: object) -> Frequency:
+    return value if isinstance(value, Frequency) else _parse_frequency(value)
+
+
+def _to_moment(value: object) -> datetime:
+    if not isinstance(value, datetime):
+        return _parse_moment(value)
+    if value.tzinfo is None:
+        raise refuse("date-time", f"{value.isoformat()} has no time zone", "Pass an aware datetime.")
+    if value.second or value.microsecond:
+        raise refuse("date-time", f"{value.isoformat()} is not a whole minute", "Cut off its seconds.")
+    return value.astimezone(UTC)
+
+
+def _check_zone(value: str) -> str:
+    _parse_zone(value)
+    return value
+
+
+def _check_name(value: str) -> str:
+    if _NAME.fullmatch(value) is None:
+        suggestion = re.sub(r"[^A-Za-z0-9-]+", "-", value).strip("-").lstrip("0123456789-")
+        remedy = f"For example {suggestion!r}." if suggestion else "For example 'clicks'."
+        reason = "a name is a letter, then letters, digits and '-'"
+        raise refuse("name", f"{value!r} is not a name: {reason}", remedy)
+    return value
+
+
+def _check_property_name(value: str) -> str:
+    if _PROPERTY.fullmatch(value) is None:
+        reason = "has blanks around it" if value.strip() else "is empty"
+        raise refuse("property-name", f"the name {value!r} {reason}", "Write a name without blanks around it.")
+    return value
+
+
+def _check_filled(value: str) -> str:
+    if not value.strip():
+        raise refuse("text-empty", "the text is empty", "Write a value, or remove the key.")
+    return value
+
+
+def _check_count(value: object) -> object:
+    if isinstance(value, bool):
+        raise refuse("number", f"a whole number is expected, not {describe(value)}", "Write digits, for example 1.")
+    return value
+
+
+def _tags_from_text(value: object) -> object:
+    """Falcon's text form `k=v,k=v` as a map."""
+    if not isinstance(value, str):
+        return value
+    tags: dict[str, str] = {}
+    for part in value.split(","):
+        key, found, text = part.strip().partition("=")
+        if not found:
+            message = f"{part.strip()!r} is not a tag: it has no value"
+            raise refuse("tags", message, "Write tags as name=value,name=value.")
+        if key in tags:
+            raise refuse("tags", f"the tag {key!r} is written twice", "Give each tag one value.")
+        tags[key] = text
+    return tags
+
+
+def _check_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
+    for key, value in tags.items():
+        if _TAG_KEY.fullmatch(key) is None:
+            raise refuse("tags", f"{key!r} is not a tag name", "Use letters, digits and '_'.")
+        if not value or "," in value:
+            reason = "contains a comma" if value else "is empty"
+            raise refuse("tags", f"the value of tag {key!r} {reason}", "Write a value without commas.")
+    return tags
+
+
+def _list_from_text(value: object) -> object:
+    """Falcon's text form `a,b` as a list."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _check_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
+    for position, label in enumerate(labels):
+        if _GROUP.fullmatch(label) is None:
+            raise refuse("label", f"{label!r} is not a name of a group", "Use letters, digits, '_' and '+'.")
+        if label in labels[:position]:
+            raise refuse("label", f"{label!r} is written twice", "Write it once.")
+    return labels
+
+
+_SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
+
+Text = Annotated[str, BeforeValidator(_to_text), WithJsonSchema(_SCALAR)]
+"""Text; numbers and truth values are taken as they are written."""
+
+FilledText = Annotated[Text, AfterValidator(_check_filled)]
+"""Text that is not blank."""
+
+Name = Annotated[
+    str,
+    BeforeValidator(_to_text),
+    AfterValidator(_check_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"}),
+]
+"""A letter, then letters, digits and `-`."""
+
+PropertyName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_property_name)]
+"""A name that is not blank."""
+
+FrequencyField = Annotated[
+    Frequency,
+    PlainValidator(_to_frequency),
+    PlainSerializer(Frequency.render, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^(minutes|hours|days|months)\([1-9][0-9]*\)$"}),
+]
+"""`minutes(n)`, `hours(n)`, `days(n)` or `months(n)`."""
+
+Moment = Annotated[
+    datetime,
+    PlainValidator(_to_moment),
+    PlainSerializer(render_datetime, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}Z$"}),
+]
+"""An aware UTC datetime of whole minutes, written `2015-02-28T06:30Z`."""
+
+ZoneName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_zone)]
+"""A time zone of the time zone database."""
+
+Count = Annotated[int, BeforeValidator(_check_count)]
+"""A whole number."""
+
+Version = Annotated[Count, Field(ge=0)]
+
+TAGS_FROM_TEXT = BeforeValidator(_tags_from_text)
+CHECK_TAGS = AfterValidator(_check_tags)
+
+Labels = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(_list_from_text),
+    AfterValidator(_check_labels),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+]
+"""Groups and pipelines: a list, or Falcon's text `a,b`."""

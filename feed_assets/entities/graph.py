@@ -1,0 +1,81 @@
+"""Who depends on whom: process → feed, process → cluster, feed → cluster."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from feed_assets.entities.bundle import AnyEntity, Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey, FieldPath
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """An entity names another at `path`; whether that one exists is not known here."""
+
+    target: EntityKey
+    path: FieldPath
+
+
+def iter_references(entity: AnyEntity) -> Iterator[Reference]:
+    """What an entity names, in the order in which it is written."""
+    match entity:
+        case Cluster() | Datasource():
+            return
+        case Feed():
+            yield from _clusters(entity.clusters)
+        case Process():
+            yield from _clusters(entity.clusters)
+            for name, item in entity.inputs.items():
+                yield Reference(target=(Kind.FEED, item.feed), path=("inputs", name, "feed"))
+            for name, output in entity.outputs.items():
+                yield Reference(target=(Kind.FEED, output.feed), path=("outputs", name, "feed"))
+
+
+def _clusters(names: Iterable[str]) -> Iterator[Reference]:
+    for name in names:
+        yield Reference(target=(Kind.CLUSTER, name), path=("clusters", name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependencyGraph:
+    """The direct dependencies of each entity, and the reverse; also of names that no entity has."""
+
+    dependencies: Mapping[EntityKey, frozenset[EntityKey]]
+    dependents: Mapping[EntityKey, frozenset[EntityKey]]
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> "DependencyGraph":
+        """The graph of a bundle."""
+        dependents: dict[EntityKey, set[EntityKey]] = defaultdict(set)
+        dependencies: dict[EntityKey, frozenset[EntityKey]] = {}
+        for entity in bundle.entities:
+            targets = frozenset(reference.target for reference in iter_references(entity))
+            dependencies[entity.key] = targets
+            for target in targets:
+                dependents[target].add(entity.key)
+        return cls(
+            dependencies=dependencies, dependents={key: frozenset(found) for key, found in dependents.items()}
+        )
+
+    def dependents_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
+        """Everything that depends on any of `keys`, directly or not; without the keys that do not themselves."""
+        return _closure(self.dependents, keys)
+
+    def dependencies_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
+        """Everything that `keys` depend on, directly or not."""
+        return _closure(self.dependencies, keys)
+
+
+def _closure(edges: Mapping[EntityKey, frozenset[EntityKey]], keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
+    found: set[EntityKey] = set()
+    waiting = list(keys)
+    while waiting:
+        new = edges.get(waiting.pop(), frozenset()) - found
+        found |= new
+        waiting.extend(new)
+    return frozenset(found)

@@ -1,0 +1,176 @@
+"""What a process is: a periodic computation that reads windows of feed instances and writes feed instances."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from feed_assets.entities.common import Entity, EntityModel, Kind, Notification, Validity
+from feed_assets.entities.fields import (
+    Count,
+    FilledText,
+    FrequencyField,
+    Labels,
+    Name,
+    PropertyName,
+    Text,
+    Version,
+    ZoneName,
+    refuse,
+)
+from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.timing.frequency import Frequency, Unit
+
+_SHORTEST_TIMEOUT = Frequency(unit=Unit.MINUTES, count=30)
+_TIMEOUT_STEPS = 6
+
+
+class Order(StrEnum):
+    """Which waiting instance is started first: the oldest, the newest, or only the newest (older ones are skipped)."""
+
+    FIFO = "FIFO"
+    LIFO = "LIFO"
+    LAST_ONLY = "LAST_ONLY"
+
+
+class RetryPolicy(StrEnum):
+    """When something is tried again: after d, d, d; after d, 2d, 4d; or once (late data: at the cut-off)."""
+
+    PERIODIC = "periodic"
+    EXP_BACKOFF = "exp-backoff"
+    FINAL = "final"
+
+
+class WorkflowEngine(StrEnum):
+    """What runs the work."""
+
+    PYTHON = "python"
+    SQL = "sql"
+    SPARK_SUBMIT = "spark-submit"
+
+
+class Workflow(EntityModel):
+    """The work itself. `master` to `conf` are for `spark-submit` only; paths are relative to the project.
+
+    `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
+    `spark-submit`.
+    """
+
+    engine: WorkflowEngine = WorkflowEngine.PYTHON
+    path: FilledText
+    lib: tuple[FilledText, ...] = ()
+    name: Text | None = None
+    version: Text = "1.0"
+    master: FilledText | None = None
+    deploy_mode: FilledText | None = None
+    main_class: FilledText | None = None
+    args: tuple[Text, ...] = ()
+    conf: Map[PropertyName, Text] = EMPTY
+
+
+class ProcessSla(EntityModel):
+    """How long after its nominal time an instance should start, and end."""
+
+    should_start_in: FrequencyField | None = None
+    should_end_in: FrequencyField | None = None
+
+
+class ProcessCluster(EntityModel):
+    """A process on one cluster."""
+
+    validity: Validity
+    sla: ProcessSla | None = None
+    version: Version = 0
+
+
+class Input(EntityModel):
+    """A window of a feed, from `start` to `end`, both inclusive; each is an expression such as `today(0,0)`.
+
+    `partition` is a path below each instance. An `optional` input does not keep the process waiting.
+    """
+
+    feed: Name
+    start: FilledText
+    end: FilledText
+    partition: FilledText | None = None
+    optional: bool = False
+
+
+class Output(EntityModel):
+    """The feed instance that is written; `instance` is an expression such as `now(0,0)`."""
+
+    feed: Name
+    instance: FilledText
+
+
+class Retry(EntityModel):
+    """How failed instances are tried again."""
+
+    policy: RetryPolicy
+    delay: FrequencyField
+    attempts: Annotated[Count, Field(ge=1)]
+    on_timeout: bool = False
+
+
+def _names_to_map(value: object) -> object:
+    """A list of input names as a map without workflows of their own."""
+    if isinstance(value, Mapping) or not isinstance(value, list | tuple):
+        return value
+    inputs = {name: None for name in value if isinstance(name, str)}
+    if len(inputs) < len(value):
+        raise refuse("late-inputs", "an input is listed twice, or is not a name", "List each input once, by its name.")
+    return inputs
+
+
+class LateProcess(EntityModel):
+    """How late data are handled: which inputs are watched, when, and what is run for each.
+
+    `inputs` is a list of input names, or a map from input name to a workflow that is run instead of the process's own.
+    Differs from Falcon: that workflow is really run.
+    """
+
+    policy: RetryPolicy
+    delay: FrequencyField
+    inputs: Annotated[Map[Name, Workflow | None], Field(min_length=1), BeforeValidator(_names_to_map)]
+
+
+class Process(Entity):
+    """A computation, one instance every `frequency` on each cluster.
+
+    At most `parallel` instances run together. An instance that has waited `timeout` for its inputs is given up.
+    """
+
+    kind: ClassVar[Kind] = Kind.PROCESS
+
+    pipelines: Labels = ()
+    clusters: Annotated[Map[Name, ProcessCluster], Field(min_length=1)]
+    parallel: Annotated[Count, Field(ge=1, le=12)] = 1
+    order: Order = Order.FIFO
+    timeout: FrequencyField | None = None
+    frequency: FrequencyField
+    timezone: ZoneName = "UTC"
+    sla: ProcessSla | None = None
+    inputs: Map[Name, Input] = EMPTY
+    outputs: Map[Name, Output] = EMPTY
+    workflow: Workflow
+    retry: Retry | None = None
+    late_process: LateProcess | None = None
+    notification: Notification | None = None
+
+    def effective_timeout(self) -> Frequency:
+        """The timeout; without one 6 × frequency, at least 30 minutes.
+
+        >>> Process(name="p", frequency="hours(1)", workflow={"path": "jobs:run"},
+        ...         clusters={"c": {"validity": {"start": "2015-01-01T00:00Z"}}}).effective_timeout().render()
+        'hours(6)'
+        """
+        if self.timeout is not None:
+            return self.timeout
+        frequency = Frequency(unit=self.frequency.unit, count=self.frequency.count * _TIMEOUT_STEPS)
+        return frequency if frequency.as_duration() >= timedelta(minutes=30) else _SHORTEST_TIMEOUT
+
+    def sla_on(self, cluster: str) -> ProcessSla | None:
+        """The SLA that is in force on a cluster."""
+        return self.clusters[cluster].sla or self.sla

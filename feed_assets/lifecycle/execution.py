@@ -1,0 +1,353 @@
+"""One attempt at one process instance: lease, gate, work, publication, record.
+
+The order is the guarantee. Nothing becomes visible before the work is whole, nothing is published by a worker whose
+lease was taken over, and an attempt that broke off anywhere is repeated to the same end.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feed_assets.clock import Clock
+from feed_assets.engines.port import OutputReport, OutputTarget, SubmitOptions, Work
+from feed_assets.engines.registry import open_engine
+from feed_assets.errors import FencedOutError, InputsMissingError, OutputOutsideValidityError
+from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
+from feed_assets.lifecycle.job_properties import job_properties, text_context
+from feed_assets.lifecycle.leasing import Leased
+from feed_assets.lifecycle.readiness import InputState, input_states
+from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.records import FeedRecord, OutputEdge, Plan, ProcessRecord
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    Lease,
+    NewFeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.storage.port import InstanceStore, Manifest, Staging
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ANY = frozenset(ProcessInstanceStatus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One output as it now stands: which feed instance, its manifest, and what it was made from."""
+
+    record: FeedRecord
+    output: str
+    nominal_time: datetime
+    manifest: Manifest
+    rows: int | None
+    url: str
+    inputs: Mapping[str, int]
+    missing: Mapping[str, tuple[datetime, ...]]
+    details: Mapping[str, str]
+    attempt: int
+    seconds: float
+
+
+OnPublished = Callable[[Published], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    edge: OutputEdge
+    record: FeedRecord
+    nominal_time: datetime
+    store: InstanceStore
+    staging: Staging
+    lease: Lease
+
+    @property
+    def path(self) -> str:
+        return self.record.path(self.nominal_time)
+
+    @property
+    def work_url(self) -> str:
+        """Where Spark writes: the staging itself, or this machine's part of it where Spark cannot reach the store."""
+        if self.staging.local_path is not None:
+            return self.staging.local_path.as_uri()
+        return self.staging.url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRunner:
+    """Runs process instances, one after the other, for one Dagster run or one simulation.
+
+    `clock` tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first use; `root` is the folder that relative workflow files are below.
+    """
+
+    database: Database
+    stores: StorePool
+    plan: Plan
+    clock: Clock
+    wall: Clock
+    root: Path
+    run_id: str
+    session: "Callable[[], SparkSession]"
+
+    def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
+        """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is recorded.
+
+        Raises:
+            LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
+            InputsMissingError: a mandatory input instance is missing; names which and where.
+            EngineError: the work failed. The instance is FAILED, its old outputs stand as they were.
+            FencedOutError: another worker took over; nothing of this attempt became visible after that.
+        """
+        with ExitStack() as stack:
+            leased = stack.enter_context(
+                Leased(self.database, self.wall, holder=self.run_id, cluster=process.cluster)
+            )
+            leased.acquire(f"process/{process.process}", nominal_time)
+            attempt = self._begin(process, nominal_time)
+            try:
+                published = self._attempt(stack, leased, process, nominal_time, attempt, on_published)
+            except FencedOutError:
+                raise
+            except Exception as exc:
+                self._end(process, nominal_time, ProcessInstanceStatus.FAILED, reason=f"{type(exc).__name__}: {exc}")
+                raise
+            except BaseException:
+                self._end(process, nominal_time, ProcessInstanceStatus.KILLED, reason="the run was interrupted")
+                raise
+            self._end(process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            return published
+
+    def _begin(self, process: ProcessRecord, nominal_time: datetime) -> int:
+        now = self.clock.now()
+        key = ProcessKey(*process.key, nominal_time)
+        with self.database.begin() as connection:
+            instances = ProcessInstances(connection)
+            instances.add_waiting(
+                [
+                    ProcessInstance(
+                        process=process.process,
+                        cluster=process.cluster,
+                        nominal_time=nominal_time,
+                        status=ProcessInstanceStatus.WAITING,
+                        updated_at=now,
+                        materialized_at=now,
+                        definition_digest=process.digest,
+                    )
+                ]
+            )
+            row = instances.get(*key)
+            attempt = row.attempt + 1
+            instances.transition(
+                key,
+                _ANY,
+                status=ProcessInstanceStatus.RUNNING,
+                attempt=attempt,
+                run_id=self.run_id,
+                started_at=now,
+                ended_at=None,
+                reason=None,
+                definition_digest=process.digest,
+                updated_at=now,
+            )
+        return attempt
+
+    def _end(
+        self, process: ProcessRecord, nominal_time: datetime, status: ProcessInstanceStatus, reason: str | None
+    ) -> None:
+        now = self.clock.now()
+        with self.database.begin() as connection:
+            ProcessInstances(connection).transition(
+                ProcessKey(*process.key, nominal_time),
+                {ProcessInstanceStatus.RUNNING},
+                status=status,
+                ended_at=now,
+                reason=reason,
+                updated_at=now,
+            )
+
+    def _attempt(
+        self,
+        stack: ExitStack,
+        leased: Leased,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        attempt: int,
+        on_published: OnPublished,
+    ) -> tuple[Published, ...]:
+        began = self.wall.now()
+        inputs = self._gate(process, nominal_time)
+        context = text_context(self.plan, process, nominal_time)
+        reader = stack.enter_context(InputReader(self.plan, self.stores, context))
+        data = tuple(reader.read(state) for state in inputs)
+        targets = [self._target(stack, leased, edge, nominal_time, attempt) for edge in process.outputs]
+        workflow = process.workflow
+        work = Work(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            timezone=process.sequence.timezone,
+            run_id=self.run_id,
+            attempt=attempt,
+            inputs=data,
+            outputs=tuple(_output_target(target) for target in targets),
+            engine=workflow.engine,
+            path=workflow.path,
+            root=self.root,
+            properties=job_properties(process, context, data, {t.edge.name: t.work_url for t in targets}),
+            libs=tuple(workflow.lib),
+            submit=SubmitOptions(
+                master=workflow.master,
+                deploy_mode=workflow.deploy_mode,
+                main_class=workflow.main_class,
+                args=tuple(workflow.args),
+                conf=dict(workflow.conf),
+            ),
+        )
+        report = open_engine(workflow.engine).run(work, self.session)
+        rows = {output.name: output for output in report.outputs}
+        published = []
+        for target in targets:
+            done = self._publish(leased, target, process, inputs, rows[target.edge.name], attempt, began, {**report.details, **reader.ways()})
+            on_published(done)
+            published.append(done)
+        return tuple(published)
+
+    def _gate(self, process: ProcessRecord, nominal_time: datetime) -> tuple[InputState, ...]:
+        """The inputs as they are frozen for this attempt; looks at storage for what the record does not know yet."""
+        now = self.clock.now()
+        with self.database.read() as connection:
+            states = input_states(connection, self.plan, process, [nominal_time], now)[nominal_time]
+        if any(state.missing for state in states):
+            look_again(self.database, self.stores, self.plan, states, now)
+            with self.database.read() as connection:
+                states = input_states(connection, self.plan, process, [nominal_time], now)[nominal_time]
+        blocked = {state.edge.name: self._missing_urls(state) for state in states if not state.is_satisfied}
+        if blocked:
+            raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
+        with self.database.begin() as connection:
+            ProcessInstances(connection).transition(
+                ProcessKey(*process.key, nominal_time),
+                {ProcessInstanceStatus.RUNNING},
+                inputs=frozen_inputs(connection, states),
+                updated_at=now,
+            )
+        return states
+
+    def _missing_urls(self, state: InputState) -> tuple[str, ...]:
+        record = self.plan.feeds[state.edge.feed, state.edge.cluster]
+        store = self.stores.get(record.store)
+        return tuple(store.url(record.path(time)) for time in state.missing)
+
+    def _target(
+        self, stack: ExitStack, leased: Leased, edge: OutputEdge, nominal_time: datetime, attempt: int
+    ) -> _Target:
+        record = self.plan.feeds[edge.feed, edge.cluster]
+        time = self.plan.output_time(edge, nominal_time)
+        if time is None:
+            raise OutputOutsideValidityError(process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time)
+        lease = leased.acquire(f"feed/{edge.feed}", time)
+        store = self.stores.get(record.store)
+        staging = store.stage(record.path(time), f"{self.run_id}.{lease.token}.{attempt}")
+        stack.callback(store.discard, staging)
+        return _Target(edge=edge, record=record, nominal_time=time, store=store, staging=staging, lease=lease)
+
+    def _publish(
+        self,
+        leased: Leased,
+        target: _Target,
+        process: ProcessRecord,
+        inputs: Sequence[InputState],
+        report: OutputReport,
+        attempt: int,
+        began: datetime,
+        details: Mapping[str, str],
+    ) -> Published:
+        record = target.record
+        manifest = target.store.publish(
+            target.staging,
+            flag=record.flag,
+            guard=lambda: leased.check(target.lease),
+            extra={"process": process.process, "run": self.run_id, "fence": str(target.lease.token)},
+        )
+        now = self.clock.now()
+        published = Published(
+            record=record,
+            output=target.edge.name,
+            nominal_time=target.nominal_time,
+            manifest=manifest,
+            rows=report.rows,
+            url=target.store.url(target.path),
+            inputs={state.edge.name: len(state.present) for state in inputs},
+            missing={state.edge.name: state.missing for state in inputs if state.missing},
+            details=details,
+            attempt=attempt,
+            seconds=(self.wall.now() - began).total_seconds(),
+        )
+        self._record(published, process, target, now)
+        return published
+
+    def _record(self, published: Published, process: ProcessRecord, target: _Target, now: datetime) -> None:
+        record, manifest = published.record, published.manifest
+        with self.database.begin() as connection:
+            (seq,) = EventLog(connection).append(
+                [
+                    NewFeedEvent(
+                        feed=record.feed,
+                        cluster=record.cluster,
+                        nominal_time=published.nominal_time,
+                        kind=FeedEventKind.PRODUCED,
+                        origin=f"run:{self.run_id}",
+                        manifest_digest=manifest.digest,
+                        bytes=manifest.bytes,
+                        files=manifest.files,
+                        payload={
+                            "path": target.path,
+                            "process": process.process,
+                            "rows": published.rows,
+                            "attempt": published.attempt,
+                            "seconds": round(published.seconds, 3),
+                        },
+                        recorded_at=now,
+                    )
+                ]
+            )
+            FeedInstances(connection).put(
+                [
+                    FeedInstance(
+                        feed=record.feed,
+                        cluster=record.cluster,
+                        nominal_time=published.nominal_time,
+                        status=FeedInstanceStatus.AVAILABLE,
+                        manifest_digest=manifest.digest,
+                        bytes=manifest.bytes,
+                        files=manifest.files,
+                        available_at=now,
+                        event_seq=seq,
+                        fence=target.lease.token,
+                        updated_at=now,
+                    )
+                ]
+            )
+
+
+def _output_target(target: _Target) -> OutputTarget:
+    record = target.record
+    return OutputTarget(
+        name=target.edge.name,
+        feed=record.feed,
+        url=target.work_url,
+        format=record.format,
+        columns=record.columns,
+        options=dict(record.options),
+    )

@@ -1,0 +1,75 @@
+"""Holding leases while work goes on: taken together, renewed by a heartbeat, given back at the end."""
+
+import logging
+import threading
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from feed_assets.clock import Clock
+from feed_assets.errors import FencedOutError, StateError
+from feed_assets.state.database import Database
+from feed_assets.state.leases import Leases
+from feed_assets.state.records import Lease
+
+TTL = timedelta(seconds=60)
+
+_logger = logging.getLogger(__name__)
+
+
+class Leased:
+    """A context in which leases are held; a thread renews them every third of their life until the context ends.
+
+    Time is the wall clock of `clock`, so a lease lasts as long for every worker that shares it. `lost` says that a
+    renewal was refused; the next `check` says so as an exception.
+    """
+
+    def __init__(self, database: Database, clock: Clock, *, holder: str, cluster: str, ttl: timedelta = TTL) -> None:
+        self._leases = Leases(database)
+        self._clock = clock
+        self._holder = holder
+        self._cluster = cluster
+        self._ttl = ttl
+        self._held: list[Lease] = []
+        self._mutex = threading.Lock()
+        self._ended = threading.Event()
+        self._beat = threading.Thread(target=self._renew, name=f"leases of {holder}", daemon=True)
+
+    def acquire(self, entity: str, nominal_time: datetime) -> Lease:
+        """Take a lease and keep it alive.
+
+        Raises:
+            LeaseHeldError: somebody else holds it; names who and until when.
+        """
+        lease = self._leases.acquire(entity, self._cluster, nominal_time, self._holder, self._clock.now(), self._ttl)
+        with self._mutex:
+            self._held.append(lease)
+        return lease
+
+    def check(self, lease: Lease) -> None:
+        """Raises FencedOutError when the lease has been taken over or has run out."""
+        self._leases.check(lease, self._clock.now())
+
+    def __enter__(self) -> Self:
+        self._beat.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._beat.join()
+        for lease in self._held:
+            self._leases.release(lease)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._ttl.total_seconds() / 3):
+            with self._mutex:
+                held = list(self._held)
+            for lease in held:
+                try:
+                    self._leases.renew(lease, self._clock.now(), self._ttl)
+                except FencedOutError:
+                    _logger.warning("lease on %s at %s was taken over", lease.entity, lease.nominal_time)
+                except StateError:
+                    _logger.exception("lease on %s at %s could not be renewed", lease.entity, lease.nominal_time)

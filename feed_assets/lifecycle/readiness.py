@@ -1,0 +1,318 @@
+"""Which process instances wait, and which may run: materialized at their nominal time, ready when their inputs are.
+
+Only instances that something happened to are looked at: those that have just come into being, and those that read a
+feed instance of which the event log tells. The cost of a tick follows the number of events, not of instances.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import TimeBudget
+from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import Cursors, EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedEvent,
+    FeedEventKind,
+    FeedSpan,
+    Frontier,
+    FrontierKind,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.timing.windows import AvailabilityRecord
+
+EVENTS_A_STEP = 5_000
+PROCESSES_A_STEP = 500
+INSTANCES_A_STEP = 100
+
+_ARRIVING = frozenset(
+    {FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputState:
+    """What an input of a process instance has: all nominal times of its window, and those that are available.
+
+    `expected` is None for a data-driven window that cannot be resolved yet.
+    """
+
+    edge: InputEdge
+    expected: tuple[datetime, ...] | None
+    available: frozenset[datetime]
+
+    @property
+    def missing(self) -> tuple[datetime, ...]:
+        """Expected and not available, oldest first."""
+        return tuple(time for time in self.expected or () if time not in self.available)
+
+    @property
+    def present(self) -> tuple[datetime, ...]:
+        """Expected and available, oldest first."""
+        return tuple(time for time in self.expected or () if time in self.available)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether the gate is open as far as this input goes; an optional input never closes it."""
+        return self.edge.optional or (self.expected is not None and not self.missing)
+
+
+def decide_ready(inputs: Sequence[InputState]) -> bool:
+    """A process instance may run when every mandatory instance of every window is available."""
+    return all(state.is_satisfied for state in inputs)
+
+
+def input_states(
+    connection: Connection, plan: Plan, process: ProcessRecord, times: Iterable[datetime], as_of: datetime
+) -> dict[datetime, tuple[InputState, ...]]:
+    """The inputs of several instances of one process, with as few statements as there are inputs."""
+    times = list(times)
+    by_edge = {edge.name: _edge_states(connection, plan, edge, times, as_of) for edge in process.inputs}
+    return {time: tuple(by_edge[edge.name][time] for edge in process.inputs) for time in times}
+
+
+def _edge_states(
+    connection: Connection, plan: Plan, edge: InputEdge, times: Sequence[datetime], as_of: datetime
+) -> dict[datetime, InputState]:
+    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+    instances = FeedInstances(connection)
+    windows: dict[datetime, tuple[datetime, ...] | None] = {}
+    for time in times:
+        if edge.window.is_data_driven:
+            record = _Recorded(instances, plan, edge)
+            indices = edge.window.resolve_data_driven(time, sequence, record, as_of)
+        else:
+            indices = edge.window.indices(time, sequence)
+        windows[time] = None if indices is None else tuple(sequence.at(index) for index in indices)
+    spans = {time: _span(edge, window) for time, window in windows.items() if window}
+    available = instances.available_times_many(list(spans.values()))
+    return {
+        time: InputState(
+            edge=edge,
+            expected=window,
+            available=frozenset(available[spans[time]]) if time in spans else frozenset(),
+        )
+        for time, window in windows.items()
+    }
+
+
+def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
+    return FeedSpan(edge.feed, edge.cluster, min(window), max(window))
+
+
+class _Recorded(AvailabilityRecord):
+    """The instance record of one feed, as `latest` and `future` ask it."""
+
+    def __init__(self, instances: FeedInstances, plan: Plan, edge: InputEdge) -> None:
+        self._instances = instances
+        self._edge = edge
+        self._sequence = plan.feeds[edge.feed, edge.cluster].sequence
+
+    def latest_available(self, not_after_index: int, count: int) -> list[int]:
+        edge = self._edge
+        times = self._instances.latest_available(edge.feed, edge.cluster, self._sequence.at(not_after_index), count)
+        return [self._sequence.index(time) for time in times]
+
+    def available_between(self, first: int, last: int) -> list[int]:
+        edge, sequence = self._edge, self._sequence
+        times = self._instances.available_times(edge.feed, edge.cluster, sequence.at(first), sequence.at(last))
+        return [sequence.index(time) for time in times]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readied:
+    """What one tick changed: how many instances came into being, became ready and ran out of time."""
+
+    materialized: int
+    ready: int
+    timed_out: int
+    is_complete: bool
+
+
+def apply_readiness(
+    database: Database, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
+) -> Readied:
+    """For one cluster: materialize due process instances, open the gates of those whose inputs are there, close those out of time."""
+    materialized = ready = 0
+    while count := _apply_materialization(database, plan, cluster, as_of):
+        materialized += count[0]
+        ready += count[1]
+        if budget.is_spent:
+            return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+    while True:
+        more, count_ready = _apply_events(database, plan, cluster, as_of)
+        ready += count_ready
+        if not more:
+            break
+        if budget.is_spent:
+            return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+    timed_out = _apply_deadlines(database, plan, cluster, as_of)
+    return Readied(materialized=materialized, ready=ready, timed_out=timed_out, is_complete=True)
+
+
+def _apply_materialization(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, int] | None:
+    with database.read() as connection:
+        due = Frontiers(connection).due(FrontierKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster)
+    if not due:
+        return None
+    rows: dict[Key, list[ProcessInstance]] = {}
+    moved: list[Frontier] = []
+    for frontier in due:
+        record = plan.processes.get((frontier.entity, frontier.cluster))
+        if record is None:
+            moved.append(replace(frontier, next_time=None))
+            continue
+        new, next_frontier = decide_materialization(record, frontier, as_of)
+        rows[record.key] = new
+        moved.append(next_frontier)
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        instances.add_waiting([row for new in rows.values() for row in new])
+        Frontiers(connection).put(moved)
+        keys = {key: [row.nominal_time for row in new] for key, new in rows.items()}
+        ready = _open_gates(connection, plan, keys, as_of)
+    return sum(len(new) for new in rows.values()), ready
+
+
+def decide_materialization(
+    record: ProcessRecord, frontier: Frontier, as_of: datetime
+) -> tuple[list[ProcessInstance], Frontier]:
+    """The next instances of a process whose nominal time has come, at most `INSTANCES_A_STEP`, oldest first.
+
+    An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out.
+    """
+    sequence = record.sequence
+    assert frontier.next_time is not None
+    first = max(0, sequence.index_at_or_after(frontier.next_time))
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    stop = max(first, min(stop, first + INSTANCES_A_STEP))
+    rows = [
+        ProcessInstance(
+            process=record.process,
+            cluster=record.cluster,
+            nominal_time=sequence.at(index),
+            status=ProcessInstanceStatus.WAITING,
+            updated_at=as_of,
+            materialized_at=as_of,
+            deadline_at=as_of + record.timeout.as_duration(),
+            definition_digest=record.digest,
+        )
+        for index in range(first, stop)
+    ]
+    ended = sequence.size is not None and stop >= sequence.size
+    return rows, replace(frontier, next_index=stop, next_time=None if ended else sequence.at(stop))
+
+
+def _cursor(cluster: str) -> str:
+    return f"readiness/{cluster}"
+
+
+def _apply_events(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[bool, int]:
+    """Open the gates that the next events of the log touch. Returns whether there may be more, and how many opened."""
+    with database.read() as connection:
+        after = int(Cursors(connection).get(_cursor(cluster)) or 0)
+        events = EventLog(connection).read(after, EVENTS_A_STEP, cluster=cluster)
+    if not events:
+        return False, 0
+    touched = decide_touched(plan, events)
+    with database.begin() as connection:
+        waiting = _waiting(connection, plan, touched)
+        ready = _open_gates(connection, plan, waiting, as_of)
+        Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
+    return len(events) == EVENTS_A_STEP, ready
+
+
+def decide_touched(plan: Plan, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
+    """For each process that reads what the events tell of: index ranges of its instances; None for all that wait."""
+    times: dict[Key, set[datetime]] = defaultdict(set)
+    for event in events:
+        if event.kind in _ARRIVING and (event.feed, event.cluster) in plan.feeds:
+            times[event.feed, event.cluster].add(event.nominal_time)
+    touched: dict[Key, list[range] | None] = {}
+    for key, moments in times.items():
+        record = plan.feeds[key]
+        runs = contiguous(sorted(record.sequence.index_at_or_before(moment) for moment in moments))
+        for edge in record.inputs_of:
+            process = (edge.process, edge.cluster)
+            if edge.window.is_data_driven:
+                touched[process] = None
+            elif (known := touched.setdefault(process, [])) is not None:
+                known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
+    return touched
+
+
+def contiguous(indices: Iterable[int]) -> list[range]:
+    """Ascending numbers as runs without a gap.
+
+    >>> contiguous([1, 2, 3, 7, 8])
+    [range(1, 4), range(7, 9)]
+    """
+    runs: list[range] = []
+    for index in indices:
+        if runs and runs[-1].stop == index:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
+
+
+def _waiting(
+    connection: Connection, plan: Plan, touched: Mapping[Key, list[range] | None]
+) -> dict[Key, list[datetime]]:
+    instances = ProcessInstances(connection)
+    spans = {}
+    for key, runs in touched.items():
+        sequence = plan.processes[key].sequence
+        if runs is None:
+            spans[key] = [(sequence.at(0), None)]
+        else:
+            spans[key] = [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
+    return instances.waiting_times(spans)
+
+
+def _open_gates(
+    connection: Connection, plan: Plan, waiting: Mapping[Key, Sequence[datetime]], as_of: datetime
+) -> int:
+    ready: list[ProcessKey] = []
+    for key, times in waiting.items():
+        process = plan.processes[key]
+        states = input_states(connection, plan, process, times, as_of)
+        ready.extend(ProcessKey(*key, time) for time in times if decide_ready(states[time]))
+    return ProcessInstances(connection).transition_many(
+        ready,
+        {ProcessInstanceStatus.WAITING},
+        status=ProcessInstanceStatus.READY,
+        ready_at=as_of,
+        updated_at=as_of,
+    )
+
+
+def _apply_deadlines(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        overdue = instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster)
+        by_process: dict[Key, list[datetime]] = defaultdict(list)
+        for row in overdue:
+            if (row.process, row.cluster) in plan.processes:
+                by_process[row.process, row.cluster].append(row.nominal_time)
+        _open_gates(connection, plan, by_process, as_of)
+        keys = [ProcessKey(*key, time) for key, times in by_process.items() for time in times]
+        return instances.transition_many(
+            keys,
+            {ProcessInstanceStatus.WAITING},
+            status=ProcessInstanceStatus.TIMEDOUT,
+            ended_at=as_of,
+            updated_at=as_of,
+            reason="its mandatory inputs did not all become available in time",
+        )

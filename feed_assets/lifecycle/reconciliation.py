@@ -1,0 +1,100 @@
+"""Making the record agree with the runs again: workers that died, requests that were lost, runs that were cancelled.
+
+For a launched instance Dagster's run is the truth; what it says is handed in as plain values.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from feed_assets.state.database import Database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+
+REQUEST_PATIENCE = timedelta(seconds=60)
+MOST_ATTEMPTS = 10
+
+
+class RunState(StrEnum):
+    """What has become of a run, as far as it matters here."""
+
+    ALIVE = "alive"
+    ENDED = "ended"
+    CANCELED = "canceled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The instances whose truth is in a run: those that run, and those asked for long enough ago to be checked."""
+
+    running: tuple[ProcessInstance, ...]
+    requested: tuple[ProcessInstance, ...]
+
+
+def find_launched(database: Database, cluster: str, wall: datetime) -> Launched:
+    """What there is to reconcile on a cluster; `wall` is the wall clock."""
+    with database.read() as connection:
+        instances = ProcessInstances(connection)
+        return Launched(
+            running=tuple(instances.active_with_run(cluster)),
+            requested=tuple(instances.requested_before(cluster, wall - REQUEST_PATIENCE)),
+        )
+
+
+def decide_reconciled(
+    instance: ProcessInstance, run: RunState, as_of: datetime
+) -> tuple[ProcessInstanceStatus, ProcessChanges] | None:
+    """What to make of an instance whose run is in a state; None while the run may still tell.
+
+    A worker that died is replaced, ten times at most; a run that was cancelled has been killed by somebody.
+    """
+    match run:
+        case RunState.ALIVE:
+            return None
+        case RunState.CANCELED:
+            return instance.status, {
+                "status": ProcessInstanceStatus.KILLED,
+                "ended_at": as_of,
+                "reason": "its run was cancelled",
+                "updated_at": as_of,
+            }
+        case RunState.ENDED | RunState.UNKNOWN if instance.attempt >= MOST_ATTEMPTS:
+            return instance.status, {
+                "status": ProcessInstanceStatus.FAILED,
+                "ended_at": as_of,
+                "reason": f"its worker died {MOST_ATTEMPTS} times",
+                "updated_at": as_of,
+            }
+        case RunState.ENDED | RunState.UNKNOWN:
+            return instance.status, {
+                "status": ProcessInstanceStatus.READY,
+                "request_key": None,
+                "requested_at": None,
+                "reason": "its run ended without recording a result",
+                "updated_at": as_of,
+            }
+        case _:
+            assert_never(run)
+
+
+def apply_reconciliation(
+    database: Database, launched: Launched, by_run: Mapping[str, RunState], by_request: Mapping[str, RunState], as_of: datetime
+) -> Sequence[ProcessKey]:
+    """Correct the record; returns the keys of the instances that were changed."""
+    decided: list[tuple[ProcessKey, ProcessInstanceStatus, ProcessChanges]] = []
+    for instance in launched.running:
+        state = by_run.get(instance.run_id or "", RunState.UNKNOWN)
+        if (decision := decide_reconciled(instance, state, as_of)) is not None:
+            decided.append((instance.key, *decision))
+    for instance in launched.requested:
+        state = by_request.get(instance.request_key or "", RunState.UNKNOWN)
+        if (decision := decide_reconciled(instance, state, as_of)) is not None:
+            decided.append((instance.key, *decision))
+    if not decided:
+        return ()
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        return tuple(key for key, status, changes in decided if instances.transition(key, {status}, **changes))

@@ -1,0 +1,30 @@
+"""Stores by address: opened once a process, on first use."""
+
+from collections.abc import Callable
+
+from feed_assets.plan.records import StoreAddress
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.registry import open_store
+
+
+class StorePool:
+    """Opens each store once; a pool is made where a process begins and handed down."""
+
+    def __init__(self, opener: Callable[[str, dict[str, object]], InstanceStore] = open_store) -> None:
+        self._opener = opener
+        self._stores: dict[StoreAddress, InstanceStore] = {}
+
+    def get(self, address: StoreAddress) -> InstanceStore:
+        """The store at `address`.
+
+        Raises:
+            StorageError: the scheme is unknown, its package is not installed, or an option is wrong.
+        """
+        store = self._stores.get(address)
+        if store is None:
+            store = self._stores[address] = self._opener(address.url, _thaw(address.options))
+        return store
+
+
+def _thaw(options: tuple[tuple[str, object], ...]) -> dict[str, object]:
+    return {name: _thaw(value) if isinstance(value, tuple) else value for name, value in options}

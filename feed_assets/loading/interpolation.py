@@ -1,0 +1,87 @@
+"""`${env:NAME}` in all entities and `${NAME}` in clusters: values from outside, put into plain values before they are
+checked. Every other `${…}` (paths, expressions) is left alone; `$${` is a literal `${`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from feed_assets.issues import FieldPath
+
+_REFERENCE = re.compile(r"(\$?)\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:SECRET}, ${DATA_ROOT}, $${literal}
+_SHORTEST_SECRET = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingValue:
+    """A reference that has no value: the place, the name and whether it can only be an environment variable."""
+
+    path: FieldPath
+    name: str
+    is_environment: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Where values come from: the variables of the settings, then the environment."""
+
+    variables: Mapping[str, str]
+    environ: Mapping[str, str]
+
+    def find(self, name: str, *, is_environment: bool) -> str | None:
+        """The value of `${env:name}` or `${name}`."""
+        if is_environment or name not in self.variables:
+            return self.environ.get(name)
+        return self.variables[name]
+
+    def iter_used(self, text: str) -> Iterator[tuple[str, str | None]]:
+        """Each reference of the text and its value, for digests; may name references that are none of ours."""
+        for _, prefix, name in sorted(set(_REFERENCE.findall(text))):
+            yield f"{prefix}{name}", self.find(name, is_environment=bool(prefix))
+
+
+class Interpolation:
+    """Puts values into the plain values of one document; notes what is missing, and which environment values it used.
+
+    >>> filled = Interpolation(Values(variables={"ROOT": "/data"}, environ={}), with_variables=True)
+    >>> filled.fill({"storage": "file://${ROOT}", "data": "$${YEAR}"})
+    {'storage': 'file:///data', 'data': '${YEAR}'}
+    """
+
+    def __init__(self, values: Values, *, with_variables: bool) -> None:
+        self._values = values
+        self._with_variables = with_variables
+        self.missing: list[MissingValue] = []
+        self._environment: dict[str, str] = {}
+
+    def fill(self, value: object, path: FieldPath = ()) -> object:
+        """A copy of plain values with references replaced; keys stay as they are."""
+        if isinstance(value, str):
+            return self._fill_text(value, path) if "${" in value else value
+        if isinstance(value, dict):
+            return {key: self.fill(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.fill(item, (*path, position)) for position, item in enumerate(value)]
+        return value
+
+    def hide(self, text: str) -> str:
+        """The text with values of the environment taken back to their references: they may be secrets."""
+        for name, value in self._environment.items():
+            text = text.replace(value, f"${{env:{name}}}")
+        return text
+
+    def _fill_text(self, text: str, path: FieldPath) -> str:
+        def value_of(found: re.Match[str]) -> str:
+            escaped, prefix, name = found.groups()
+            if not prefix and not self._with_variables:
+                return found.group()
+            if escaped:
+                return found.group()[1:]
+            known = self._values.find(name, is_environment=bool(prefix))
+            if known is None:
+                self.missing.append(MissingValue(path=path, name=name, is_environment=bool(prefix)))
+            elif prefix and len(known) >= _SHORTEST_SECRET:
+                self._environment[name] = known
+            return known or ""
+
+        return _REFERENCE.sub(value_of, text)

@@ -1,0 +1,196 @@
+"""What pydantic found → one sentence for people, with the place and the next step; never pydantic's own words."""
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from feed_assets.entities.common import Entity
+from feed_assets.entities.fields import describe
+from feed_assets.issues import FieldPath, Finding
+
+_KEY_MARK = "[key]"
+_EXAMPLES: Mapping[str, str] = {
+    "name": "clicks",
+    "frequency": "hours(1)",
+    "start": "2015-01-01T00:00Z",
+    "end": "2016-01-01T00:00Z",
+    "validity": "{start: 2015-01-01T00:00Z}",
+    "locations": '{data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}',
+    "data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}",
+    "clusters": "{primary: {validity: {start: 2015-01-01T00:00Z}}}",
+    "storage": "file:///data",
+    "workflow": '{engine: python, path: "jobs:run"}',
+    "limit": "days(30)",
+    "cut_off": "hours(6)",
+    "low": "hours(2)",
+    "high": "hours(4)",
+    "delay": "minutes(5)",
+    "attempts": "3",
+    "instance": '"now(0,0)"',
+    "policy": "periodic",
+}
+_SHAPES: Mapping[str, str] = {
+    "model_type": "a map",
+    "model_attributes_type": "a map",
+    "dict_type": "a map",
+    "mapping_type": "a map",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "text",
+}
+
+
+def explain(error: ValidationError, entity_type: type[Entity]) -> Iterable[tuple[FieldPath, str, Finding]]:
+    """Each mistake of an entity: its path, a code and what to say."""
+    for details in error.errors(include_url=False):
+        path = tuple(part for part in details["loc"] if part != _KEY_MARK)
+        yield path, _code(details), _finding(details, path, entity_type)
+
+
+def _code(details: ErrorDetails) -> str:
+    match details["type"]:
+        case "extra_forbidden":
+            return "unknown-key"
+        case "missing":
+            return "missing-key"
+        case other if other in _SHAPES or "message" in details.get("ctx", {}):
+            return other.replace("_", "-")
+        case _:
+            return "value"
+
+
+def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) -> Finding:
+    value: object = details["input"]
+    context: Mapping[str, Any] = details.get("ctx", {})
+    where = render_path(path)
+    prefix = f"{where}: " if where else ""
+    match details["type"]:
+        case "extra_forbidden":
+            return _unknown_key(path, entity_type)
+        case "missing":
+            return _missing_key(path, entity_type)
+        case _ if "message" in context:
+            return Finding(message=f"{prefix}{context['message']}", remedy=context["remedy"])
+        case _ if value is None:
+            return Finding(message=f"{where} has no value", remedy="Give it one, or remove the line.")
+        case "enum":
+            return _not_a_choice(prefix, value, type_at(entity_type, path))
+        case "too_short":
+            return Finding(message=f"{where} is empty", remedy="Write at least one entry.")
+        case "greater_than_equal":
+            least = context["ge"]
+            return Finding(message=f"{prefix}{describe(value)} is too small", remedy=f"Write at least {least}.")
+        case "less_than_equal":
+            most = context["le"]
+            return Finding(message=f"{prefix}{describe(value)} is too big", remedy=f"Write at most {most}.")
+        case kind:
+            shape = _SHAPES.get(kind, "another value")
+            return Finding(message=f"{prefix}{shape} is expected, not {describe(value)}", remedy=f"Write {shape}.")
+
+
+def _unknown_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
+    key, known = str(path[-1]), keys_of(type_at(entity_type, path[:-1]))
+    where = render_path(path[:-1]) or article(entity_type.kind)
+    close = closest(key, known)
+    remedy = f"Did you mean {close!r}?" if close else f"Its keys are {', '.join(known)}."
+    return Finding(message=f"{key!r} is not a key of {where}", remedy=remedy)
+
+
+def _missing_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
+    key = str(path[-1])
+    where = render_path(path[:-1]) or article(entity_type.kind)
+    example = _EXAMPLES.get(key)
+    remedy = f"Add it, for example {key}: {example}." if example else "Add it."
+    return Finding(message=f"{key!r} is missing in {where}", remedy=remedy)
+
+
+def _not_a_choice(prefix: str, value: object, choices: object) -> Finding:
+    names = [str(choice) for choice in choices] if isinstance(choices, type) and issubclass(choices, StrEnum) else []
+    close = closest(str(value), names)
+    remedy = f"Did you mean {close!r}?" if close else f"Write {alternatives(names)}."
+    return Finding(message=f"{prefix}{describe(value)} is not one of {', '.join(names)}", remedy=remedy)
+
+
+def closest(text: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most like `text`, whatever its case.
+
+    >>> closest("Retentoin", ["retention", "type"])
+    'retention'
+    """
+    by_folded = {name.casefold().replace("-", "_"): name for name in known}
+    found = get_close_matches(text.casefold().replace("-", "_"), by_folded, n=1, cutoff=0.7)
+    return by_folded[found[0]] if found else None
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """A choice in words.
+
+    >>> alternatives(["a", "b", "c"])
+    'a, b or c'
+    """
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def article(noun: str) -> str:
+    """A noun with its article: `a feed`."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def render_path(path: FieldPath) -> str:
+    """A path as people write it.
+
+    >>> render_path(("workflow", "args", 0))
+    'workflow.args[0]'
+    """
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def keys_of(model: object) -> list[str]:
+    """The keys that may be written for a model, in its order."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def type_at(model: object, path: FieldPath) -> object:
+    """The type of the value at a path below a model; None if the path leads nowhere."""
+    current: object = model
+    for part in path:
+        current = _step(_bare(current), part)
+    return _bare(current)
+
+
+def _step(current: object, part: str | int) -> object:
+    if isinstance(current, type) and issubclass(current, BaseModel):
+        for name, field in current.model_fields.items():
+            if part in (name, field.alias):
+                return field.annotation
+        return None
+    origin, arguments = get_origin(current), get_args(current)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return arguments[1]
+    return arguments[0] if origin is tuple else None
+
+
+def _bare(annotation: object) -> object:
+    """Without `Annotated` and `| None`."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _bare(get_args(annotation)[0])
+    if origin in (Union, UnionType):
+        options = [option for option in get_args(annotation) if option is not NoneType]
+        return _bare(options[0]) if len(options) == 1 else annotation
+    return annotation

@@ -1,0 +1,249 @@
+"""YAML text → plain values and where each of them stands.
+
+Built on PyYAML's events, so that nothing is ever constructed: tags are refused, keys are text and occur once, aliases
+and depth are bounded. A plain scalar is a number or truth value only if writing that value gives the same text again
+(`8`, `true`); everything else stays as it is written (`0755`, `1.10`, `yes`, dates).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+
+from feed_assets.issues import FieldPath
+
+MAX_DEPTH = 40
+MAX_VALUES = 200_000
+"""Values in one document, aliases expanded."""
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Node: TypeAlias = ScalarEvent | SequenceStartEvent | MappingStartEvent
+_MERGE = "<<"
+_PLAIN = (None, "")
+_NULLS = frozenset({"", "~", "null"})
+_LONGEST_NUMBER = 40
+_ONE_KEY = "Keep one of them."
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in the text that is refused, and where."""
+
+    code: str
+    message: str
+    remedy: str
+    line: int
+    column: int
+
+
+@dataclass(slots=True, kw_only=True)
+class YamlDocument:
+    """One document: its plain value, the line and column of each key and list item, and what was refused in it."""
+
+    line: int
+    value: object = None
+    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def iter_documents(text: str) -> Iterator[YamlDocument]:
+    """The documents of a text, in order; after a mistake in the syntax there are no more."""
+    composer = _Composer(text)
+    while (document := composer.next_document()) is not None:
+        yield document
+
+
+class _TooMuchError(Exception):
+    """A document that is given up; its problem has been noted."""
+
+
+class _Composer:
+    def __init__(self, text: str) -> None:
+        self._loader = _Loader(text)
+        self._document = YamlDocument(line=1)
+        self._anchors: dict[str, tuple[object, int]] = {}
+        self._open_anchors: set[str] = set()
+        self._count = 0
+        self._is_broken = False
+
+    def next_document(self) -> YamlDocument | None:
+        if self._is_broken:
+            return None
+        self._anchors, self._open_anchors, self._count = {}, set(), 0
+        self._document = YamlDocument(line=1)
+        try:
+            return self._compose_document()
+        except (yaml.MarkedYAMLError, yaml.reader.ReaderError) as exc:
+            self._is_broken = True
+            self._note_syntax(exc)
+            return self._document
+
+    def _compose_document(self) -> YamlDocument | None:
+        while not isinstance(event := self._next(), DocumentStartEvent):
+            if isinstance(event, StreamEndEvent):
+                return None
+        first = self._next()
+        self._document.positions[()] = _position(first)
+        self._document.line = self._document.positions[()][0]
+        try:
+            self._document.value = self._value(first, (), 0)
+        except _TooMuchError:
+            while not isinstance(event, DocumentEndEvent):
+                event = self._next()
+        return self._document
+
+    def _next(self) -> Event:
+        event: Event = self._loader.get_event()
+        return event
+
+    def _value(self, event: Event, path: FieldPath, depth: int) -> object:
+        self._count += 1
+        if self._count > MAX_VALUES or depth > MAX_DEPTH:
+            self._give_up(event, depth)
+        if isinstance(event, AliasEvent):
+            return self._aliased(event)
+        node = cast(_Node, event)
+        anchor = node.anchor
+        before = self._count
+        if anchor is not None:
+            self._open_anchors.add(anchor)
+        if node.tag is not None and node.tag != "!":
+            remedy = "Remove the tag; text that looks like a number is quoted." if depth else "Remove the tag."
+            self._note("yaml-tag", f"the tag {node.tag!r} is not allowed", remedy, event)
+        value = self._untagged(node, path, depth)
+        if anchor is not None:
+            self._open_anchors.discard(anchor)
+            self._anchors[anchor] = (value, self._count - before + 1)
+        return value
+
+    def _untagged(self, event: _Node, path: FieldPath, depth: int) -> object:
+        if isinstance(event, ScalarEvent):
+            return parse_scalar(event.value) if event.style in _PLAIN else event.value
+        if isinstance(event, SequenceStartEvent):
+            return list(self._items(path, depth))
+        return self._mapping(path, depth)
+
+    def _items(self, path: FieldPath, depth: int) -> Iterator[object]:
+        position = 0
+        while not isinstance(event := self._next(), SequenceEndEvent):
+            self._document.positions[(*path, position)] = _position(event)
+            yield self._value(event, (*path, position), depth + 1)
+            position += 1
+
+    def _mapping(self, path: FieldPath, depth: int) -> dict[str, object]:
+        values: dict[str, object] = {}
+        merged: list[tuple[object, Event]] = []
+        while not isinstance(event := self._next(), MappingEndEvent):
+            key = self._key(event, path, depth)
+            if key == _MERGE and isinstance(event, ScalarEvent) and event.style in _PLAIN:
+                merged.append((self._value(self._next(), (*path, _MERGE), depth + 1), event))
+                continue
+            if key in values:
+                line = self._document.positions[(*path, key)][0]
+                self._note("duplicate-key", f"the key {key!r} is written twice, first in line {line}", _ONE_KEY, event)
+            else:
+                self._document.positions[(*path, key)] = _position(event)
+            values[key] = self._value(self._next(), (*path, key), depth + 1)
+        for value, event in merged:
+            self._merge(values, value, path, event)
+        return values
+
+    def _key(self, event: Event, path: FieldPath, depth: int) -> str:
+        if isinstance(event, ScalarEvent) and event.tag in (None, "!"):
+            text: str = event.value
+            return text
+        self._note("yaml-key", "a key is not plain text", "Write keys as text, without tags and aliases.", event)
+        self._value(event, path, depth + 1)
+        return ""
+
+    def _merge(self, values: dict[str, object], merged: object, path: FieldPath, event: Event) -> None:
+        for part in merged if isinstance(merged, list) else [merged]:
+            if not isinstance(part, dict):
+                self._note("yaml-merge", "<< does not name a map", "Write <<: *anchor, the anchor at a map.", event)
+                continue
+            for key in part.keys() - values.keys():
+                self._document.positions[(*path, key)] = _position(event)
+            values.update({key: value for key, value in part.items() if key not in values})
+
+    def _aliased(self, event: AliasEvent) -> object:
+        name = event.anchor
+        if name not in self._anchors:
+            reason = "stands inside what it names" if name in self._open_anchors else "names nothing above it"
+            self._note("yaml-alias", f"the alias *{name} {reason}", f"Write &{name} at a value above.", event)
+            return None
+        value, size = self._anchors[name]
+        self._count += size
+        if self._count > MAX_VALUES:
+            self._give_up(event, 0)
+        return value
+
+    def _give_up(self, event: Event, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._note(
+                "yaml-too-deep", f"values are nested more than {MAX_DEPTH} levels deep", "Nest them less.", event
+            )
+        else:
+            self._note(
+                "yaml-too-big",
+                f"with its aliases expanded the document holds more than {MAX_VALUES:,} values",
+                "Use fewer aliases, or split the document.",
+                event,
+            )
+        raise _TooMuchError
+
+    def _note(self, code: str, message: str, remedy: str, event: Event) -> None:
+        line, column = _position(event)
+        self._document.problems.append(
+            Problem(code=code, message=message, remedy=remedy, line=line, column=column)
+        )
+
+    def _note_syntax(self, error: Exception) -> None:
+        mark = getattr(error, "problem_mark", None)
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        context = getattr(error, "context", None)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (self._document.line, 1)
+        message = f"the file is not YAML from here on: {reason}" + (f", {context}" if context else "")
+        remedy = "Check indentation, colons, quotes and brackets in and above this line."
+        self._document.problems.append(
+            Problem(code="yaml-syntax", message=message, remedy=remedy, line=line, column=column)
+        )
+
+
+def parse_scalar(text: str) -> object:
+    """The value of a plain scalar.
+
+    >>> [parse_scalar(text) for text in ("8", "0755", "1.5", "1.10", "true", "yes", "~", "2015-01-01")]
+    [8, '0755', 1.5, '1.10', True, 'yes', None, '2015-01-01']
+    """
+    if text in _NULLS:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if len(text) <= _LONGEST_NUMBER and text[0] in "-0123456789":
+        for number in (int, float):
+            try:
+                value = number(text)
+            except ValueError:
+                continue
+            if str(value) == text:
+                return value
+    return text
+
+
+def _position(event: Event) -> tuple[int, int]:
+    mark = event.start_mark
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)

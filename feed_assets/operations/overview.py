@@ -1,0 +1,128 @@
+"""How feeds and processes stand, in numbers: what exists, what is missing, what has run and how long it took."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+
+from feed_assets.plan.records import FeedRecord, InputEdge, Plan, ProcessRecord
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOverview:
+    """A feed on a cluster. `instances` are those due, `rows` those of the produced instances (None if none counted)."""
+
+    feed: str
+    cluster: str
+    instances: int
+    available: int
+    missing: tuple[datetime, ...]
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessOverview:
+    """A process on a cluster. `seconds` is the median of how long its outputs took to make."""
+
+    process: str
+    cluster: str
+    instances: int
+    statuses: dict[ProcessInstanceStatus, int]
+    seconds: float | None
+
+    @property
+    def succeeded(self) -> int:
+        return self.statuses.get(ProcessInstanceStatus.SUCCEEDED, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanWithout:
+    """A process instance that ran without some instances of an optional input."""
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    input: str
+    missing: tuple[datetime, ...]
+
+
+def feed_overview(database: Database, record: FeedRecord, as_of: datetime) -> FeedOverview:
+    """How a feed stands at `as_of`; lists all its due instances, so it is for people, not for ticks."""
+    sequence = record.sequence
+    due = sequence.indices_between(sequence.start, as_of)
+    with database.read() as connection:
+        if due:
+            rows = FeedInstances(connection).find_between(
+                record.feed, record.cluster, sequence.at(due[0]), sequence.at(due[-1])
+            )
+        else:
+            rows = []
+        counted = [
+            event.payload.get("rows")
+            for event in EventLog(connection).for_feed(record.feed, record.cluster, FeedEventKind.PRODUCED)
+        ]
+    available = {row.nominal_time for row in rows if row.status is FeedInstanceStatus.AVAILABLE}
+    numbers = [rows for rows in counted if isinstance(rows, int)]
+    return FeedOverview(
+        feed=record.feed,
+        cluster=record.cluster,
+        instances=len(due),
+        available=len(available),
+        missing=tuple(time for index in due if (time := sequence.at(index)) not in available),
+        rows=sum(numbers) if numbers else None,
+    )
+
+
+def process_overview(database: Database, record: ProcessRecord, as_of: datetime) -> ProcessOverview:
+    """How a process stands at `as_of`."""
+    due = record.sequence.indices_between(record.sequence.start, as_of)
+    with database.read() as connection:
+        statuses = ProcessInstances(connection).counts(record.process, record.cluster)
+        seconds = [
+            taken
+            for edge in record.outputs
+            for event in EventLog(connection).for_feed(edge.feed, edge.cluster, FeedEventKind.PRODUCED)
+            if event.payload.get("process") == record.process
+            and isinstance(taken := event.payload.get("seconds"), int | float)
+        ]
+    return ProcessOverview(
+        process=record.process,
+        cluster=record.cluster,
+        instances=len(due),
+        statuses=statuses,
+        seconds=median(seconds) if seconds else None,
+    )
+
+
+def iter_ran_without(database: Database, plan: Plan, record: ProcessRecord) -> Iterator[RanWithout]:
+    """The instances of a process that succeeded without some of their optional inputs, oldest first."""
+    optional = {edge.name: edge for edge in record.inputs if edge.optional}
+    with database.read() as connection:
+        done = ProcessInstances(connection).with_status(
+            ProcessInstanceStatus.SUCCEEDED, process=record.process, cluster=record.cluster, limit=1_000_000
+        )
+    for instance in sorted(done, key=lambda instance: instance.nominal_time):
+        for name, edge in optional.items():
+            missing = _missing(plan, edge, instance)
+            if missing:
+                yield RanWithout(
+                    process=record.process,
+                    cluster=record.cluster,
+                    nominal_time=instance.nominal_time,
+                    input=name,
+                    missing=missing,
+                )
+
+
+def _missing(plan: Plan, edge: InputEdge, instance: ProcessInstance) -> tuple[datetime, ...]:
+    if edge.window.is_data_driven:
+        return ()
+    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+    read = {time for frozen in instance.inputs if frozen.name == edge.name for time in frozen.nominal_times}
+    expected = (sequence.at(index) for index in plan.input_indices(edge, instance.nominal_time))
+    return tuple(time for time in expected if time not in read)

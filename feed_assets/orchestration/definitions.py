@@ -1,0 +1,130 @@
+"""From a location to Dagster `Definitions`: the one place where everything that Dagster is given comes together."""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dagster import (
+    AssetCheckResult,
+    AssetChecksDefinition,
+    AssetSelection,
+    AssetSpec,
+    DefaultSensorStatus,
+    Definitions,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    asset_check,
+    in_process_executor,
+    sensor,
+)
+from dagster_pyspark import LazyPySparkResource
+
+from feed_assets.clock import open_clock
+from feed_assets.engines.sessions import session_conf
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.issues import Severity
+from feed_assets.operations.location import declare_location, load_location
+from feed_assets.orchestration import names
+from feed_assets.orchestration.assets import AssetLayout, build_assets, lay_out
+from feed_assets.orchestration.runtime import Runtime, open_runtime
+from feed_assets.orchestration.ticks import issues_check, run_tick
+from feed_assets.plan.records import ClusterRecord
+from feed_assets.settings import Settings, load_settings
+
+MINIMUM_SECONDS = 5
+
+_logger = logging.getLogger(__name__)
+
+
+def build_definitions(
+    entities: Sequence[AnyEntity] | None = None,
+    *,
+    settings: Settings | None = None,
+    resources: Mapping[str, object] | None = None,
+) -> Definitions:
+    """Dagster definitions for everything that is declared.
+
+    Args:
+        entities: entities built in Python; None loads the files that the settings name.
+        settings: None reads them (see `load_settings`).
+        resources: resources to use in place of those built here, such as `spark_<cluster>`.
+
+    Raises:
+        SettingsError: a setting is wrong.
+        DefinitionsError: entities built in Python are wrong, or the settings are strict and a file is; or the place
+            cannot be read. Without strict, a wrong file takes only itself and what depends on it away.
+    """
+    settings = settings or load_settings()
+    now = open_clock(settings).now()
+    location = load_location(settings, now, _cache_folder()) if entities is None else declare_location(entities, now)
+    for issue in location.issues:
+        level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
+        _logger.log(level, "%s", issue.render())
+    runtime = open_runtime(settings, location)
+    layout = lay_out(location.plan)
+    sparks = {
+        names.spark_resource(cluster.name): spark_resource(cluster, settings.root)
+        for cluster in location.plan.clusters.values()
+    }
+    return Definitions(
+        assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
+        asset_checks=[_location_check(runtime)],
+        sensors=[build_arrival_sensor(runtime, layout, cluster) for cluster in location.plan.clusters],
+        resources={**sparks, **(resources or {})},
+        executor=in_process_executor,
+    )
+
+
+def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
+    """A cluster's Spark session: opened by the first work that needs it, one a run."""
+    conf = session_conf(
+        master=cluster.spark_master, remote=cluster.spark_remote, conf=dict(cluster.spark_conf), root=root
+    )
+    return LazyPySparkResource(spark_config=conf)
+
+
+def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """The sensor that finds what arrives on a cluster and asks for the runs that became ready."""
+
+    @sensor(
+        name=names.arrival_sensor(cluster),
+        asset_selection=AssetSelection.all(include_sources=True),
+        minimum_interval_seconds=MINIMUM_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",
+    )
+    def arrival(context: SensorEvaluationContext) -> SensorResult:
+        return run_tick(runtime, layout, cluster, context.instance, context.cursor)
+
+    return arrival
+
+
+def _location_asset(digest: str) -> AssetSpec:
+    return AssetSpec(
+        names.LOCATION_KEY,
+        group_name="feed_assets",
+        description="The entities that this location declares. Its check fails while one of their files is wrong.",
+        metadata={"feed_assets/digest": digest},
+        kinds={"yaml"},
+    )
+
+
+def _location_check(runtime: Runtime) -> AssetChecksDefinition:
+    @asset_check(asset=names.LOCATION_KEY, name=names.LOCATION_CHECK, description="Every entity file is in order.")
+    def entities_are_valid() -> AssetCheckResult:
+        evaluation = issues_check(runtime.location.issues)
+        return AssetCheckResult(
+            passed=evaluation.passed,
+            severity=evaluation.severity,
+            description=evaluation.description,
+            metadata=evaluation.metadata,
+        )
+
+    return entities_are_valid
+
+
+def _cache_folder() -> Path | None:
+    home = os.environ.get("DAGSTER_HOME")
+    return Path(home) / "feed_assets" / "plans" if home else None

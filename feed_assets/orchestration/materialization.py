@@ -1,0 +1,134 @@
+"""A process as work in a Dagster run: the instances of the run's partitions, one after the other in one session.
+
+Each instance is published and told of by itself, so one that fails takes no other along; the run then fails naming it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from dagster import (
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    Failure,
+    MaterializeResult,
+    MetadataValue,
+)
+from dagster._core.definitions.metadata.metadata_value import RawMetadataValue
+from dagster_pyspark import LazyPySparkResource
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.execution import InstanceRunner, Published
+from feed_assets.orchestration import names
+from feed_assets.orchestration.partitions import Grid
+from feed_assets.orchestration.runtime import Runtime
+from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.timing.dates import render_datetime
+
+DATA_VERSION = "dagster/data_version"
+ALREADY_TOLD = "__source_asset_observation__"
+"""Metadata key by which Dagster leaves out the event it would write for an output. It is Dagster's own, not public:
+a ranged run has told of each partition already, and there is no public way to yield an output without an event for
+every partition of the range, those that failed included. `tests/orchestration` holds it against the real thing.
+"""
+
+
+def materialize_process(
+    context: AssetExecutionContext,
+    runtime: Runtime,
+    process: ProcessRecord,
+    grid: Grid,
+    keys: Mapping[Key, tuple[AssetKey, Grid]],
+    own_key: AssetKey | None,
+) -> Iterator[MaterializeResult[None]]:
+    """Run the instances of the run's partitions and tell Dagster of each output as it is published."""
+    database = runtime.database(context.instance)
+    spark: LazyPySparkResource = getattr(context.resources, names.spark_resource(process.cluster))
+    runner = InstanceRunner(
+        database=database,
+        stores=runtime.stores,
+        plan=runtime.plan,
+        clock=runtime.clock,
+        wall=runtime.wall,
+        root=runtime.root,
+        run_id=context.run_id,
+        session=lambda: spark.spark_session,
+    )
+    request = context.run_tags.get(names.TAG_REQUEST) if hasattr(context, "run_tags") else context.run.tags.get(names.TAG_REQUEST)
+    failures: dict[str, str] = {}
+    for partition in context.partition_keys:
+        try:
+            nominal_time = grid.nominal_time(partition)
+            if request is not None and not _is_wanted(runtime, context, process, nominal_time, request):
+                context.log.info(f"{partition} needs no run any more")
+                continue
+            published = runner.run(process, nominal_time, lambda done: _tell(context, done, keys))
+            if own_key is not None:
+                context.log_event(_own_event(own_key, partition, process, published))
+        except Exception as exc:  # noqa: BLE001: one instance's failure is its own; it is logged, recorded and raised below
+            failures[partition] = f"{type(exc).__name__}: {exc}"
+            context.log.error(f"{partition} failed: {failures[partition]}", exc_info=not isinstance(exc, FeedAssetsError))
+    if failures:
+        raise Failure(
+            description=f"process '{process.process}' failed for {len(failures)} of {len(context.partition_keys)} "
+            f"instances: {', '.join(failures)}. The others are published.",
+            metadata={partition: MetadataValue.text(reason) for partition, reason in failures.items()},
+            allow_retries=False,
+        )
+    for key in context.selected_asset_keys:
+        yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
+
+
+def _is_wanted(
+    runtime: Runtime, context: AssetExecutionContext, process: ProcessRecord, nominal_time: "object", request: str
+) -> bool:
+    """Whether the instance still is what the sensor asked for; a run started by hand is always wanted."""
+    with runtime.database(context.instance).read() as connection:
+        row = ProcessInstances(connection).get(ProcessKey(*process.key, nominal_time))
+    return row is None or (row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING})
+
+
+def _tell(context: AssetExecutionContext, done: Published, keys: Mapping[Key, tuple[AssetKey, Grid]]) -> None:
+    key, grid = keys[done.record.key]
+    context.log_event(
+        AssetMaterialization(
+            asset_key=key,
+            partition=grid.key(done.nominal_time),
+            metadata=published_metadata(done),
+            tags={DATA_VERSION: done.manifest.digest},
+        )
+    )
+
+
+def published_metadata(done: Published) -> dict[str, RawMetadataValue]:
+    """What a partition's page shows of a published instance."""
+    metadata: dict[str, RawMetadataValue] = {
+        "dagster/uri": MetadataValue.url(done.url),
+        names.META_NOMINAL: render_datetime(done.nominal_time),
+        names.META_BYTES: done.manifest.bytes,
+        names.META_FILES: done.manifest.files,
+        names.META_INPUTS: MetadataValue.json(dict(done.inputs)),
+        names.META_ATTEMPT: done.attempt,
+        names.META_SECONDS: round(done.seconds, 3),
+    }
+    if done.rows is not None:
+        metadata["dagster/partition_row_count"] = MetadataValue.int(done.rows)
+    if done.missing:
+        missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
+        metadata[names.META_MISSING] = MetadataValue.json(missing)
+    for name, value in done.details.items():
+        metadata[names.META_DETAIL + name] = value
+    return metadata
+
+
+def _own_event(
+    key: AssetKey, partition: str, process: ProcessRecord, published: tuple[Published, ...]
+) -> AssetMaterialization:
+    written = {done.output: f"{done.record.feed} {render_datetime(done.nominal_time)}" for done in published}
+    return AssetMaterialization(
+        asset_key=key,
+        partition=partition,
+        metadata={names.META_OUTPUT + name: text for name, text in written.items()},
+        description=f"process '{process.process}' has run",
+    )

@@ -1,0 +1,94 @@
+"""Every name that Dagster sees: asset keys, op, pool, sensor and resource names, tags and metadata keys."""
+
+import hashlib
+import re
+
+from dagster import AssetKey
+
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+
+PREFIX = "feed_assets/"
+
+TAG_PROCESS = PREFIX + "process"
+TAG_CLUSTER = PREFIX + "cluster"
+TAG_REQUEST = PREFIX + "request"
+
+META_FREQUENCY = PREFIX + "frequency"
+META_VALIDITY = PREFIX + "validity"
+META_TIMEZONE = PREFIX + "timezone"
+META_FLAG = PREFIX + "availability_flag"
+META_LATE = PREFIX + "late_arrival_cut_off"
+META_RETENTION = PREFIX + "retention"
+META_SLA = PREFIX + "sla"
+META_TEMPLATE = PREFIX + "path"
+META_FORMAT = PREFIX + "format"
+META_INPUT = PREFIX + "input/"
+META_OUTPUT = PREFIX + "output/"
+META_WORKFLOW = PREFIX + "workflow"
+META_PARALLEL = PREFIX + "parallel"
+META_ORDER = PREFIX + "order"
+META_TIMEOUT = PREFIX + "timeout"
+META_RETRY = PREFIX + "retry"
+META_BYTES = PREFIX + "bytes"
+META_FILES = PREFIX + "files"
+META_NOMINAL = PREFIX + "nominal_time"
+META_INPUTS = PREFIX + "inputs"
+META_MISSING = PREFIX + "missing_optional_inputs"
+META_MADE_BY = PREFIX + "made_by"
+META_ATTEMPT = PREFIX + "attempt"
+META_SECONDS = PREFIX + "seconds"
+META_EVENT = PREFIX + "event"
+META_DETAIL = PREFIX + "detail/"
+
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+PRIORITY = "dagster/priority"
+
+LOCATION_KEY = AssetKey(["feed_assets", "definitions"])
+LOCATION_CHECK = "entities_are_valid"
+
+_NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
+_NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def feed_key(record: FeedRecord) -> AssetKey:
+    """`[cluster, feed]`."""
+    return AssetKey([record.cluster, record.feed])
+
+
+def process_key(plan: Plan, process: ProcessRecord) -> AssetKey:
+    """`[cluster, process]`; `[cluster, "process", process]` where a feed has the same name there."""
+    if process.key in plan.feeds:
+        return AssetKey([process.cluster, "process", process.process])
+    return AssetKey([process.cluster, process.process])
+
+
+def op_name(process: ProcessRecord) -> str:
+    """A word of its own for each process and cluster: `a-b` and `a_b` would be one otherwise."""
+    plain = f"{process.process}__{process.cluster}"
+    return f"{word(plain)}_{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+
+
+def pool_name(process: ProcessRecord) -> str:
+    """The pool whose limit is the process's `parallel`."""
+    return f"process/{process.cluster}/{process.process}"
+
+
+def spark_resource(cluster: str) -> str:
+    """The resource key of a cluster's Spark session."""
+    return f"spark_{word(cluster)}"
+
+
+def arrival_sensor(cluster: str) -> str:
+    """The name of a cluster's arrival sensor."""
+    return f"arrival_{word(cluster)}"
+
+
+def word(text: str) -> str:
+    """`text` with everything but letters, digits and `_` replaced by `_`."""
+    return _NOT_WORD.sub("_", text)
+
+
+def tag_text(text: str) -> str:
+    """`text` as Dagster allows it in asset tags: at most 63 letters, digits, `_`, `-` and `.`."""
+    return _NOT_TAG.sub("_", text)[:63]

@@ -1,0 +1,174 @@
+"""Instance sequences as partitions: one shared definition a distinct grid, and keys that go both ways exactly.
+
+A grid that five-field cron says exactly is a time-window definition; every other grid is a dynamic one, whose keys the
+arrival sensor adds as instances come into being.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from dagster import (
+    AddDynamicPartitionsRequest,
+    DynamicPartitionsDefinition,
+    PartitionsDefinition,
+    TimeWindowPartitionsDefinition,
+)
+
+from feed_assets.errors import PartitionKeyError
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.frequency import Unit
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.zones import is_fixed, is_regular
+
+_DAY = "%Y-%m-%d"
+_MINUTE = "%Y-%m-%d-%H:%M"
+_DAYS_OF_EVERY_MONTH = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A sequence of instances as Dagster sees it."""
+
+    sequence: InstanceSequence
+    cron: str | None
+    key_format: str
+
+    @property
+    def key_zone(self) -> ZoneInfo:
+        """The zone in which keys are written: UTC for minutes and hours, else the sequence's own."""
+        return self.sequence.timezone if self.sequence.frequency.is_calendar else _UTC
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.cron is None
+
+    @property
+    def dynamic_name(self) -> str:
+        """The name under which Dagster keeps the keys of a dynamic grid."""
+        sequence = self.sequence
+        facts = f"{sequence.frequency} {render_datetime(sequence.start)} {sequence.timezone.key}"
+        return f"feed_assets/{sequence.frequency.render()}/{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+
+    def key(self, nominal_time: datetime) -> str:
+        """The partition key of an instance."""
+        return nominal_time.astimezone(self.key_zone).strftime(self.key_format)
+
+    def nominal_time(self, key: str) -> datetime:
+        """The instance of a partition key.
+
+        Raises:
+            PartitionKeyError: the key is no instance of the sequence.
+        """
+        try:
+            wall = datetime.strptime(key, self.key_format).replace(tzinfo=self.key_zone)
+        except ValueError as exc:
+            raise self._refusal(key, f"keys look like {self.key(self.sequence.start)}") from exc
+        near = self.sequence.index_at_or_before(wall.astimezone(UTC))
+        for index in (near, near + 1, near - 1):
+            found = self.sequence.at(index)
+            if self.key(found) == key and self.sequence.contains(found):
+                return found
+        raise self._refusal(key, "it is no instance in the validity")
+
+    def _refusal(self, key: str, reason: str) -> PartitionKeyError:
+        return PartitionKeyError(key=key, start=self.sequence.start, frequency=self.sequence.frequency, reason=reason)
+
+    def add_request(self, keys: Sequence[str]) -> AddDynamicPartitionsRequest:
+        """The request to add keys to a dynamic grid."""
+        return AddDynamicPartitionsRequest(self.dynamic_name, keys)
+
+    def definition(self) -> PartitionsDefinition[str]:
+        """The partitions definition; equal grids share one object."""
+        return _definition(self)
+
+
+_UTC = ZoneInfo("UTC")
+
+
+@lru_cache(maxsize=None)
+def grid(sequence: InstanceSequence) -> Grid:
+    """The grid of a sequence."""
+    wall = sequence.wall_start
+    midnight = (wall.hour, wall.minute) == (0, 0)
+    return Grid(
+        sequence=sequence,
+        cron=exact_cron(sequence),
+        key_format=_DAY if sequence.frequency.is_calendar and midnight else _MINUTE,
+    )
+
+
+@lru_cache(maxsize=None)
+def _definition(grid: Grid) -> PartitionsDefinition[str]:
+    if grid.cron is None:
+        return DynamicPartitionsDefinition(name=grid.dynamic_name)
+    sequence = grid.sequence
+    size = sequence.size
+    return TimeWindowPartitionsDefinition(
+        start=grid.key(sequence.start),
+        end=None if size is None else grid.key(sequence.at(size)),
+        fmt=grid.key_format,
+        timezone=grid.key_zone.key,
+        cron_schedule=grid.cron,
+        end_offset=1,
+    )
+
+
+def exact_cron(sequence: InstanceSequence) -> str | None:
+    """The five-field cron schedule with exactly the sequence's instances, None where there is none.
+
+    Exact are N minutes with N dividing 60 (but not 1, which Dagster handles very slowly), N hours with N dividing 24,
+    one day, one week, and N months with N dividing 12 from a day that every month has; for days and months only at a
+    wall-clock time that no change of the clock skips or repeats.
+    """
+    frequency, count = sequence.frequency, sequence.frequency.count
+    start, wall = sequence.start, sequence.wall_start
+    if start.second or start.microsecond:
+        return None
+    match frequency.unit:
+        case Unit.MINUTES if count % 60 == 0:
+            return _hours_cron(start, count // 60)
+        case Unit.MINUTES if 60 % count == 0 and count > 1:
+            return f"{_cycle(start.minute, count, 60)} * * * *"
+        case Unit.HOURS:
+            return _hours_cron(start, count)
+        case Unit.DAYS if count == 1 and _keeps_wall_time(sequence):
+            return f"{wall.minute} {wall.hour} * * *"
+        case Unit.DAYS if count == 7 and _keeps_wall_time(sequence):
+            return f"{wall.minute} {wall.hour} * * {wall.isoweekday() % 7}"
+        case Unit.MONTHS if 12 % count == 0 and wall.day <= _DAYS_OF_EVERY_MONTH and _keeps_wall_time(sequence):
+            months = sorted((wall.month - 1 + step) % 12 + 1 for step in range(0, 12, count))
+            listed = "*" if count == 1 else ",".join(map(str, months))
+            return f"{wall.minute} {wall.hour} {wall.day} {listed} *"
+        case _:
+            return None
+
+
+def _hours_cron(start: datetime, hours: int) -> str | None:
+    if 24 % hours:
+        return None
+    return f"{start.minute} {_cycle(start.hour, hours, 24)} * * *"
+
+
+def _cycle(phase: int, step: int, period: int) -> str:
+    """One cron field: every `step` from `phase`.
+
+    >>> _cycle(0, 15, 60), _cycle(17, 60, 60), _cycle(1, 6, 24), _cycle(5, 1, 24)
+    ('*/15', '17', '1,7,13,19', '*')
+    """
+    if step == 1:
+        return "*"
+    values = sorted((phase + offset) % period for offset in range(0, period, step))
+    if values[0] == 0 and len(values) > 1:
+        return f"*/{step}"
+    return ",".join(map(str, values))
+
+
+def _keeps_wall_time(sequence: InstanceSequence) -> bool:
+    """Whether no instance falls on a wall-clock time that is skipped or repeated, so that cron means the same times."""
+    wall = sequence.wall_start
+    time_of_day = timedelta(hours=wall.hour, minutes=wall.minute)
+    return is_fixed(sequence.timezone) or is_regular(sequence.timezone, time_of_day, sequence.start)

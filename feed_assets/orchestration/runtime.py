@@ -1,0 +1,82 @@
+"""What sensors and runs of one process share: the plan, the state database, the stores and the clocks."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dagster import DagsterInstance
+
+from feed_assets.clock import Clock, SystemClock, open_clock
+from feed_assets.errors import SettingsError
+from feed_assets.lifecycle.arrivals import apply_frontiers
+from feed_assets.lifecycle.stores import StorePool
+from feed_assets.operations.location import Location
+from feed_assets.plan.records import Plan
+from feed_assets.settings import Settings
+from feed_assets.state.database import Database, open_database
+
+STATE_FILE = "feed_assets.db"
+
+
+@dataclass(slots=True)
+class Runtime:
+    """Opened once a process. `clock` tells the time of the data, `wall` the time of day; only a replay parts them."""
+
+    settings: Settings
+    location: Location
+    clock: Clock
+    wall: Clock = field(default_factory=SystemClock)
+    stores: StorePool = field(default_factory=StorePool)
+    _databases: dict[str, Database] = field(default_factory=dict)
+    _prepared: set[str] = field(default_factory=set)
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def plan(self) -> Plan:
+        return self.location.plan
+
+    @property
+    def root(self) -> Path:
+        return self.settings.root
+
+    def database(self, instance: DagsterInstance) -> Database:
+        """The state database that belongs to a Dagster instance, with its tables and with frontiers for this plan.
+
+        Raises:
+            StateError: it cannot be opened, or is newer than this code.
+        """
+        url = self.settings.state or state_url(instance)
+        with self._mutex:
+            database = self._databases.get(url)
+            if database is None:
+                database = open_database(url)
+                database.migrate()
+                apply_frontiers(database, self.plan)
+                self._databases[url] = database
+        return database
+
+
+def open_runtime(settings: Settings, location: Location) -> Runtime:
+    """A runtime for a location; opens nothing yet."""
+    return Runtime(settings=settings, location=location, clock=open_clock(settings))
+
+
+def state_url(instance: DagsterInstance) -> str:
+    """The URL of the state database that stands beside a Dagster instance's own: the same PostgreSQL database, or a
+    SQLite file in its home.
+
+    Raises:
+        SettingsError: the instance keeps its records in neither.
+    """
+    url = getattr(instance.event_log_storage, "postgres_url", None)
+    if isinstance(url, str):
+        return url
+    try:
+        home = Path(instance.root_directory)
+    except (AttributeError, NotImplementedError) as exc:
+        raise SettingsError(
+            name="state",
+            reason="the Dagster instance has neither a home folder nor PostgreSQL to keep the state in",
+            tried=("settings", "storage of the Dagster instance", "DAGSTER_HOME"),
+        ) from exc
+    return f"sqlite:///{home / STATE_FILE}"

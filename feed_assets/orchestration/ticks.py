@@ -1,0 +1,222 @@
+"""One tick of a cluster's arrival sensor: reconcile, look, open gates, ask for runs, tell Dagster what has arrived.
+
+The order makes an arrival, and the runs that it makes ready, one tick. The event log, leases and compare-and-set decide;
+a tick that is repeated asks for nothing twice.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dagster import (
+    AddDynamicPartitionsRequest,
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetMaterialization,
+    DagsterInstance,
+    DagsterRunStatus,
+    MetadataValue,
+    RunRequest,
+    RunsFilter,
+    SensorResult,
+    SkipReason,
+)
+
+from feed_assets.clock import TimeBudget
+from feed_assets.issues import Issue, Severity
+from feed_assets.lifecycle.arrivals import Found, apply_arrivals
+from feed_assets.lifecycle.readiness import Readied, apply_readiness
+from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
+from feed_assets.orchestration import names
+from feed_assets.orchestration.assets import AssetLayout
+from feed_assets.orchestration.materialization import DATA_VERSION
+from feed_assets.orchestration.partitions import Grid
+from feed_assets.orchestration.runtime import Runtime
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEvent, FeedEventKind
+from feed_assets.timing.dates import render_datetime
+
+SECONDS_A_TICK = 20.0
+REQUESTS_A_TICK = 50
+EVENTS_A_TICK = 500
+KEYS_A_TICK = 2_000
+
+_CURSOR_VERSION = 1
+_OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
+_TOLD = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickCursor:
+    """What a sensor remembers in Dagster: the last event that Dagster was told of, and the plan whose issues it shows."""
+
+    told: int = 0
+    checked: str = ""
+
+    def render(self) -> str:
+        return json.dumps({"version": _CURSOR_VERSION, "told": self.told, "checked": self.checked})
+
+
+def parse_cursor(text: str | None) -> TickCursor:
+    """Read a cursor; None is the cursor of a sensor that has never run.
+
+    Raises:
+        ValueError: it is none of ours; it is never restarted silently.
+    """
+    if text is None:
+        return TickCursor()
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or fields.get("version") != _CURSOR_VERSION:
+        raise ValueError(f"cursor {text!r} is not of version {_CURSOR_VERSION}; reset it with `dagster sensor cursor`")
+    return TickCursor(told=int(fields["told"]), checked=str(fields["checked"]))
+
+
+def run_tick(
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor_text: str | None
+) -> SensorResult:
+    """Everything an arrival sensor does in one tick."""
+    cursor = parse_cursor(cursor_text)
+    database = runtime.database(instance)
+    as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
+    reconcile(database, cluster, instance, as_of, runtime.wall.now())
+    found = apply_arrivals(database, runtime.stores, runtime.plan, cluster, as_of, budget)
+    readied = apply_readiness(database, runtime.plan, cluster, as_of, budget)
+    requests = apply_requests(database, runtime.plan, cluster, as_of, runtime.wall.now(), REQUESTS_A_TICK)
+    with database.read() as connection:
+        events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, cluster=cluster)
+    told = list(arrival_events(layout, events))
+    checks = [] if cursor.checked == runtime.location.digest else [issues_check(runtime.location.issues)]
+    run_requests = [build_run_request(layout, request) for request in requests]
+    following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=runtime.location.digest)
+    return SensorResult(
+        run_requests=run_requests or None,
+        asset_events=[*told, *checks],
+        dynamic_partitions_requests=dynamic_keys(layout, cluster, instance, as_of),
+        cursor=following.render(),
+        skip_reason=None if run_requests else SkipReason(describe(found, readied, len(told))),
+    )
+
+
+def describe(found: Found, readied: Readied, told: int) -> str:
+    """What a tick without requests did, in a sentence."""
+    more = "" if found.is_complete and readied.is_complete else "; more is left for the next tick"
+    return (
+        f"{found.looked} looks, {found.arrived} arrivals, {readied.materialized} new process instances, "
+        f"{readied.ready} ready, {readied.timed_out} timed out, {told} events told{more}"
+    )
+
+
+def reconcile(
+    database: Database, cluster: str, instance: DagsterInstance, as_of: datetime, wall: datetime
+) -> None:
+    """Ask Dagster what became of the runs that the record believes in, and correct the record."""
+    launched = find_launched(database, cluster, wall)
+    run_ids = sorted({item.run_id for item in launched.running if item.run_id})
+    requests = sorted({item.request_key for item in launched.requested if item.request_key})
+    by_run = {}
+    if run_ids:
+        found = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
+        by_run = {run_id: _state(found.get(run_id)) for run_id in run_ids}
+    by_request = {}
+    if requests:
+        runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in runs}
+    apply_reconciliation(database, launched, by_run, by_request, as_of)
+
+
+def _state(status: DagsterRunStatus | None) -> RunState:
+    match status:
+        case None:
+            return RunState.UNKNOWN
+        case DagsterRunStatus.CANCELED:
+            return RunState.CANCELED
+        case _:
+            return _OVER.get(status, RunState.ALIVE)
+
+
+def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest:
+    """The run for a launch request: one partition, or a range of them."""
+    process = request.process
+    run_grid = layout.process_grid(process)
+    tags = {
+        names.TAG_PROCESS: process.process,
+        names.TAG_CLUSTER: process.cluster,
+        names.TAG_REQUEST: request.key,
+        **({names.PRIORITY: str(request.priority)} if request.priority else {}),
+    }
+    selection = (
+        [names.process_key(layout.plan, process)]
+        if layout.is_own_asset(process)
+        else [layout.feed_asset((edge.feed, edge.cluster))[0] for edge in process.outputs]
+    )
+    first, last = run_grid.key(request.first), run_grid.key(request.last)
+    if first == last:
+        return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
+    tags |= {names.RANGE_START: first, names.RANGE_END: last}
+    return RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
+
+
+def arrival_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterable[AssetMaterialization]:
+    """What Dagster is told of the log: arrivals of feeds that it does not make itself, at partitions that exist."""
+    for event in events:
+        key = (event.feed, event.cluster)
+        record = layout.plan.feeds.get(key)
+        if record is None or event.kind not in _TOLD or not record.sequence.contains(event.nominal_time):
+            continue
+        asset_key, grid = layout.feed_asset(key)
+        yield AssetMaterialization(
+            asset_key=asset_key,
+            partition=grid.key(event.nominal_time),
+            metadata={
+                names.META_NOMINAL: render_datetime(event.nominal_time),
+                names.META_BYTES: event.bytes or 0,
+                names.META_FILES: event.files or 0,
+                names.META_EVENT: event.seq,
+                "dagster/uri": MetadataValue.url(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}"),
+            },
+            tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
+        )
+
+
+def dynamic_keys(
+    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime
+) -> list[AddDynamicPartitionsRequest]:
+    """Keys that dynamic grids lack, oldest first: each grid is asked for its newest key, not for all."""
+    requests: dict[str, AddDynamicPartitionsRequest] = {}
+    grids = {grid for (_, where), grid in layout.grids.items() if where == cluster and grid.is_dynamic}
+    grids |= {
+        grid
+        for process in layout.plan.processes.values()
+        if process.cluster == cluster and (grid := layout.process_grid(process)).is_dynamic
+    }
+    for grid in grids:
+        keys = _missing_keys(grid, instance, as_of)
+        if keys:
+            requests[grid.dynamic_name] = grid.add_request(keys)
+    return list(requests.values())
+
+
+def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Sequence[str]:
+    sequence = grid.sequence
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    known = instance.get_dynamic_partitions(grid.dynamic_name)
+    start = sequence.index(grid.nominal_time(known[-1])) + 1 if known else 0
+    return [grid.key(sequence.at(index)) for index in range(start, min(stop, start + KEYS_A_TICK))]
+
+
+def issues_check(issues: Sequence[Issue]) -> AssetCheckEvaluation:
+    """The result of the check on the location's own asset: passed when every entity file is in order."""
+    errors = [issue for issue in issues if issue.severity is Severity.ERROR]
+    return AssetCheckEvaluation(
+        asset_key=names.LOCATION_KEY,
+        check_name=names.LOCATION_CHECK,
+        passed=not errors,
+        severity=AssetCheckSeverity.ERROR,
+        description=f"{len(errors)} errors, {len(issues) - len(errors)} warnings",
+        metadata={"issues": MetadataValue.md("\n".join(f"- {issue.render()}" for issue in issues) or "none")},
+    )

@@ -1,0 +1,224 @@
+"""Entities → plan: one pass, no outside. A bundle that validation has accepted compiles without errors."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeAlias
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Entity
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey, Source
+from feed_assets.plan.records import (
+    ClusterRecord,
+    EntityFacts,
+    FeedRecord,
+    InputEdge,
+    Key,
+    OutputEdge,
+    Plan,
+    ProcessRecord,
+    StoreAddress,
+)
+from feed_assets.timing.calendar_offsets import Truncation
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.expressions import TimeExpression
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.windows import Window, parse_window
+
+Sources: TypeAlias = Mapping[EntityKey, Source]
+"""Where each entity was declared; entities built in Python have no entry."""
+
+
+def compile_plan(bundle: Bundle, sources: Sources | None = None) -> Plan:
+    """Compile a validated bundle."""
+    return _Compiler(bundle, sources or {}).plan()
+
+
+class _Compiler:
+    def __init__(self, bundle: Bundle, sources: Sources) -> None:
+        self._bundle = bundle
+        self._sources = sources
+        self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
+        self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
+
+    def plan(self) -> Plan:
+        processes = {
+            (process.name, cluster): self._process(process, cluster)
+            for process in self._bundle.processes
+            for cluster in process.clusters
+        }
+        feeds = {
+            (feed.name, cluster): self._feed(feed, cluster) for feed in self._bundle.feeds for cluster in feed.clusters
+        }
+        clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
+        return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
+
+    def _process(self, process: Process, cluster: str) -> ProcessRecord:
+        sequence = _process_sequence(process, cluster)
+        late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
+        inputs = tuple(
+            self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs
+        )
+        outputs = tuple(self._output(process, name, cluster, sequence) for name in process.outputs)
+        for edge in inputs:
+            self._inputs[edge.feed, cluster].append(edge)
+        for out in outputs:
+            self._outputs[out.feed, cluster].append(out)
+        retry = process.retry
+        return ProcessRecord(
+            process=process.name,
+            cluster=cluster,
+            sequence=sequence,
+            inputs=inputs,
+            outputs=outputs,
+            workflow=process.workflow,
+            properties=tuple(process.properties.items()),
+            parallel=process.parallel,
+            order=process.order,
+            timeout=process.effective_timeout(),
+            retry=(retry.policy, retry.delay, retry.attempts) if retry else None,
+            digest=self._bundle.entity_digest(process),
+            facts=self._facts(process, process.pipelines),
+        )
+
+    def _input(
+        self, process: Process, name: str, cluster: str, sequence: InstanceSequence, *, is_late: bool
+    ) -> InputEdge:
+        item = process.inputs[name]
+        window = parse_window(item.start, item.end, sequence.timezone)
+        feed = _feed_sequence(self._bundle.get_feed(item.feed), cluster)
+        first, last = relative_shift(window, window.start, feed, sequence), relative_shift(window, window.end, feed, sequence)
+        return InputEdge(
+            name=name,
+            feed=item.feed,
+            process=process.name,
+            cluster=cluster,
+            window=window,
+            shifts=None if first is None or last is None else (first, last),
+            optional=item.optional,
+            partition=item.partition,
+            is_late=is_late,
+        )
+
+    def _output(self, process: Process, name: str, cluster: str, sequence: InstanceSequence) -> OutputEdge:
+        item = process.outputs[name]
+        window = parse_window(item.instance, item.instance, sequence.timezone)
+        feed = _feed_sequence(self._bundle.get_feed(item.feed), cluster)
+        return OutputEdge(
+            name=name,
+            feed=item.feed,
+            process=process.name,
+            cluster=cluster,
+            window=window,
+            shift=relative_shift(window, window.start, feed, sequence),
+        )
+
+    def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
+        entry = feed.clusters[cluster]
+        locations = entry.locations or feed.locations
+        sla = entry.sla or feed.sla
+        store, template = _locate(self._bundle.get_cluster(cluster), locations.data)
+        return FeedRecord(
+            feed=feed.name,
+            cluster=cluster,
+            role=entry.type,
+            sequence=_feed_sequence(feed, cluster),
+            store=store,
+            template=template,
+            flag=feed.availability_flag,
+            format=feed.format,
+            columns=feed.columns,
+            options=tuple(feed.options.items()),
+            partitions=feed.partitions,
+            late_cut_off=feed.late_arrival.cut_off if feed.late_arrival else None,
+            retention_limit=entry.retention.limit if entry.retention else None,
+            sla=(sla.low, sla.high) if sla else None,
+            inputs_of=tuple(self._inputs[feed.name, cluster]),
+            outputs_of=tuple(self._outputs[feed.name, cluster]),
+            facts=self._facts(feed, feed.groups),
+        )
+
+    def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:
+        source = self._sources.get(entity.key)
+        owner = entity.acl.owner if entity.acl else entity.tags.get("owner")
+        return EntityFacts(
+            description=entity.description,
+            tags=tuple(entity.tags.items()),
+            groups=tuple(groups),
+            owner=owner,
+            file=source.file if source else None,
+            line=source.line if source else None,
+        )
+
+
+def _cluster(cluster: Cluster) -> ClusterRecord:
+    return ClusterRecord(
+        name=cluster.name,
+        colo=cluster.colo,
+        store=_address(cluster, cluster.storage),
+        spark_master=cluster.spark.master,
+        spark_remote=cluster.spark.remote,
+        spark_conf=tuple(cluster.spark.conf.items()),
+        properties=tuple(cluster.properties.items()),
+    )
+
+
+def _feed_sequence(feed: Feed, cluster: str) -> InstanceSequence:
+    validity = feed.clusters[cluster].validity
+    return InstanceSequence(
+        start=validity.start,
+        frequency=feed.frequency,
+        timezone=parse_timezone(feed.timezone),
+        end=None if validity.is_endless else validity.end,
+    )
+
+
+def _process_sequence(process: Process, cluster: str) -> InstanceSequence:
+    validity = process.clusters[cluster].validity
+    return InstanceSequence(
+        start=validity.start,
+        frequency=process.frequency,
+        timezone=parse_timezone(process.timezone),
+        end=None if validity.is_endless else validity.end,
+    )
+
+
+def _address(cluster: Cluster, url: str) -> StoreAddress:
+    return StoreAddress(url=url, options=_freeze(cluster.storage_options))
+
+
+def _freeze(options: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    return tuple(
+        (name, _freeze(value) if isinstance(value, Mapping) else value) for name, value in sorted(options.items())
+    )
+
+
+def _locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
+    """Split a data location into a store and a template below it: absolute paths stand below the cluster's storage,
+    full URLs on a filesystem of their own.
+    """
+    template = parse_path_template(location).with_cluster(cluster.name, cluster.colo, dict(cluster.properties))
+    if "://" not in template.text:
+        return _address(cluster, cluster.storage), template
+    scheme, _, rest = template.text.partition("://")
+    host, _, path = rest.partition("/")
+    return _address(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
+
+
+@lru_cache(maxsize=65536)
+def relative_shift(
+    window: Window, expression: TimeExpression, feed: InstanceSequence, process: InstanceSequence
+) -> int | None:
+    """How many instances after the one of the process's nominal time an end of a window always is; None if it varies."""
+    truncates = expression.offset.truncation is not Truncation.NONE
+    if truncates and window.zone is not None and window.zone.key != feed.timezone.key:
+        return None
+    shift = expression.shift(process, feed)
+    if shift is None:
+        return None
+    here = feed.index_at_or_before(process.start)
+    return shift - here if feed.at(here) == process.start else None

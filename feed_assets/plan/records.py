@@ -1,0 +1,178 @@
+"""What entities compile to: frozen records that the sensors, the runs, the explanations and the Dagster definitions read.
+
+One record a feed or process and cluster; edges between them carry the window functions, so that the process instances
+which read a feed instance are computed, never looked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from feed_assets.entities.feed import ClusterRole, FeedFormat
+from feed_assets.entities.process import Order, RetryPolicy, Workflow
+from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.templates import PathTemplate
+from feed_assets.timing.windows import Window
+
+Key: TypeAlias = tuple[str, str]
+"""(entity name, cluster name): what identifies a feed record or a process record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAddress:
+    """Where a filesystem is: an fsspec URL and its options, hashable so that one store is opened once."""
+
+    url: str
+    options: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """A cluster: its storage and its Spark."""
+
+    name: str
+    colo: str
+    store: StoreAddress
+    spark_master: str | None
+    spark_remote: str | None
+    spark_conf: tuple[tuple[str, str], ...]
+    properties: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputEdge:
+    """A process reads a window of a feed, both on one cluster.
+
+    `shifts` says which instances the window always holds, counted from the one of the process's own nominal time, first
+    and last; None where that varies or there is no such instance.
+    """
+
+    name: str
+    feed: str
+    process: str
+    cluster: str
+    window: Window
+    shifts: tuple[int, int] | None
+    optional: bool
+    partition: str | None
+    is_late: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputEdge:
+    """A process writes one instance of a feed, both on one cluster: `window` is from one expression to itself.
+
+    `shift` is how many instances after the one of the process's own nominal time; None where that varies.
+    """
+
+    name: str
+    feed: str
+    process: str
+    cluster: str
+    window: Window
+    shift: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityFacts:
+    """What people wrote about an entity for other people, shown in the UI and searched."""
+
+    description: str | None
+    tags: tuple[tuple[str, str], ...]
+    groups: tuple[str, ...]
+    owner: str | None
+    file: str | None
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRecord:
+    """One feed on one cluster."""
+
+    feed: str
+    cluster: str
+    role: ClusterRole | None
+    sequence: InstanceSequence
+    store: StoreAddress
+    template: PathTemplate
+    flag: str | None
+    format: FeedFormat
+    columns: str | None
+    options: tuple[tuple[str, str], ...]
+    partitions: tuple[str, ...]
+    late_cut_off: Frequency | None
+    retention_limit: Frequency | None
+    sla: tuple[Frequency, Frequency] | None
+    inputs_of: tuple[InputEdge, ...]
+    outputs_of: tuple[OutputEdge, ...]
+    facts: EntityFacts
+
+    @property
+    def key(self) -> Key:
+        return (self.feed, self.cluster)
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its instances come from outside: no process on this cluster writes them."""
+        return not self.outputs_of
+
+    def path(self, nominal_time: datetime) -> str:
+        """Path of an instance below the root of its store."""
+        return self.template.render(nominal_time, self.sequence.timezone).lstrip("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One process on one cluster."""
+
+    process: str
+    cluster: str
+    sequence: InstanceSequence
+    inputs: tuple[InputEdge, ...]
+    outputs: tuple[OutputEdge, ...]
+    workflow: Workflow
+    properties: tuple[tuple[str, str], ...]
+    parallel: int
+    order: Order
+    timeout: Frequency
+    retry: tuple[RetryPolicy, Frequency, int] | None
+    digest: str
+    facts: EntityFacts
+
+    @property
+    def key(self) -> Key:
+        return (self.process, self.cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is declared, compiled. Records are found by key; nothing is enumerated to find a neighbour."""
+
+    digest: str
+    clusters: Mapping[str, ClusterRecord]
+    feeds: Mapping[Key, FeedRecord]
+    processes: Mapping[Key, ProcessRecord]
+
+    def input_indices(self, edge: InputEdge, nominal_time: datetime) -> range:
+        """Indices of the feed instances that the process instance at `nominal_time` reads through `edge`."""
+        return edge.window.indices(nominal_time, self.feeds[edge.feed, edge.cluster].sequence)
+
+    def reader_indices(self, edge: InputEdge, feed_indices: range) -> range:
+        """Indices of the process instances that read any of `feed_indices` through `edge`."""
+        feed = self.feeds[edge.feed, edge.cluster].sequence
+        process = self.processes[edge.process, edge.cluster].sequence
+        return edge.window.consumers_of_range(feed_indices, feed, process)
+
+    def output_time(self, edge: OutputEdge, nominal_time: datetime) -> datetime | None:
+        """Nominal time of the feed instance that the process instance writes; None outside the feed's validity."""
+        feed = self.feeds[edge.feed, edge.cluster].sequence
+        indices = edge.window.indices(nominal_time, feed)
+        return feed.at(indices[0]) if indices else None
+
+    def writer_indices(self, edge: OutputEdge, feed_index: int) -> range:
+        """Indices of the process instances that write feed instance `feed_index` through `edge`."""
+        feed = self.feeds[edge.feed, edge.cluster].sequence
+        process = self.processes[edge.process, edge.cluster].sequence
+        return edge.window.consumers(feed_index, feed, process)

@@ -1,0 +1,222 @@
+"""Where the definitions and the state are, and the defaults: command line over environment over file over defaults."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings.exceptions import SettingsError as SourceError
+
+from feed_assets.errors import SettingsError
+
+ENV_PREFIX = "FEED_ASSETS_"
+ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
+FILE_NAME = "feed_assets.yaml"
+PROJECT_ROOT = "PROJECT_ROOT"
+"""The variable that is always there: the folder of the settings file, or the working directory."""
+
+_VARIABLES = "VARIABLES__"
+
+
+class ReplaySettings(BaseModel):
+    """Replay of past data: it is `origin` at the real time `real_start`, and then time runs `speed` times as fast."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    origin: AwareDatetime
+    real_start: AwareDatetime
+    speed: float = Field(default=1.0, gt=0)
+
+
+class DemoSettings(BaseModel):
+    """Settings of the demo; nothing else can ask for a clock that is not the machine's."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    replay: ReplaySettings | None = None
+
+
+class Settings(BaseSettings):
+    """The settings in force; make them with `load_settings`.
+
+    `entities` is a folder, a file or an fsspec URL; a relative path stands below `root`. `variables` are the values of
+    `${NAME}` in clusters. `state` is an SQLAlchemy URL; None leaves it to the Dagster instance. With `strict` a warning
+    fails a validation.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid")
+
+    entities: str = "entities"
+    variables: dict[str, str] = Field(default_factory=dict)
+    state: str | None = None
+    strict: bool = False
+    demo: DemoSettings | None = None
+    _root: Path = PrivateAttr(default_factory=Path.cwd)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003
+        init_settings: PydanticBaseSettingsSource,
+        *_sources: PydanticBaseSettingsSource,
+        **_named: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+    @property
+    def root(self) -> Path:
+        """The folder that relative paths stand below."""
+        return self._root
+
+    @property
+    def entities_location(self) -> str:
+        """`entities` as an absolute path or URL."""
+        return self.entities if "://" in self.entities else str(self._root / self.entities)
+
+    @property
+    def cluster_variables(self) -> dict[str, str]:
+        """`variables` with `${PROJECT_ROOT}` in their values replaced, and `PROJECT_ROOT` itself."""
+        root = str(self._root)
+        values = {name: value.replace(f"${{{PROJECT_ROOT}}}", root) for name, value in self.variables.items()}
+        return {PROJECT_ROOT: root, **values}
+
+    @property
+    def replay(self) -> ReplaySettings | None:
+        """The replay that the demo asks for."""
+        return self.demo.replay if self.demo else None
+
+
+def load_settings(
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+) -> Settings:
+    """Read the settings: `overrides`, then `FEED_ASSETS_…` of the environment, then the settings file, then defaults.
+
+    The file is the one that `FEED_ASSETS_SETTINGS` names, else `feed_assets.yaml` in `start` or the nearest folder
+    above it. In names of variables `__` leads into a section: `FEED_ASSETS_DEMO__REPLAY__SPEED`.
+
+    Args:
+        overrides: settings by name, from a command line.
+        environ: the environment; the process's own if None.
+        start: where to look for the file; the working directory if None.
+
+    Raises:
+        SettingsError: a setting is unknown or wrong, or the file cannot be read.
+    """
+    environ = os.environ if environ is None else environ
+    folder = (start or Path.cwd()).resolve()
+    file = _find_file(environ, folder)
+    sources = [
+        InitSettingsSource(Settings, dict(overrides or {}))(),
+        _Environment(environ)(),
+        {} if file is None else _read_file(file),
+    ]
+    tried = _tried(file, folder)
+    try:
+        settings = Settings(**_merged(sources))
+    except ValidationError as exc:
+        raise _refused(exc, tried) from exc
+    settings._root = folder if file is None else file.parent
+    return settings
+
+
+class _Environment(EnvSettingsSource):
+    """The environment that was passed, not the process's; names of `variables` keep their case."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(Settings, env_prefix=ENV_PREFIX, env_nested_delimiter="__")
+        self.env_vars = {name.lower(): value for name, value in environ.items() if name != ENV_SETTINGS}
+        self._environ = environ
+
+    def __call__(self) -> dict[str, Any]:
+        prefix = ENV_PREFIX + _VARIABLES
+        try:
+            values = super().__call__()
+        except SourceError as exc:
+            raise SettingsError(
+                setting="environment",
+                reason=f"a {ENV_PREFIX}… variable cannot be read: {exc.__cause__ or exc}",
+                tried=(),
+                next_step="Write maps as JSON, or one variable for each value with __ between the names.",
+            ) from exc
+        named = {name.removeprefix(prefix): text for name, text in self._environ.items() if name.startswith(prefix)}
+        if named:
+            lowered = {name.lower() for name in named}
+            others = {name: text for name, text in values.get("variables", {}).items() if name not in lowered}
+            values["variables"] = {**others, **named}
+        return values
+
+
+def _find_file(environ: Mapping[str, str], folder: Path) -> Path | None:
+    named = environ.get(ENV_SETTINGS)
+    if named is None:
+        return next((file for place in (folder, *folder.parents) if (file := place / FILE_NAME).is_file()), None)
+    file = (folder / named).resolve()
+    if not file.is_file():
+        raise SettingsError(
+            setting=ENV_SETTINGS,
+            reason=f"the file {named!r} does not exist",
+            tried=(str(file),),
+            next_step="Correct the path, or unset the variable.",
+        )
+    return file
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(file.read_text("utf-8"))
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as exc:
+        reason = " ".join(str(exc).split())
+        raise SettingsError(
+            setting=file.name, reason=f"cannot be read: {reason}", tried=(str(file),), next_step="Correct the file."
+        ) from exc
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise SettingsError(
+            setting=file.name,
+            reason="it is not a map",
+            tried=(str(file),),
+            next_step="Write lines of the form name: value.",
+        )
+    return values
+
+
+def _merged(sources: list[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for source in sources:
+        for name, value in source.items():
+            if isinstance(value, dict) and isinstance(merged.get(name), dict):
+                merged[name] = _merged([merged[name], value])
+            else:
+                merged.setdefault(name, value)
+    return merged
+
+
+def _tried(file: Path | None, folder: Path) -> tuple[str, ...]:
+    place = str(file) if file else f"{FILE_NAME} in {folder} and above (not found)"
+    return ("the command line", f"{ENV_PREFIX}… in the environment", place, "the default")
+
+
+def _refused(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    variable = ENV_PREFIX + "__".join(path).upper()
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(sorted(Settings.model_fields))
+        return SettingsError(
+            setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
+        )
+    reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} does not fit: {first['msg']}"
+    next_step = f"Set it in {FILE_NAME}, or as {variable}."
+    return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

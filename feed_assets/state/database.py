@@ -1,0 +1,290 @@
+"""The state database: how it is opened, brought to its schema, and how transactions on it begin and end.
+
+SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, a read sees one moment.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from feed_assets.errors import StateError
+from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
+
+LOCK_WAIT_SECONDS = 30
+MEMORY_WAIT_SECONDS = 5
+
+_LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
+_MIGRATION_LOCK = 1
+_LOG_LOCK = 2
+_WRITES = "feed_assets_writes"
+_WAL_ATTEMPTS = 300
+_WAL_PAUSE_SECONDS = 0.1
+
+_alembic_in_use = threading.Lock()
+
+
+class Database:
+    """A SQLite or PostgreSQL database with the project's tables; made by `open_database`.
+
+    One object serves all threads of a process, and a forked child. Do not begin one transaction inside another of the
+    same thread: with SQLite the inner one waits for the outer one in vain.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._process = os.getpid()
+        self._is_current = False
+
+    @property
+    def name(self) -> str:
+        """The URL without its password, for messages."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def dialect(self) -> Literal["sqlite", "postgresql"]:
+        """Which of the two databases this is."""
+        return "sqlite" if self._engine.dialect.name == "sqlite" else "postgresql"
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end of the block, rolled back if it raises.
+
+        On SQLite it holds the only write lock from its start, so what it has read cannot change before it writes. On
+        PostgreSQL that is so for rows it has locked: write log and feed instances before other tables (see
+        `lock_log`), and decide by compare-and-set.
+
+        Raises:
+            StateError: the database refused, is locked for longer than half a minute, or has not our schema.
+        """
+        with self._translated():
+            self._require_current()
+            with self._connected().execution_options(**{_WRITES: True}) as connection, connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees the database at one moment and refuses to write.
+
+        Raises:
+            StateError: the database refused, or has not our schema.
+        """
+        with self._translated():
+            self._require_current()
+            connection = self._connected()
+            if self.dialect == "postgresql":
+                connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with connection:
+                yield connection
+
+    def migrate(self) -> None:
+        """Bring the tables to the schema of this code; does nothing where they have it already.
+
+        Several processes may call it at once: one does the work and the others wait for it.
+
+        Raises:
+            StateError: the database cannot be used, or its schema is newer than this code.
+        """
+        with self._translated():
+            if self._revision() == SCHEMA_REVISION:
+                self._is_current = True
+                return
+            if self.dialect == "sqlite":
+                self._use_write_ahead_log()
+            with self._connected().execution_options(**{_WRITES: True}) as connection, connection.begin():
+                if self.dialect == "postgresql":
+                    _take_lock(connection, _MIGRATION_LOCK)
+                self._upgrade(connection)
+            self._is_current = True
+
+    def close(self) -> None:
+        """Close all connections; the object opens new ones if it is used again."""
+        self._engine.dispose()
+
+    def _connected(self) -> Connection:
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        return self._engine.connect()
+
+    def _revision(self) -> str | None:
+        with self._connected() as connection:
+            return _find_revision(connection)
+
+    def _require_current(self) -> None:
+        if self._is_current:
+            return
+        revision = self._revision()
+        if revision is None or revision < SCHEMA_REVISION:
+            raise StateError(
+                database=self.name,
+                reason="it has no feed-assets tables" if revision is None else f"its schema {revision} is out of date",
+                next_step="Migrate it before it is used.",
+            )
+        self._refuse_newer(revision)
+        self._is_current = True
+
+    def _refuse_newer(self, revision: str) -> None:
+        if revision > SCHEMA_REVISION:
+            raise StateError(
+                database=self.name,
+                reason=f"its schema {revision} is newer than {SCHEMA_REVISION}, the newest this release knows",
+                next_step="Upgrade feed-assets here to the release that is used elsewhere with this database.",
+            )
+
+    def _upgrade(self, connection: Connection) -> None:
+        revision = _find_revision(connection)
+        if revision is not None:
+            self._refuse_newer(revision)
+        if revision == SCHEMA_REVISION:
+            return
+        # Measured: importing alembic takes 0.1 s, and every run of the code location would pay it.
+        from alembic.command import upgrade
+        from alembic.config import Config
+
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", "feed_assets.state:migrations")
+        with _alembic_in_use:
+            upgrade(config, SCHEMA_REVISION)
+
+    def _use_write_ahead_log(self) -> None:
+        """SQLite does not wait its turn for this switch, so several processes starting at once must ask again."""
+        for attempt in range(_WAL_ATTEMPTS):
+            try:
+                with self._connected() as connection:
+                    connection.connection.driver_connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[union-attr]
+                return
+            except Exception as exc:
+                if not _is_locked(exc) or attempt == _WAL_ATTEMPTS - 1:
+                    raise
+                time.sleep(_WAL_PAUSE_SECONDS)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as exc:
+            raise StateError(
+                database=self.name,
+                reason=f"it cannot be used: {exc.orig}".strip().replace("\n", " "),
+                next_step="Check that it can be reached and written, and that no other program keeps it locked.",
+            ) from exc
+        except SQLAlchemyError as exc:
+            cause = getattr(exc, "orig", None) or exc
+            raise StateError(
+                database=self.name,
+                reason=f"it refused: {cause}".strip().replace("\n", " "),
+                next_step="Nothing of this transaction was written. If it repeats, this is a bug of feed-assets.",
+            ) from exc
+
+
+def open_database(url: str) -> Database:
+    """The database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
+
+    Nothing is connected yet. A database in memory lives as long as the object and has one connection: transactions of
+    several threads take turns.
+
+    Raises:
+        StateError: the URL is none, or of a database that is not supported.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError as exc:
+        raise StateError(
+            reason="its address is no database URL",
+            next_step="Write it like sqlite:////var/lib/feed-assets.db or postgresql://user@host/database.",
+        ) from exc
+    match parsed.get_backend_name():
+        case "sqlite":
+            return Database(_open_sqlite(parsed))
+        case "postgresql" | "postgres":
+            return Database(_open_postgresql(parsed.set(drivername="postgresql+psycopg2")))
+        case other:
+            raise StateError(
+                database=parsed.render_as_string(hide_password=True),
+                reason=f"databases of the kind {other!r} are not supported",
+                next_step="Use sqlite:///… or postgresql://….",
+            )
+
+
+def lock_log(connection: Connection) -> None:
+    """Take the turn to write the event log and feed instances until the transaction ends.
+
+    Makes the order of sequence numbers the order of commits on PostgreSQL, and keeps two transactions that write the
+    same instances from waiting for each other. Taking it again costs a round trip. SQLite has the turn already.
+    """
+    if connection.dialect.name == "postgresql":
+        _take_lock(connection, _LOG_LOCK)
+
+
+def _take_lock(connection: Connection, number: int) -> None:
+    connection.execute(
+        text("SELECT pg_advisory_xact_lock(:family, :number)"), {"family": _LOCK_FAMILY, "number": number}
+    )
+
+
+def _find_revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return revision
+
+
+def _is_locked(exc: Exception) -> bool:
+    return "locked" in str(exc)
+
+
+def _open_sqlite(url: URL) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=1,
+            max_overflow=0,
+            pool_timeout=MEMORY_WAIT_SECONDS,
+            connect_args={"check_same_thread": False},
+        )
+    else:
+        engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_SECONDS})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions of its own
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _open_postgresql(url: URL) -> Engine:
+    engine = create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        executemany_mode="values_plus_batch",
+        connect_args={"connect_timeout": 10, "application_name": "feed-assets"},
+    )
+    event.listen(engine, "connect", _set_up_postgresql)
+    return engine
+
+
+def _set_up_postgresql(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    cursor = connection.cursor()
+    cursor.execute(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+    cursor.close()
+    connection.commit()

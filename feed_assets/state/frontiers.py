@@ -1,0 +1,83 @@
+"""How far the instances of each feed and process have come into being, so that what is due is found at once."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, select
+
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.records import EntityKey, Frontier, FrontierKind
+from feed_assets.state.schema import HAS_NEXT_TIME, frontiers
+from feed_assets.state.upserts import build_upsert
+
+_KIND = {kind.value: kind for kind in FrontierKind}
+_T = frontiers.c
+_COLUMNS = (_T.kind, _T.entity, _T.cluster, _T.next_index, _T.next_time)
+_REMOVE = delete(frontiers).where(
+    _T.kind == bindparam("of_kind"), _T.entity == bindparam("of_entity"), _T.cluster == bindparam("on_cluster")
+)
+
+
+class Frontiers:
+    """The frontiers as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def due(self, kind: FrontierKind, as_of: datetime, limit: int, cluster: str | None = None) -> list[Frontier]:
+        """Frontiers whose next instance exists at `as_of`, oldest first; of one cluster if given."""
+        statement = select(*_COLUMNS).where(_T.kind == kind.value, _T.next_time <= as_of, HAS_NEXT_TIME)
+        if cluster is not None:
+            statement = statement.where(_T.cluster == cluster)
+        statement = statement.order_by(_T.next_time, _T.entity, _T.cluster).limit(limit)
+        return [_from_row(row) for row in self._connection.execute(statement)]
+
+    def get(self, kind: FrontierKind, entity: str, cluster: str) -> Frontier | None:
+        """The frontier of an entity on a cluster; None if it has none yet."""
+        statement = select(*_COLUMNS).where(_T.kind == kind.value, _T.entity == entity, _T.cluster == cluster)
+        row = self._connection.execute(statement).one_or_none()
+        return None if row is None else _from_row(row)
+
+    def put(self, rows: Iterable[Frontier]) -> None:
+        """Insert rows, or replace those there are. Of two rows of one entity the last counts."""
+        by_key = {
+            (row.kind, *row.key): {
+                "kind": row.kind.value,
+                "entity": row.entity,
+                "cluster": row.cluster,
+                "next_index": row.next_index,
+                "next_time": row.next_time,
+            }
+            for row in rows
+        }
+        if by_key:
+            upsert = build_upsert(self._connection.dialect.name, frontiers)
+            self._connection.execute(upsert, [by_key[key] for key in sorted(by_key)])
+
+    def missing(self, kind: FrontierKind, keys: Sequence[tuple[str, str]]) -> list[EntityKey]:
+        """Those of the (entity, cluster) keys that have no frontier, in the order given."""
+        if not keys:
+            return []
+        wanted = key_rows(self._connection.dialect.name, EntityKey._fields)
+        statement = (
+            select(_T.entity, _T.cluster)
+            .join_from(wanted, frontiers, (_T.entity == wanted.c.entity) & (_T.cluster == wanted.c.cluster))
+            .where(_T.kind == kind.value)
+        )
+        rows = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
+        present = {(entity, cluster) for entity, cluster in rows}
+        return [EntityKey(*key) for key in keys if key not in present]
+
+    def remove(self, kind: FrontierKind, keys: Iterable[tuple[str, str]]) -> None:
+        """Forget the frontiers of (entity, cluster) keys; those that have none are left out."""
+        parameters = [
+            {"of_kind": kind.value, "of_entity": entity, "on_cluster": cluster} for entity, cluster in sorted(keys)
+        ]
+        if parameters:
+            self._connection.execute(_REMOVE, parameters)
+
+
+def _from_row(row: Sequence[Any]) -> Frontier:
+    kind, entity, cluster, next_index, next_time = row
+    return Frontier(kind=_KIND[kind], entity=entity, cluster=cluster, next_index=next_index, next_time=next_time)

@@ -1,0 +1,53 @@
+"""Asking about thousands of keys in one statement: they travel as one JSON parameter and come out as rows to join.
+
+So a statement has the same text for one key as for thousands, and is compiled once.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BindParameter, ColumnElement, Subquery, Text, bindparam, cast, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
+
+from feed_assets.state.schema import UtcDateTime, to_micros
+
+KEY_ROWS = "key_rows"
+POSITION = "position"
+
+_TIME_COLUMNS = frozenset({"nominal_time", "first", "last"})
+
+
+def render_rows(rows: Iterable[Sequence[str | datetime]]) -> str:
+    """The text for the parameter `KEY_ROWS`."""
+    values = [[to_micros(value) if isinstance(value, datetime) else value for value in row] for row in rows]
+    return json.dumps(values, separators=(",", ":"))
+
+
+@lru_cache
+def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
+    """The rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text or time for each of `names`."""
+    parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
+    position: ColumnElement[int]
+    values: list[ColumnElement[Any]]
+    if dialect == "sqlite":
+        entry = func.json_each(parameter).table_valued("key", "value", name="entry")
+        position = entry.c.key
+        values = [func.json_extract(entry.c.value, f"$[{i}]", type_=_type_of(name)) for i, name in enumerate(names)]
+    else:
+        entry = (
+            func.jsonb_array_elements(cast(parameter, JSONB))
+            .table_valued(column("value", JSONB), with_ordinality="place", name="entry")
+            .render_derived()
+        )
+        position = entry.c.place - 1
+        values = [cast(entry.c.value[i].astext, _type_of(name)) for i, name in enumerate(names)]
+    labels = [value.label(name) for value, name in zip(values, names, strict=True)]
+    return select(position.label(POSITION), *labels).subquery("wanted")
+
+
+def _type_of(name: str) -> TypeEngine[Any]:
+    return UtcDateTime() if name in _TIME_COLUMNS else Text()

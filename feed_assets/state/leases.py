@@ -1,0 +1,157 @@
+"""Who may write an instance and until when; a token that only grows tells a late writer that he is not the one."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BindParameter, Connection, and_, bindparam, case, or_, select, update
+from sqlalchemy.sql.dml import ReturningInsert
+
+from feed_assets.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.database import Database
+from feed_assets.state.records import Lease
+from feed_assets.state.schema import from_micros, leases
+from feed_assets.state.upserts import build_insert
+
+_T = leases.c
+_LONG_AGO = from_micros(0)
+_NOW: BindParameter[datetime] = bindparam("now", type_=_T.expires_at.type)
+
+
+class Leases:
+    """The leases of a database; each call but `check_in` is a transaction of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(
+        self, entity: str, cluster: str, nominal_time: datetime, holder: str, now: datetime, ttl: timedelta
+    ) -> Lease:
+        """Take the lease on an instance until `now + ttl`.
+
+        A lease that has expired or was released is taken over with the next token. The holder of a lease gets it again
+        with its token, renewed; so `holder` must name one attempt of one worker, not a machine.
+
+        Raises:
+            LeaseHeldError: another holder has it.
+        """
+        values = {
+            "entity": entity,
+            "cluster": cluster,
+            "nominal_time": nominal_time,
+            "token": 1,
+            "holder": holder,
+            "expires_at": now + ttl,
+        }
+        with self._database.begin() as connection:
+            statement = _acquire(connection.dialect.name)
+            row = connection.execute(statement, values | {"now": now}).one_or_none()
+            if row is not None:
+                return _from_row(row)
+            held = connection.execute(_select_one(entity, cluster, nominal_time)).one()
+        raise LeaseHeldError(
+            database=self._database.name,
+            entity=entity,
+            cluster=cluster,
+            nominal_time=nominal_time,
+            holder=held.holder,
+            expires_at=held.expires_at,
+        )
+
+    def renew(self, lease: Lease, now: datetime, ttl: timedelta) -> Lease:
+        """The same lease until `now + ttl`; also one that has expired, as long as nobody has taken it over.
+
+        Raises:
+            FencedOutError: it was taken over or released.
+        """
+        renewal = update(leases).where(_is_still(lease)).values(expires_at=now + ttl)
+        with self._database.begin() as connection:
+            row = connection.execute(renewal.returning(*leases.columns)).one_or_none()
+            if row is None:
+                raise self._fenced_out(connection, lease)
+        return _from_row(row)
+
+    def release(self, lease: Lease) -> None:
+        """Give the lease back; does nothing if it is not ours any more."""
+        with self._database.begin() as connection:
+            connection.execute(update(leases).where(_is_still(lease)).values(holder=None, expires_at=_LONG_AGO))
+
+    def check(self, lease: Lease, now: datetime) -> None:
+        """Make sure that the lease is ours at this moment; before an effect outside the database.
+
+        Raises:
+            FencedOutError: it was taken over or released, or has expired, so that it may be at any moment.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(_select_one(lease.entity, lease.cluster, lease.nominal_time)).one_or_none()
+            if row is None or (row.token, row.holder) != (lease.token, lease.holder):
+                raise self._fenced_out(connection, lease)
+        if row.expires_at <= now:
+            raise self._error(lease, f"expired at {row.expires_at.isoformat()}")
+
+    def check_in(self, connection: Connection, lease: Lease) -> None:
+        """Make sure inside a write transaction that nobody takes the lease over before the transaction ends.
+
+        An expired lease passes if nobody has taken it over: nobody can until then.
+
+        Raises:
+            FencedOutError: it was taken over or released.
+        """
+        statement = select(_T.token).where(_is_still(lease)).with_for_update()
+        if connection.execute(statement).one_or_none() is None:
+            raise self._fenced_out(connection, lease)
+
+    def _fenced_out(self, connection: Connection, lease: Lease) -> FencedOutError:
+        row = connection.execute(_select_one(lease.entity, lease.cluster, lease.nominal_time)).one_or_none()
+        if row is None:
+            return self._error(lease, "is not known")
+        if row.holder is None:
+            return self._error(lease, "was released")
+        return self._error(lease, f"was taken over by {row.holder!r} with {row.token}")
+
+    def _error(self, lease: Lease, reason: str) -> FencedOutError:
+        return FencedOutError(
+            database=self._database.name,
+            entity=lease.entity,
+            cluster=lease.cluster,
+            nominal_time=lease.nominal_time,
+            token=lease.token,
+            reason=reason,
+        )
+
+
+@lru_cache
+def _acquire(dialect: str) -> ReturningInsert[Any]:
+    new = build_insert(dialect, leases)
+    is_same_holder = _T.holder == new.excluded.holder
+    return new.on_conflict_do_update(
+        index_elements=["entity", "cluster", "nominal_time"],
+        set_={
+            "token": case((is_same_holder, _T.token), else_=_T.token + 1),
+            "holder": new.excluded.holder,
+            "expires_at": new.excluded.expires_at,
+        },
+        where=or_(is_same_holder, _T.holder.is_(None), _T.expires_at <= _NOW),
+    ).returning(*leases.columns)
+
+
+def _is_still(lease: Lease) -> Any:
+    return and_(
+        _T.entity == lease.entity,
+        _T.cluster == lease.cluster,
+        _T.nominal_time == lease.nominal_time,
+        _T.token == lease.token,
+        _T.holder == lease.holder,
+    )
+
+
+def _select_one(entity: str, cluster: str, nominal_time: datetime) -> Any:
+    return select(*leases.columns).where(_T.entity == entity, _T.cluster == cluster, _T.nominal_time == nominal_time)
+
+
+def _from_row(row: Sequence[Any]) -> Lease:
+    entity, cluster, nominal_time, token, holder, expires_at = row
+    return Lease(
+        entity=entity, cluster=cluster, nominal_time=nominal_time, token=token, holder=holder, expires_at=expires_at
+    )

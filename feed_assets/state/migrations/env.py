@@ -1,0 +1,19 @@
+"""Runs the migrations on the connection and in the transaction that `Database.migrate` hands over."""
+
+from alembic import context
+
+from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE, metadata
+
+
+def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
+    return kind != "table" or (name or "").startswith(TABLE_PREFIX)
+
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    include_name=_is_ours,
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,276 @@
+"""Where each instance of each process stands on each cluster, and the compare-and-set by which it moves on."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Unpack
+
+from sqlalchemy import CompoundSelect, Connection, Select, and_, func, select, tuple_, union, update
+
+from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
+from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.schema import IS_REQUESTED, IS_UNREQUESTED, IS_WAITING_WITH_DEADLINE, process_instances
+from feed_assets.state.upserts import build_insert_if_absent
+
+_STATUS = {status.value: status for status in ProcessInstanceStatus}
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_T = process_instances.c
+_COLUMNS = (
+    _T.process,
+    _T.cluster,
+    _T.nominal_time,
+    _T.status,
+    _T.updated_at,
+    _T.attempt,
+    _T.run_id,
+    _T.request_key,
+    _T.requested_at,
+    _T.inputs,
+    _T.materialized_at,
+    _T.ready_at,
+    _T.deadline_at,
+    _T.started_at,
+    _T.ended_at,
+    _T.reason,
+    _T.definition_digest,
+)
+_NAMES = tuple(column.name for column in _COLUMNS)
+_OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
+
+
+class ProcessInstances:
+    """The process instances as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dialect = connection.dialect.name
+
+    def add_waiting(self, rows: Iterable[ProcessInstance]) -> int:
+        """Insert instances that have come into being; those that have a row stay as they are.
+
+        Returns how many were new.
+        """
+        by_key = {row.key: _to_row(row) for row in rows}
+        if not by_key:
+            return 0
+        known = self.get_many(by_key)
+        new = [by_key[key] for key in sorted(by_key) if key not in known]
+        if not new:
+            return 0
+        statement = build_insert_if_absent(self._dialect, process_instances)
+        if self._dialect == "sqlite":
+            self._connection.execute(statement, new)
+            return len(new)
+        return len(self._connection.execute(statement.returning(_T.attempt), new).all())
+
+    def get(self, process: str, cluster: str, nominal_time: datetime) -> ProcessInstance | None:
+        """One instance; None if it has not come into being."""
+        return self.get_many([ProcessKey(process, cluster, nominal_time)]).get(
+            ProcessKey(process, cluster, nominal_time)
+        )
+
+    def get_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, ProcessInstance]:
+        """Those of the instances that have a row, in one statement."""
+        if not keys:
+            return {}
+        found = self._connection.execute(_select_many(self._dialect), {KEY_ROWS: render_rows(keys)})
+        return {instance.key: instance for instance in map(_from_row, found)}
+
+    def find_between(self, process: str, cluster: str, first: datetime, last: datetime) -> list[ProcessInstance]:
+        """The instances with a row from `first` to `last`, both inclusive, oldest first."""
+        return self._find(
+            select(*_COLUMNS)
+            .where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
+            .order_by(_T.nominal_time)
+        )
+
+    def with_status(
+        self,
+        status: ProcessInstanceStatus,
+        process: str | None = None,
+        cluster: str | None = None,
+        *,
+        limit: int,
+        newest_first: bool = False,
+    ) -> list[ProcessInstance]:
+        """At most `limit` instances with a status, by nominal time; of one process and one cluster if given."""
+        statement = select(*_COLUMNS).where(_T.status == status.value)
+        if process is not None:
+            statement = statement.where(_T.process == process)
+        if cluster is not None:
+            statement = statement.where(_T.cluster == cluster)
+        order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
+        return self._find(statement.order_by(*order).limit(limit))
+
+    def waiting_times(
+        self, spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]]
+    ) -> dict[EntityKey, list[datetime]]:
+        """Nominal times of the WAITING instances in spans of several processes, in one statement, oldest first.
+
+        `spans` has for each (process, cluster) first and last nominal time, both inclusive; None means without end.
+        A process that has none is left out.
+        """
+        rows = [
+            (process, cluster, first, _FOREVER if last is None else last)
+            for (process, cluster), pairs in spans.items()
+            for first, last in pairs
+        ]
+        if not rows:
+            return {}
+        times: dict[EntityKey, set[datetime]] = {}
+        found = self._connection.execute(_select_waiting(self._dialect), {KEY_ROWS: render_rows(rows)})
+        for position, nominal_time in found:
+            process, cluster, *_ = rows[position]
+            times.setdefault(EntityKey(process, cluster), set()).add(nominal_time)
+        return {key: sorted(moments) for key, moments in times.items()}
+
+    def transition(
+        self,
+        key: tuple[str, str, datetime],
+        expected: AbstractSet[ProcessInstanceStatus],
+        **changes: Unpack[ProcessChanges],
+    ) -> bool:
+        """Change an instance if its status is one of `expected`; whether it was. Of two racing, one wins."""
+        return self.transition_many([key], expected, **changes) == 1
+
+    def transition_many(
+        self,
+        keys: Collection[tuple[str, str, datetime]],
+        expected: AbstractSet[ProcessInstanceStatus],
+        **changes: Unpack[ProcessChanges],
+    ) -> int:
+        """Make the same change to those of the instances whose status is one of `expected`; how many there were."""
+        if not keys:
+            return 0
+        wanted = key_rows(self._dialect, ProcessKey._fields)
+        values: dict[str, Any] = dict(changes)
+        if "status" in values:
+            values["status"] = values["status"].value
+        statement = (
+            update(process_instances)
+            .where(
+                tuple_(_T.process, _T.cluster, _T.nominal_time).in_(
+                    select(wanted.c.process, wanted.c.cluster, wanted.c.nominal_time)
+                ),
+                _T.status.in_(sorted(status.value for status in expected)),
+            )
+            .values(values)
+        )
+        return self._connection.execute(statement, {KEY_ROWS: render_rows(keys)}).rowcount
+
+    def deadlines_passed(self, as_of: datetime, limit: int, *, cluster: str | None = None) -> list[ProcessInstance]:
+        """WAITING instances whose deadline is `as_of` or before, the longest overdue first; of one cluster if given."""
+        statement = select(*_COLUMNS).where(_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE)
+        statement = statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit)
+        return self._find(_of_cluster(statement, cluster))
+
+    def has_unrequested(self, cluster: str | None = None) -> bool:
+        """Whether an instance is READY and no run has been asked for it."""
+        statement = _of_cluster(select(_T.nominal_time).where(IS_UNREQUESTED).limit(1), cluster)
+        return self._connection.execute(statement).first() is not None
+
+    def unrequested(self, cluster: str, limit: int) -> list[ProcessInstance]:
+        """READY instances for which no run has been asked, oldest first.
+
+        In a write transaction only: the rows are ours until it ends, so no two ask for the same.
+        """
+        statement = select(*_COLUMNS).where(_T.cluster == cluster, IS_UNREQUESTED).order_by(_T.nominal_time)
+        return self._find(statement.limit(limit).with_for_update())
+
+    def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
+        """READY instances for which a run was asked at `moment` or before, and that it has not begun with."""
+        return self._find(
+            select(*_COLUMNS)
+            .where(_T.cluster == cluster, IS_REQUESTED, _T.requested_at <= moment)
+            .order_by(_T.requested_at, *_OLDEST_FIRST)
+        )
+
+    def in_flight(self, keys: Collection[tuple[str, str]]) -> dict[EntityKey, int]:
+        """How many runs each (process, cluster) has that were asked for or are running; one without is left out.
+
+        Instances launched together share their request key; a run that somebody else started has its run id only.
+        """
+        if not keys:
+            return {}
+        found = self._connection.execute(_select_in_flight(self._dialect), {KEY_ROWS: render_rows(keys)})
+        return dict(Counter(EntityKey(process, cluster) for process, cluster, _ in found))
+
+    def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
+        """RUNNING instances that know their run, oldest first; of one cluster if given."""
+        is_active = and_(_T.status == ProcessInstanceStatus.RUNNING.value, _T.run_id.is_not(None))
+        return self._find(_of_cluster(select(*_COLUMNS).where(is_active).order_by(*_OLDEST_FIRST), cluster))
+
+    def counts(self, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
+        """How many instances of a process have each status; a status that none has is left out."""
+        statement = (
+            select(_T.status, func.count()).where(_T.process == process, _T.cluster == cluster).group_by(_T.status)
+        )
+        return {_STATUS[status]: count for status, count in self._connection.execute(statement)}
+
+    def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
+        return [_from_row(row) for row in self._connection.execute(statement)]
+
+
+@lru_cache
+def _select_many(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, ProcessKey._fields)
+    is_wanted = and_(
+        _T.process == wanted.c.process, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
+    )
+    return select(*_COLUMNS).join_from(wanted, process_instances, is_wanted)
+
+
+@lru_cache
+def _select_waiting(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, ("process", "cluster", "first", "last"))
+    is_wanted = and_(
+        _T.process == wanted.c.process,
+        _T.cluster == wanted.c.cluster,
+        _T.status == ProcessInstanceStatus.WAITING.value,
+        _T.nominal_time.between(wanted.c.first, wanted.c.last),
+    )
+    return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, process_instances, is_wanted)
+
+
+@lru_cache
+def _select_in_flight(dialect: str) -> CompoundSelect[Any]:
+    """Two questions made one, so that each finds its index."""
+    wanted = key_rows(dialect, ("process", "cluster"))
+    is_wanted = and_(_T.process == wanted.c.process, _T.cluster == wanted.c.cluster)
+    runs = select(_T.process, _T.cluster, func.coalesce(_T.request_key, _T.run_id).label("run"))
+    of_wanted = runs.join_from(wanted, process_instances, is_wanted)
+    return union(of_wanted.where(_T.status == ProcessInstanceStatus.RUNNING.value), of_wanted.where(IS_REQUESTED))
+
+
+def _of_cluster(statement: Select[Any], cluster: str | None) -> Select[Any]:
+    return statement if cluster is None else statement.where(_T.cluster == cluster)
+
+
+def _to_row(instance: ProcessInstance) -> dict[str, object]:
+    return {
+        "process": instance.process,
+        "cluster": instance.cluster,
+        "nominal_time": instance.nominal_time,
+        "status": instance.status.value,
+        "updated_at": instance.updated_at,
+        "attempt": instance.attempt,
+        "run_id": instance.run_id,
+        "request_key": instance.request_key,
+        "requested_at": instance.requested_at,
+        "inputs": instance.inputs,
+        "materialized_at": instance.materialized_at,
+        "ready_at": instance.ready_at,
+        "deadline_at": instance.deadline_at,
+        "started_at": instance.started_at,
+        "ended_at": instance.ended_at,
+        "reason": instance.reason,
+        "definition_digest": instance.definition_digest,
+    }
+
+
+def _from_row(row: Sequence[Any]) -> ProcessInstance:
+    fields = dict(zip(_NAMES, row, strict=True))
+    fields["status"] = _STATUS[fields["status"]]
+    return ProcessInstance(**fields)

@@ -1,0 +1,225 @@
+"""Instances on a local or mounted filesystem: looked at by system calls, published by exchanging directories."""
+# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# ruff: noqa: PTH100, PTH110, PTH120, PTH123
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, assert_never
+
+from feed_assets.errors import (
+    InstanceNotFoundError,
+    PathRefusedError,
+    StagingLostError,
+    StorageError,
+)
+from feed_assets.storage.local_reader import LocalReader
+from feed_assets.storage.local_slot import Slot, SlotState, finish_swap
+from feed_assets.storage.local_tree import (
+    Follow,
+    copy_files,
+    list_directory,
+    make_directories,
+    newest_change,
+    read_files,
+)
+from feed_assets.storage.manifests import parse_manifest
+from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
+from feed_assets.storage.port import Guard, InstanceStore, Look, Manifest, Staging
+
+
+class LocalStore(InstanceStore):
+    """Instances below a directory of this machine, which is made at the first staging."""
+
+    spark_scheme = "file"
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = os.path.abspath(root).rstrip("/")
+        self._control = f"{self._root}/{CONTROL_FOLDER}"
+        self.root_url = f"file://{self._root or '/'}"
+        self._reader = LocalReader(self._root, self.root_url)
+
+    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
+        flag = parse_flag(self.root_url, flag)
+        inside: set[str] = set()
+        looks = []
+        for path in paths:
+            try:
+                looks.append(self._reader.look(path, flag, inside))
+            except OSError as exc:
+                raise self._refused(path, exc) from exc
+        return looks
+
+    def manifest(self, path: str, flag: str | None = None) -> Manifest:
+        with self._translated(path):
+            return Manifest.of(self._reader.read_whole(path, parse_flag(self.root_url, flag), read_files))
+
+    def published_manifest(self, path: str) -> Manifest | None:
+        target = self._reader.target(path)
+        with self._translated(path):
+            self._reader.check_inside(path, f"{target}/{MANIFEST_NAME}")
+            try:
+                with open(f"{target}/{MANIFEST_NAME}", "rb") as stream:
+                    text = stream.read()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return parse_manifest(text, store=self.root_url, path=path)
+
+    def files(self, path: str, flag: str | None = None) -> tuple[str, ...]:
+        with self._translated(path):
+            return self._reader.read_whole(path, parse_flag(self.root_url, flag), lambda _, files: tuple(files))
+
+    def open(self, path: str, file: str) -> BinaryIO:
+        whole = f"{path}/{file}"
+        target = self._reader.target(whole)
+        with self._translated(whole):
+            self._reader.check_inside(whole, target)
+            try:
+                return open(target, "rb")
+            except (FileNotFoundError, NotADirectoryError):
+                raise InstanceNotFoundError(store=self.root_url, path=whole) from None
+
+    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
+        with self._translated(path):
+            self._check_empty(path, to)
+            return Manifest.of(
+                self._reader.read_whole(
+                    path, parse_flag(self.root_url, flag), lambda directory, files: copy_files(directory, files, to)
+                )
+            )
+
+    def stage(self, path: str, token: str) -> Staging:
+        path = parse_path(self.root_url, path)
+        slot = self._slot(path, token)
+        with self._translated(path):
+            slot.make(path)
+        return Staging(path=path, token=token, url=f"file://{slot.data}", local_path=Path(slot.data))
+
+    def publish(self, staging: Staging, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+        path = parse_path(self.root_url, staging.path)
+        flag = parse_flag(self.root_url, flag)
+        target = self._reader.target(path)
+        slot = self._slot(path, staging.token)
+        with self._translated(path):
+            self._reader.check_inside(path, os.path.dirname(target))
+            with self._locked(path):
+                self._finish_swap(path)
+                state = slot.state(target)
+                published = self.published_manifest(path) if state is SlotState.SWAPPED else None
+        match state:
+            case SlotState.LOST:
+                raise StagingLostError(store=self.root_url, path=path, token=staging.token)
+            case SlotState.SWAPPED if published is not None:
+                manifest = published
+            case SlotState.SWAPPED | SlotState.STAGED:
+                with self._translated(path):
+                    manifest = slot.prepare(flag, extra, self._refuse_links(path))
+                    make_directories(os.path.dirname(target))
+                self._swap(path, slot, guard)
+            case never:
+                assert_never(never)
+        slot.remove()
+        return manifest
+
+    def discard(self, staging: Staging) -> None:
+        path = parse_path(self.root_url, staging.path)
+        slot = self._slot(path, staging.token)
+        if not os.path.exists(slot.folder):
+            return
+        with self._translated(path), self._locked(path):
+            self._finish_swap(path)
+            slot.remove()
+
+    def recover(self, path: str) -> bool:
+        path = parse_path(self.root_url, path)
+        if not os.path.exists(self._record(path)):
+            return False
+        with self._translated(path), self._locked(path):
+            return self._finish_swap(path)
+
+    def sweep_staging(self, older_than: datetime) -> int:
+        limit = int(older_than.timestamp() * 1_000_000_000)
+        staging = f"{self._control}/staging"
+        with self._translated(CONTROL_FOLDER):
+            slots = [
+                Slot(folder=f"{staging}/{token}/{name}")
+                for token in list_directory(staging)
+                for name in list_directory(f"{staging}/{token}")
+            ]
+            return sum(self._sweep(slot, limit) for slot in slots)
+
+    def url(self, path: str) -> str:
+        return f"file://{self._reader.target(path)}"
+
+    def local_path(self, path: str) -> Path | None:
+        return Path(self._reader.target(path))
+
+    def _slot(self, path: str, token: str) -> Slot:
+        return Slot.at(self._control, parse_token(self.root_url, token), path)
+
+    def _swap(self, path: str, slot: Slot, guard: Guard) -> None:
+        with ExitStack() as stack:
+            with self._translated(path):
+                stack.enter_context(self._locked(path))
+                self._finish_swap(path)
+            with ExitStack() as forbidden:
+                forbidden.callback(slot.remove)
+                guard()
+                forbidden.pop_all()
+            with self._translated(path):
+                slot.swap(self._reader.target(path), self._record(path))
+
+    def _record(self, path: str) -> str:
+        return f"{self._control}/swaps/{path_name(path)}.json"
+
+    def _finish_swap(self, path: str) -> bool:
+        return finish_swap(self._control, path, self._reader.target(path), self._record(path))
+
+    def _sweep(self, slot: Slot, limit: int) -> bool:
+        if (path := slot.staged_path()) is not None:
+            self.recover(path)
+        with self._locked(path or slot.folder):
+            if newest_change(slot.folder) >= limit:
+                return False
+            slot.remove()
+            return True
+
+    def _check_empty(self, path: str, to: Path) -> None:
+        to.mkdir(parents=True, exist_ok=True)
+        if any(to.iterdir()):
+            raise StorageError(
+                store=self.root_url,
+                path=path,
+                reason=f"{to} holds something already",
+                next_step="Fetch into a directory that is empty or does not exist.",
+            )
+
+    def _refuse_links(self, path: str) -> Follow:
+        def follow(file: str) -> os.stat_result | None:
+            raise PathRefusedError(
+                store=self.root_url, path=f"{path}/{file}", reason="a symbolic link cannot be published"
+            )
+
+        return follow
+
+    @contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        """Hold the lock under which the swaps of a path follow one another; 256 locks serve all paths."""
+        folder = f"{self._control}/locks"
+        make_directories(folder)
+        descriptor = os.open(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _translated(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise self._refused(path, exc) from exc

@@ -1,0 +1,151 @@
+"""Reading instances on a local filesystem: looks and whole, unmixed contents, never through a link out of the root."""
+# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# ruff: noqa: PTH110, PTH112, PTH116, PTH120
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from feed_assets.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
+from feed_assets.storage.local_tree import Follow, iter_tree
+from feed_assets.storage.paths import parse_path
+from feed_assets.storage.port import Availability, Look, missing
+
+_TRIES = 50
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Result = TypeVar("Result")
+
+
+class LocalReader:
+    """What stands below one root directory."""
+
+    def __init__(self, root: str, root_url: str) -> None:
+        self._root = root
+        self._root_url = root_url
+
+    def target(self, path: str) -> str:
+        """The absolute path of an instance, by its text alone."""
+        return f"{self._root}/{parse_path(self._root_url, path)}"
+
+    def check_inside(self, path: str, target: str) -> None:
+        """Refuse an absolute path that leads out of the root through a symbolic link."""
+        if not self._is_inside(target):
+            raise PathRefusedError(
+                store=self._root_url, path=path, reason="a symbolic link leads out of the storage root"
+            )
+
+    def look(self, path: str, flag: str | None, inside: set[str]) -> Look:
+        """Look at one instance; `inside` remembers the parents that were checked. May raise `OSError`."""
+        target = self.target(path)
+        for _ in range(_TRIES):
+            try:
+                directory = os.open(target, _DIRECTORY | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                return missing(path)
+            except NotADirectoryError:
+                self.check_inside(path, target)
+                if not os.path.isdir(target):
+                    return _look_at_file(path, target, flag)
+                directory = os.open(target, _DIRECTORY)
+            try:
+                if (parent := os.path.dirname(target)) not in inside:
+                    self.check_inside(path, parent)
+                    inside.add(parent)
+                look = self._look_into(path, target, directory, flag)
+            finally:
+                os.close(directory)
+            if look is not None:
+                return look
+        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+
+    def read_whole(self, path: str, flag: str | None, read: Callable[[int, Sequence[str]], Result]) -> Result:
+        """Give `read` the open directory and its content files in order; again if it was replaced meanwhile."""
+        target = self.target(path)
+        for _ in range(_TRIES):
+            self.check_inside(path, target)
+            try:
+                directory = os.open(target, _DIRECTORY)
+            except FileNotFoundError:
+                raise InstanceNotFoundError(store=self._root_url, path=path) from None
+            try:
+                found = iter_tree(directory, self._follow_or_refuse(path, target))
+                result = read(directory, sorted(file.path for file in found if file.path != flag))
+                if os.path.samestat(os.fstat(directory), os.stat(target)):
+                    return result
+            except FileNotFoundError:
+                continue
+            finally:
+                os.close(directory)
+        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+
+    def _is_inside(self, target: str) -> bool:
+        root = os.path.realpath(self._root or "/").rstrip("/")
+        return f"{os.path.realpath(target)}/".startswith(f"{root}/")
+
+    def _look_into(self, path: str, target: str, directory: int, flag: str | None) -> Look | None:
+        """Look at an open directory; None if another one has taken its place, or files vanished, meanwhile."""
+        own = os.fstat(directory)
+        try:
+            flag_modified = None if flag is None else _modified(flag, directory)
+            newest = max(own.st_mtime_ns, flag_modified or 0)
+            size = files = 0
+            for file in iter_tree(directory, self._follow_inside(target)):
+                if file.path != flag:
+                    size, files, newest = size + file.size, files + 1, max(newest, file.modified)
+            if not os.path.samestat(own, os.stat(target)):
+                return None
+        except FileNotFoundError:
+            return None
+        if flag is None:
+            availability = Availability.AVAILABLE if size else Availability.EMPTY
+        else:
+            availability = Availability.PARTIAL if flag_modified is None else Availability.AVAILABLE
+        return Look(path=path, availability=availability, bytes=size, files=files, modified_at=_moment(newest))
+
+    def _follow_inside(self, target: str) -> Follow:
+        def follow(file: str) -> os.stat_result | None:
+            link = f"{target}/{file}"
+            return os.stat(link) if os.path.exists(link) and self._is_inside(link) else None
+
+        return follow
+
+    def _follow_or_refuse(self, path: str, target: str) -> Follow:
+        def follow(file: str) -> os.stat_result | None:
+            self.check_inside(f"{path}/{file}", f"{target}/{file}")
+            found = os.stat(f"{target}/{file}")
+            if stat.S_ISDIR(found.st_mode):
+                raise PathRefusedError(
+                    store=self._root_url, path=f"{path}/{file}", reason="it is a symbolic link to a directory"
+                )
+            return found
+
+        return follow
+
+
+def _modified(file: str, directory: int) -> int | None:
+    try:
+        return os.stat(file, dir_fd=directory, follow_symlinks=False).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _look_at_file(path: str, target: str, flag: str | None) -> Look:
+    try:
+        found = os.stat(target)
+    except (FileNotFoundError, NotADirectoryError):
+        return missing(path)
+    if flag is not None:
+        availability = Availability.PARTIAL
+    else:
+        availability = Availability.AVAILABLE if found.st_size else Availability.EMPTY
+    return Look(
+        path=path, availability=availability, bytes=found.st_size, files=1, modified_at=_moment(found.st_mtime_ns)
+    )
+
+
+def _moment(nanoseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanoseconds // 1000)

@@ -1,0 +1,102 @@
+"""Manifests as text and their checksums: what the manifest file of a published instance says."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Protocol
+
+from feed_assets.errors import ManifestError
+from feed_assets.storage.port import Manifest, ManifestEntry, content_digest
+
+VERSION = 1
+CHUNK = 1 << 20
+_FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
+_ENTRY_FIELDS = frozenset({"path", "size", "checksum"})
+
+
+class SupportsRead(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class SupportsWrite(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = None) -> ManifestEntry:
+    """Read a stream to its end and say what was in it; `copy` is given every chunk."""
+    digest = hashlib.sha256()
+    size = 0
+    while chunk := stream.read(CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
+        if copy is not None:
+            copy.write(chunk)
+    return ManifestEntry(path=path, size=size, checksum=f"sha256:{digest.hexdigest()}")
+
+
+def render_manifest(manifest: Manifest) -> str:
+    """One JSON object; unknown fields come back where they were found."""
+    return json.dumps(
+        {
+            "version": manifest.version,
+            "digest": manifest.digest,
+            "bytes": manifest.bytes,
+            "files": manifest.files,
+            "extra": dict(manifest.extra),
+            **manifest.unknown,
+            "entries": [
+                {"path": entry.path, "size": entry.size, "checksum": entry.checksum, **entry.unknown}
+                for entry in manifest.entries
+            ],
+        },
+        separators=(",", ":"),
+    )
+
+
+def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
+    """Read what `render_manifest` wrote; `ManifestError` if it is damaged or of a version that is not known.
+
+    >>> text = '{"version":1,"digest":"%s","bytes":0,"files":0,"extra":{},"entries":[],"zone":"EU"}'
+    >>> text %= "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    >>> parse_manifest(text, store="file:///data", path="weather/2013").unknown
+    {'zone': 'EU'}
+    """
+    try:
+        document = json.loads(text)
+        version = document["version"]
+        if version != VERSION:
+            reason = f"it has version {version}, this program reads {VERSION}"
+            raise ManifestError(store=store, path=path, reason=reason)
+        manifest = Manifest(
+            entries=tuple(_parse_entry(entry) for entry in document["entries"]),
+            digest=str(document["digest"]),
+            bytes=int(document["bytes"]),
+            files=int(document["files"]),
+            extra={str(name): str(value) for name, value in document["extra"].items()},
+            unknown=_without(document, _FIELDS),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise ManifestError(store=store, path=path, reason=f"it is damaged ({exc!r})") from exc
+    if content_digest(manifest.entries) != manifest.digest:
+        raise ManifestError(store=store, path=path, reason="its digest does not fit its entries")
+    return manifest
+
+
+def _parse_entry(entry: Mapping[str, object]) -> ManifestEntry:
+    size = entry["size"]
+    if not isinstance(size, int):
+        raise TypeError(f"size {size!r}")
+    return ManifestEntry(
+        path=str(entry["path"]),
+        size=size,
+        checksum=str(entry["checksum"]),
+        unknown=_without(entry, _ENTRY_FIELDS),
+    )
+
+
+def _without(fields: Mapping[str, object], known: frozenset[str]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if name not in known}

@@ -1,0 +1,136 @@
+"""One staging on an object store, and how its objects become an instance.
+
+A slot is the prefix `staging/<token>/<name of the path>/` with `slot.json` (it exists while the staging may be
+published, and says for which path), `data/…`, and, once everything is prepared, `intent.json`. A publication begins
+when a marker that names the slot is created inside the instance, and ends when the marker is removed; in between the
+instance counts as PARTIAL, and whoever reads marker and intent can finish the work.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from fsspec import AbstractFileSystem
+
+from feed_assets.errors import InstanceChangingError
+from feed_assets.storage.manifests import parse_manifest, render_manifest
+from feed_assets.storage.object_tree import each, list_objects, read_object, remove_below, remove_objects
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
+from feed_assets.storage.port import Manifest
+
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """What a prepared slot will make of an instance: `names` are all staged files but flag and manifest."""
+
+    manifest: Manifest
+    flag: str | None
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSlot:
+    """A staging of `path` (with its instance at `target`) by its prefix."""
+
+    fs: AbstractFileSystem
+    store: str
+    path: str
+    token: str
+    target: str
+    prefix: str
+
+    @classmethod
+    def at(cls, fs: AbstractFileSystem, store: str, root: str, token: str, path: str) -> Self:
+        prefix = f"{staging_prefix(root)}/{token}/{path_name(path)}"
+        return cls(fs=fs, store=store, path=path, token=token, target=f"{root}/{path}", prefix=prefix)
+
+    @property
+    def data(self) -> str:
+        return f"{self.prefix}/data"
+
+    def make(self) -> None:
+        """Make the slot anew and empty."""
+        self.remove()
+        self.fs.pipe_file(f"{self.prefix}/slot.json", json.dumps({"version": 1, "path": self.path}).encode())
+
+    def exists(self) -> bool:
+        return read_object(self.fs, f"{self.prefix}/slot.json") is not None
+
+    def remove(self) -> None:
+        """Remove the slot; its sign goes first, so that nothing half removed is ever taken for a staging."""
+        remove_objects(self.fs, [f"{self.prefix}/slot.json"])
+        remove_below(self.fs, self.prefix)
+
+    def write_intent(self, intent: Intent) -> None:
+        document = {
+            "version": 1,
+            "flag": intent.flag,
+            "names": intent.names,
+            "manifest": render_manifest(intent.manifest),
+        }
+        self.fs.pipe_file(f"{self.prefix}/intent.json", json.dumps(document).encode())
+
+    def read_intent(self) -> Intent | None:
+        """What `write_intent` wrote; None if the slot was never prepared, or is gone."""
+        text = read_object(self.fs, f"{self.prefix}/intent.json")
+        if text is None:
+            return None
+        document = json.loads(text)
+        return Intent(
+            manifest=parse_manifest(document["manifest"], store=self.store, path=self.path),
+            flag=document["flag"],
+            names=tuple(document["names"]),
+        )
+
+    def begin(self) -> bool:
+        """Put our marker into the instance; False if a marker is there, be it ours or another's."""
+        marker = json.dumps({"version": 1, "token": self.token}).encode()
+        try:
+            self.fs.pipe_file(f"{self.target}/{PUBLISHING_NAME}", marker, mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def roll_forward(self, intent: Intent) -> None:
+        """Make the instance what the intent says, from any state between; then remove marker and slot."""
+        before = list_objects(self.fs, self.target).files
+        closing = {MANIFEST_NAME, *([intent.flag] if intent.flag else [])}
+        self._check_ours()
+        for name in (intent.flag, MANIFEST_NAME, ""):
+            if name is not None and name in before:
+                remove_objects(self.fs, [f"{self.target}/{name}".rstrip("/")])
+        for start in range(0, len(intent.names), _BATCH):
+            self._check_ours()
+            each(self._copy, intent.names[start : start + _BATCH])
+        self._check_ours()
+        keep = {*intent.names, *closing, PUBLISHING_NAME, ""}
+        remove_objects(self.fs, [f"{self.target}/{name}" for name in before if name not in keep])
+        self._check_ours()
+        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
+        if intent.flag:
+            self.fs.pipe_file(f"{self.target}/{intent.flag}", b"")
+        remove_objects(self.fs, [f"{self.target}/{PUBLISHING_NAME}"])
+        self.remove()
+
+    def _copy(self, name: str) -> None:
+        self.fs.cp_file(f"{self.data}/{name}", f"{self.target}/{name}")
+
+    def _check_ours(self) -> None:
+        if read_marker(self.fs, self.target) != self.token:
+            raise InstanceChangingError(store=self.store, path=self.path, reason="another publication has overtaken it")
+
+
+def staging_prefix(root: str) -> str:
+    return f"{root}/.feed-assets/staging"
+
+
+def read_marker(fs: AbstractFileSystem, target: str) -> str | None:
+    """The token of the publication that is under way in an instance; None if there is none."""
+    text = read_object(fs, f"{target}/{PUBLISHING_NAME}")
+    if text is None:
+        return None
+    marker: Mapping[str, object] = json.loads(text)
+    return str(marker["token"])

@@ -1,0 +1,143 @@
+"""Objects below a key of a filesystem without directories: one fresh listing, reading by range, many at a time."""
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import BinaryIO, TypeVar, cast
+
+from fsspec import AbstractFileSystem
+
+_THREADS = 16
+_RANGE = 8 << 20
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFile:
+    """An object: path relative to the key that was listed ("" for that key itself), size in bytes, time (UTC).
+
+    `tag` changes with every write, as far as the filesystem tells.
+    """
+
+    path: str
+    size: int
+    modified_at: datetime | None
+    tag: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectListing:
+    """All that is below a key. `exists` is also true of a directory without objects, where those exist."""
+
+    exists: bool
+    files: dict[str, ObjectFile]
+
+
+def list_objects(fs: AbstractFileSystem, key: str) -> ObjectListing:
+    """List a key and all that is below it."""
+    found = fs.find(key, withdirs=True, detail=True)
+    files: dict[str, ObjectFile] = {}
+    for name, info in found.items():
+        if info["type"] == "directory" or name.endswith("/"):
+            continue
+        path = name.removeprefix(key).lstrip("/")
+        modified_at = _modified_at(info)
+        tag = next((str(info[field]) for field in ("ETag", "etag", "generation", "md5Hash") if info.get(field)), "")
+        files[path] = ObjectFile(path=path, size=int(info["size"]), modified_at=modified_at, tag=f"{tag} {modified_at}")
+    return ObjectListing(exists=bool(found), files=files)
+
+
+def child_names(fs: AbstractFileSystem, key: str) -> set[str] | None:
+    """The names directly below a key; None if there is nothing at all."""
+    try:
+        return {str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(key, detail=False)}
+    except FileNotFoundError:
+        return None
+
+
+def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Do the same with many objects, several at a time; results in order; the first exception goes on."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
+        return list(pool.map(work, items))
+
+
+def remove_objects(fs: AbstractFileSystem, keys: Iterable[str]) -> None:
+    """Remove objects, those that are gone already included."""
+
+    def remove(key: str) -> None:
+        with suppress(FileNotFoundError):
+            fs.rm_file(key)
+
+    each(remove, list(keys))
+
+
+def remove_below(fs: AbstractFileSystem, key: str) -> None:
+    """Remove all that is below a key."""
+    remove_objects(fs, [f"{key}/{path}" for path in list_objects(fs, key).files if path])
+
+
+def read_object(fs: AbstractFileSystem, key: str) -> bytes | None:
+    """The bytes of one small object; None if it does not exist."""
+    try:
+        return cast(bytes, fs.cat_file(key))
+    except FileNotFoundError:
+        return None
+
+
+class ObjectReader(io.RawIOBase):
+    """An object of known size as a stream; each read is one request for a range."""
+
+    def __init__(self, fs: AbstractFileSystem, key: str, size: int) -> None:
+        super().__init__()
+        self._fs = fs
+        self._key = key
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, origin + offset)
+        return self._position
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        start, end = self._position, min(self._position + len(buffer), self._size)
+        if start >= end:
+            return 0
+        data = self._fs.cat_file(self._key, start=start, end=end)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def open_object(fs: AbstractFileSystem, key: str, size: int) -> BinaryIO:
+    """Open an object of known size for reading."""
+    buffer = max(io.DEFAULT_BUFFER_SIZE, min(size, _RANGE))
+    return cast(BinaryIO, io.BufferedReader(ObjectReader(fs, key, size), buffer_size=buffer))
+
+
+def _modified_at(info: dict[str, object]) -> datetime | None:
+    for field in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        match info.get(field):
+            case datetime() as moment:
+                return moment.astimezone(UTC)
+            case float() | int() as seconds:
+                return datetime.fromtimestamp(seconds, UTC)
+            case str() as text:
+                return datetime.fromisoformat(text).astimezone(UTC)
+    return None

@@ -1,0 +1,96 @@
+"""From the text of an expression to a tree of calls; the syntax stands in `expression.lark`, nothing is ever evaluated.
+
+What the functions mean is in `expressions` (times) and `text` (strings).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import TypeAlias
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from feed_assets.errors import ExpressionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """A name without parentheses. No function takes one: it is kept to say that quotes are missing."""
+
+    name: str
+
+
+Argument: TypeAlias = "int | str | Word | Call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function call: its name, its arguments, and where each starts in the text (counted from 0)."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    position: int
+    argument_positions: tuple[int, ...]
+
+
+@lru_cache(maxsize=8192)
+def parse_call(text: str) -> Call:
+    """Parse one function call.
+
+    Raises:
+        ExpressionError: the text is not one; the error carries the position.
+
+    >>> call = parse_call("dateOffset(instanceTime(), -1, 'DAY')")
+    >>> call.name, call.arguments[1:], call.arguments[0].name
+    ('dateOffset', (-1, 'DAY'), 'instanceTime')
+    """
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as exc:
+        raise _refusal(text, exc) from exc
+    (call,) = tree.children
+    assert isinstance(call, Tree)
+    return _call_of(call)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    grammar = files("feed_assets.timing").joinpath("expression.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", maybe_placeholders=False)
+
+
+def _call_of(tree: Tree[Token]) -> Call:
+    name, *arguments = tree.children
+    assert isinstance(name, Token)
+    return Call(
+        name=str(name),
+        arguments=tuple(_argument_of(argument) for argument in arguments),
+        position=name.start_pos or 0,
+        argument_positions=tuple(_position_of(argument) for argument in arguments),
+    )
+
+
+def _argument_of(node: Token | Tree[Token]) -> Argument:
+    if isinstance(node, Tree):
+        return Word(name=str(node.children[0])) if node.data == "word" else _call_of(node)
+    return int(node) if node.type == "INTEGER" else str(node)[1:-1]
+
+
+def _position_of(node: Token | Tree[Token]) -> int:
+    while isinstance(node, Tree):
+        node = node.children[0]
+    return node.start_pos or 0
+
+
+def _refusal(text: str, error: UnexpectedInput) -> ExpressionError:
+    match error:
+        case UnexpectedCharacters():
+            position, reason = error.pos_in_stream or 0, f"{text[error.pos_in_stream or 0]!r} is not expected here"
+        case UnexpectedToken(token=token) if token.type != "$END":
+            position, reason = token.start_pos or 0, f"{str(token)!r} is not expected here"
+        case UnexpectedToken() | UnexpectedEOF():
+            position, reason = len(text), "the text ends too early" if text.strip() else "the text is empty"
+        case _:
+            position, reason = error.pos_in_stream or 0, "it cannot be read"
+    return ExpressionError(text=text, position=position, reason=f"{reason}; an expression looks like now(0,-60)")

@@ -1,0 +1,205 @@
+"""Which instances exist: instance n of (start, frequency, time zone), computed from the anchor and never enumerated."""
+
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from feed_assets.errors import InstanceError
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.zones import is_fixed
+
+_NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSequence:
+    """The instances `start + n × frequency` with n ≥ 0 and before `end` (exclusive; None means never).
+
+    Minutes and hours are elapsed time. Days and months keep the wall-clock time that `start` has in `timezone`, and
+    instance n is always computed from the anchor, so months from the 31st clip (28 February) and come back (31 March).
+    Where a wall-clock time does not exist or exists twice, Java's calendar decides, as in Falcon:
+
+    - days: n × 24 hours corrected once by the difference of the UTC offsets, never leaving the target date. A time in
+      the spring gap becomes one hour earlier on the clock (02:30 → 01:30) for an anchor in winter time, one hour later
+      for an anchor in summer time; a repeated time is the one that has the anchor's offset.
+    - months: the later of the two readings: 02:30 in the gap is 03:30, a repeated 01:30 is the second.
+
+    Differs from Falcon: Falcon steps from instance to instance in places, so its months drift (31 → 28 → 28).
+
+    Raises:
+        InstanceError: `start` or `end` has no time zone.
+
+    >>> from feed_assets.timing.dates import parse_datetime, parse_timezone
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> daily = InstanceSequence(start=parse_datetime("2015-03-07T10:00Z"), frequency=parse_frequency("days(1)"),
+    ...                          timezone=parse_timezone("America/New_York"))
+    >>> [render_datetime(daily.at(n)) for n in (-1, 0, 1, 2)]
+    ['2015-03-06T10:00Z', '2015-03-07T10:00Z', '2015-03-08T09:00Z', '2015-03-09T09:00Z']
+    """
+
+    start: datetime
+    frequency: Frequency
+    timezone: ZoneInfo
+    end: datetime | None = None
+    _step: timedelta = field(init=False, repr=False, compare=False)
+    _is_elapsed: bool = field(init=False, repr=False, compare=False)
+    _wall_start: datetime = field(init=False, repr=False, compare=False)
+    _offset: timedelta = field(init=False, repr=False, compare=False)
+    _size: int | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, moment in (("start", self.start), ("end", self.end)):
+            if moment is not None and moment.tzinfo is None:
+                raise InstanceError(
+                    subject=f"{name} {moment.isoformat()}",
+                    reason="it has no time zone",
+                    next_step="Pass an aware datetime.",
+                )
+        wall = self.start.astimezone(self.timezone)
+        unit = self.frequency.unit
+        fields: dict[str, object] = {
+            "start": self.start.astimezone(UTC),
+            "end": None if self.end is None else self.end.astimezone(UTC),
+            "_step": self.frequency.as_duration(),
+            "_is_elapsed": not self.frequency.is_calendar or (unit is Unit.DAYS and is_fixed(self.timezone)),
+            "_wall_start": wall.replace(tzinfo=None, fold=0),
+            "_offset": wall.utcoffset(),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_size", None if self.end is None else max(0, self.index_at_or_after(self.end)))
+
+    @property
+    def size(self) -> int | None:
+        """The number of instances in the validity; None when it has no end."""
+        return self._size
+
+    @property
+    def wall_start(self) -> datetime:
+        """The wall-clock time of the anchor in `timezone`, without a time zone."""
+        return self._wall_start
+
+    @property
+    def is_elapsed(self) -> bool:
+        """Whether every step lasts equally long: minutes, hours, and days in a zone of one fixed offset."""
+        return self._is_elapsed
+
+    def at(self, n: int) -> datetime:
+        """Nominal time of instance n, also outside the validity (n may be negative).
+
+        Raises:
+            InstanceError: the time is outside the years 1 to 9999.
+        """
+        try:
+            if self._is_elapsed:
+                return self.start + self._step * n
+            if self.frequency.unit is Unit.DAYS:
+                return self._day_at(n)
+            return self._month_at(n)
+        except (OverflowError, ValueError) as exc:
+            raise InstanceError(
+                subject=f"instance {n} of {self.frequency} from {render_datetime(self.start)}",
+                reason="it is outside the years 1 to 9999",
+                next_step="Use a shorter range.",
+            ) from exc
+
+    def index_at_or_before(self, moment: datetime) -> int:
+        """The greatest n with `at(n) <= moment`; below 0 before the start, not clipped at the end."""
+        if self._is_elapsed:
+            return (moment - self.start) // self._step
+        return self._locate(moment)[0]
+
+    def index_at_or_after(self, moment: datetime) -> int:
+        """The smallest n with `at(n) >= moment`; below 0 before the start, not clipped at the end."""
+        if self._is_elapsed:
+            return -((self.start - moment) // self._step)
+        n, found = self._locate(moment)
+        return n if found == moment else n + 1
+
+    def floor(self, moment: datetime) -> datetime | None:
+        """The last instance at or before `moment`; None before the first."""
+        n, found = self._locate(moment)
+        if n < 0 or self._size == 0:
+            return None
+        return found if self._size is None or n < self._size else self.at(self._size - 1)
+
+    def ceil(self, moment: datetime) -> datetime | None:
+        """The first instance at or after `moment`; None when there is none before the end."""
+        n = max(0, self.index_at_or_after(moment))
+        return None if self._size is not None and n >= self._size else self.at(n)
+
+    def contains(self, moment: datetime) -> bool:
+        """Whether `moment` is an instance inside the validity."""
+        n, found = self._locate(moment)
+        return found == moment and n >= 0 and (self._size is None or n < self._size)
+
+    def index(self, moment: datetime) -> int:
+        """The number of an instance, counted from 0.
+
+        Raises:
+            InstanceError: `moment` is outside the validity, or between two instances.
+        """
+        n, found = self._locate(moment)
+        if n < 0 or (self.end is not None and moment >= self.end):
+            raise self._refusal(moment, "it is outside the validity")
+        if found != moment:
+            raise self._refusal(moment, f"it is between two instances, the earlier is {render_datetime(found)}")
+        return n
+
+    def between(self, start: datetime, stop: datetime) -> Iterator[datetime]:
+        """The instances with `start <= t < stop` inside the validity, oldest first, lazily."""
+        return map(self.at, self.indices_between(start, stop))
+
+    def indices_between(self, start: datetime, stop: datetime) -> range:
+        """The numbers of the instances with `start <= t < stop` inside the validity; no enumeration."""
+        first = max(0, self.index_at_or_after(start))
+        last = self.index_at_or_after(stop)
+        return range(first, max(first, last if self._size is None else min(last, self._size)))
+
+    def clip(self, indices: range) -> range:
+        """The part of a run of instance numbers (step 1) that lies inside the validity."""
+        first = max(0, indices.start)
+        return range(first, max(first, indices.stop if self._size is None else min(indices.stop, self._size)))
+
+    def _locate(self, moment: datetime) -> tuple[int, datetime]:
+        if self._is_elapsed:
+            n = (moment - self.start) // self._step
+            return n, self.start + self._step * n
+        wall, anchor = moment.astimezone(self.timezone), self._wall_start
+        if self.frequency.unit is Unit.DAYS:
+            n = (wall.toordinal() - anchor.toordinal()) // self.frequency.count
+        else:
+            n = ((wall.year - anchor.year) * 12 + wall.month - anchor.month) // self.frequency.count
+        while (found := self.at(n)) > moment:
+            n -= 1
+        return n, found
+
+    def _day_at(self, n: int) -> datetime:
+        elapsed = self.start + self._step * n
+        offset = elapsed.astimezone(self.timezone).utcoffset()
+        if offset == self._offset:
+            return elapsed
+        corrected = elapsed + (self._offset - (offset or _NO_TIME))
+        target = (self._wall_start + self._step * n).toordinal()
+        return corrected if corrected.astimezone(self.timezone).toordinal() == target else elapsed
+
+    def _month_at(self, n: int) -> datetime:
+        anchor, zone = self._wall_start, self.timezone
+        year, month = divmod(anchor.year * 12 + anchor.month - 1 + n * self.frequency.count, 12)
+        day = anchor.day if anchor.day <= 28 else min(anchor.day, monthrange(year, month + 1)[1])
+        wall = (year, month + 1, day, anchor.hour, anchor.minute, anchor.second, anchor.microsecond)
+        first = zone.utcoffset(datetime(*wall, tzinfo=zone)) or _NO_TIME
+        second = zone.utcoffset(datetime(*wall, tzinfo=zone, fold=1)) or _NO_TIME
+        return datetime(*wall, tzinfo=UTC) - min(first, second)
+
+    def _refusal(self, moment: datetime, reason: str) -> InstanceError:
+        end = "" if self.end is None else f" before {render_datetime(self.end)}"
+        return InstanceError(
+            subject=f"{render_datetime(moment)}",
+            reason=reason,
+            next_step=f"Instances are every {self.frequency} from {render_datetime(self.start)}{end} "
+            f"({self.timezone.key}).",
+        )

@@ -1,0 +1,287 @@
+"""Path templates (`/data/${YEAR}/${MONTH}/${DAY}`): nominal time to path and back, with an exact round trip."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from zoneinfo import ZoneInfo
+
+from feed_assets.errors import TemplateError
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.template_syntax import (
+    ClusterVariable,
+    Piece,
+    TimeVariable,
+    format_of,
+    is_literal,
+    iter_pieces,
+    merge_pieces,
+    pattern_of,
+    text_of,
+)
+from feed_assets.timing.zones import offset_changes, resolve_wall
+
+_LONGEST = MappingProxyType(
+    {
+        TimeVariable.YEAR: timedelta(days=366),
+        TimeVariable.MONTH: timedelta(days=31),
+        TimeVariable.DAY: timedelta(days=1),
+        TimeVariable.HOUR: timedelta(hours=1),
+        TimeVariable.MINUTE: timedelta(minutes=1),
+    }
+)
+_MONTHS_OF_A_YEAR = 12
+_LEAP_YEAR = 2000
+_NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTemplate:
+    """A parsed template; make one with `parse_path_template`.
+
+    A path belongs to a template only if rendering what was parsed gives the same path, byte for byte.
+    Differs from Falcon: nothing may follow the template, the date must exist, repeated variables must agree, and hour
+    24 and minute 60 are no values. (Falcon rolls such dates over and tolerates a tail, so its retention deletes
+    `/data/2015-01-01_backup`.)
+
+    `variables` are the distinct time variables, coarsest first.
+
+    >>> template = parse_path_template("/data/${YEAR}/${MONTH}/${DAY}")
+    >>> template.render(datetime(2015, 3, 8, tzinfo=UTC), ZoneInfo("UTC"))
+    '/data/2015/03/08'
+    >>> template.parse("/data/2015/02/30", ZoneInfo("UTC")) is None
+    True
+    """
+
+    text: str
+    pieces: tuple[Piece, ...] = field(repr=False)
+    variables: tuple[TimeVariable, ...] = field(init=False, repr=False, compare=False)
+    _format: str = field(init=False, repr=False, compare=False)
+    _attributes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        times = [piece for piece in self.pieces if isinstance(piece, TimeVariable)]
+        fields: dict[str, object] = {
+            "variables": tuple(variable for variable in TimeVariable if variable in times),
+            "_format": "".join(map(format_of, self.pieces)),
+            "_attributes": tuple(variable.value.lower() for variable in times),
+            "_pattern": re.compile(pattern_of(self.pieces)),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def granularity(self) -> TimeVariable | None:
+        """The finest variable that has all coarser ones beside it; None if there is no `${YEAR}`.
+
+        >>> parse_path_template("/d/${YEAR}/${MONTH}/${HOUR}").granularity
+        <TimeVariable.MONTH: 'MONTH'>
+        """
+        found = None
+        for variable in TimeVariable:
+            if variable not in self.variables:
+                break
+            found = variable
+        return found
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the path has no variable at all."""
+        return all(map(is_literal, self.pieces))
+
+    @property
+    def base(self) -> str:
+        """The path above the first segment that has a variable, without a slash at the end; the whole path if none.
+
+        >>> parse_path_template("s3://bucket/clicks/ds=${YEAR}-${MONTH}/x").base
+        's3://bucket/clicks'
+        """
+        if self.is_static:
+            return self.text
+        first = self.pieces[0]
+        return text_of(first).rpartition("/")[0] if is_literal(first) else ""
+
+    @property
+    def segments(self) -> tuple["PathTemplate", ...]:
+        """The segments below `base`, each a template of its own (see `matches`), for walking a tree level by level.
+
+        >>> [segment.text for segment in parse_path_template("/data/${YEAR}-${MONTH}/part").segments]
+        ['${YEAR}-${MONTH}', 'part']
+        """
+        below = "" if self.is_static else self.text[len(self.base) :].removeprefix("/")
+        return tuple(parse_path_template(part, allow_unknown=True) for part in below.split("/") if below)
+
+    def render(self, nominal_time: datetime, zone: ZoneInfo) -> str:
+        """The path of an instance, its time written in the wall-clock time of `zone`.
+
+        Raises:
+            TemplateError: a `${cluster.…}` variable has no value yet.
+        """
+        self._require_no_cluster_variable()
+        wall = nominal_time.astimezone(zone)
+        return self._format % tuple([getattr(wall, name) for name in self._attributes])
+
+    def parse(self, path: str, zone: ZoneInfo) -> datetime | None:
+        """The UTC instant at the start of the month, day, hour or minute that `path` names; None if not exactly a path.
+
+        Missing variables mean the first month, first day, hour 0, minute 0; without `${YEAR}` nothing can be parsed.
+        Of a local time that occurs twice the second is meant, as in Falcon; one that is skipped has no path.
+        Instances need not stand at that start: `find_instance` looks for the one that has this path.
+        """
+        self._require_no_cluster_variable()
+        wall = self._wall_of(path)
+        if wall is None or TimeVariable.YEAR not in self.variables:
+            return None
+        try:
+            moment = resolve_wall(wall, zone)
+            return moment if self.render(moment, zone) == path else None
+        except OverflowError:
+            return None
+
+    def matches(self, path: str) -> bool:
+        """Whether `path` is this static path, or the path of a date that exists."""
+        return self._wall_of(path) is not None
+
+    def find_instance(self, path: str, sequence: InstanceSequence) -> datetime | None:
+        """The first instance of the sequence, inside its validity, whose path is exactly `path`."""
+        moment = sequence.start if self.is_static else self.parse(path, sequence.timezone)
+        if moment is None:
+            return None
+        first_reading = moment.astimezone(sequence.timezone).replace(fold=0).astimezone(UTC)
+        candidate = sequence.ceil(min(moment, first_reading))
+        return candidate if candidate is not None and self.render(candidate, sequence.timezone) == path else None
+
+    def covers(self, frequency: Frequency) -> bool:
+        """Whether the template is fine enough that, clock changes aside, each instance has a path of its own.
+
+        `hours(1)` needs `${HOUR}` and all coarser variables; `hours(24)` is served by `${DAY}`, `months(12)` by
+        `${YEAR}`. `is_unique_for` looks at the clock changes too.
+        """
+        granularity = self.granularity
+        if granularity is None:
+            return False
+        if frequency.unit is Unit.MONTHS:
+            return granularity is not TimeVariable.YEAR or frequency.count >= _MONTHS_OF_A_YEAR
+        return frequency.as_duration() >= _LONGEST[granularity]
+
+    def is_unique_for(self, sequence: InstanceSequence) -> bool:
+        """Whether each instance of the sequence has a path of its own."""
+        return self.find_collision(sequence) is None
+
+    def find_collision(self, sequence: InstanceSequence) -> str | None:
+        """Why two instances of the sequence have the same path, as a clause for a message; None if none have.
+
+        When the clocks go back, an hour of local time occurs twice, and `${HOUR}` gives two instances one path. Each
+        clock change of the validity is looked at (up to the year 2100 if it has no end).
+        """
+        if sequence.size is not None and sequence.size <= 1:
+            return None
+        if not self.covers(sequence.frequency):
+            missing = next((variable for variable in TimeVariable if variable not in self.variables), None)
+            return f"without ${{{missing}}} several instances of {sequence.frequency} have the same path"
+        for near in _runs_at_clock_changes(sequence, _LONGEST[self.granularity or TimeVariable.MINUTE]):
+            seen: dict[str, datetime] = {}
+            for instance in near:
+                other = seen.setdefault(self.render(instance, sequence.timezone), instance)
+                if other != instance:
+                    return (
+                        f"{render_datetime(other)} and {render_datetime(instance)} have the same path, because local "
+                        f"time in {sequence.timezone.key} repeats when the clocks go back"
+                    )
+        return None
+
+    def with_cluster(self, *, name: str, colo: str, properties: Mapping[str, str]) -> "PathTemplate":
+        """The template with every `${cluster.name}`, `${cluster.colo}` and `${cluster.<property>}` replaced.
+
+        Raises:
+            TemplateError: the cluster has no such property.
+        """
+        return _build(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
+
+    def with_prefix(self, prefix: str) -> "PathTemplate":
+        """The template below `prefix` (a storage URL, taken literally), joined by exactly one slash.
+
+        >>> parse_path_template("/d/${YEAR}").with_prefix("file:///data/").text
+        'file:///data/d/${YEAR}'
+        """
+        joined = prefix.rstrip("/") + ("" if self.text.startswith("/") else "/")
+        return _build([joined, *self.pieces])
+
+    def _wall_of(self, path: str) -> datetime | None:
+        found = self._pattern.fullmatch(path)
+        if found is None:
+            return None
+        value = {name: int(digits) for name, digits in found.groupdict().items()}
+        try:
+            return datetime(  # noqa: DTZ001
+                value.get("YEAR", _LEAP_YEAR),
+                value.get("MONTH", 1),
+                value.get("DAY", 1),
+                value.get("HOUR", 0),
+                value.get("MINUTE", 0),
+            )
+        except ValueError:
+            return None
+
+    def _require_no_cluster_variable(self) -> None:
+        for piece in self.pieces:
+            if isinstance(piece, ClusterVariable):
+                raise TemplateError(
+                    text=self.text, reason=f"{text_of(piece)} has no value yet", next_step="Use with_cluster first."
+                )
+
+
+@lru_cache(maxsize=8192)
+def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTemplate:
+    """Parse a template.
+
+    Args:
+        text: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}` and `${cluster.<property>}`.
+        allow_unknown: take other variables as literal text, as Falcon does, instead of refusing them.
+
+    Raises:
+        TemplateError: a variable is unknown or not closed.
+
+    >>> parse_path_template("/data/${YEAR}/${MNTH}")
+    Traceback (most recent call last):
+    feed_assets.errors.TemplateError: template '/data/${YEAR}/${MNTH}': ${MNTH} is not a variable of paths. \
+Did you mean ${MONTH}?
+    """
+    return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text, allow_unknown=allow_unknown)))
+
+
+def _build(pieces: Iterable[Piece]) -> PathTemplate:
+    merged = merge_pieces(pieces)
+    return PathTemplate(text="".join(map(text_of, merged)), pieces=merged)
+
+
+def _iter_replaced(template: PathTemplate, known: Mapping[str, str]) -> Iterator[Piece]:
+    for piece in template.pieces:
+        if not isinstance(piece, ClusterVariable):
+            yield piece
+        elif piece.name in known:
+            yield known[piece.name]
+        else:
+            raise TemplateError(
+                text=template.text,
+                reason=f"the cluster has no property {piece.name!r}",
+                next_step=f"Known are {', '.join(sorted(known))}.",
+            )
+
+
+def _runs_at_clock_changes(sequence: InstanceSequence, span: timedelta) -> Iterator[Iterator[datetime]]:
+    for change in () if sequence.frequency.is_calendar else offset_changes(sequence.timezone):
+        back = change.before - change.after
+        if back <= _NO_TIME or change.at < sequence.start:
+            continue
+        if sequence.end is not None and change.at >= sequence.end:
+            return
+        yield sequence.between(change.at - back - span, change.at + back + span)

@@ -1,0 +1,223 @@
+"""Windows: which instances of a feed a process instance reads or writes, and the other way round.
+
+Feed instances are numbered (see `InstanceSequence`), and a window is a run of numbers, so no instance is enumerated.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, assert_never
+from zoneinfo import ZoneInfo
+
+from feed_assets.errors import WindowError
+from feed_assets.timing.expressions import DataDriven, TimeExpression, parse_time_expression
+from feed_assets.timing.sequence import InstanceSequence
+
+_NONE = range(0)
+
+
+class AvailabilityRecord(Protocol):
+    """What a data-driven window asks about the instances of one feed; all numbers are inside the feed's validity."""
+
+    def latest_available(self, not_after_index: int, count: int) -> list[int]:
+        """The newest available instances with a number of at most `not_after_index`, newest first, up to `count`."""
+        ...
+
+    def available_between(self, first: int, last: int) -> list[int]:
+        """The available instances from number `first` to number `last`, both included, in ascending order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """From one expression to another; as people write it, both ends belong to it. Make one with `parse_window`.
+
+    Each end is floored to the feed instance at or before it. A window that lies between two instances
+    therefore holds the one before it. Days, weeks, months and years start in `zone`, or in the feed's where that is None.
+
+    Differs from Falcon: a process passes its own zone, so that a day in New York is one over a feed in UTC too; Falcon
+    starts days in the feed's zone.
+
+    >>> from datetime import UTC
+    >>> from zoneinfo import ZoneInfo
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> hourly = InstanceSequence(start=datetime(2013, 11, 1, tzinfo=UTC), frequency=parse_frequency("hours(1)"),
+    ...                           timezone=ZoneInfo("America/New_York"))
+    >>> whole_day = parse_window("today(0,0)", "tomorrow(0,-60)")
+    >>> len(whole_day.indices(datetime(2013, 11, 3, 12, tzinfo=UTC), hourly))
+    25
+    """
+
+    start: TimeExpression
+    end: TimeExpression
+    zone: ZoneInfo | None = None
+
+    @property
+    def is_data_driven(self) -> bool:
+        """Whether the instances depend on what is available; `resolve_data_driven` finds them then."""
+        return self.start.is_data_driven
+
+    def indices(self, nominal_time: datetime, feed: InstanceSequence) -> range:
+        """The numbers of the feed instances that a process instance at `nominal_time` sees, in ascending order.
+
+        Clipped to the feed's validity; empty if `nominal_time` is before the feed's start, or the end resolves before
+        the start. Falcon lists the newest first: take the range in reverse for that.
+
+        Raises:
+            WindowError: the window is data-driven.
+        """
+        if self.start.data_driven is not None:
+            raise self._refusal_of_data_driven()
+        if nominal_time < feed.start:
+            return _NONE
+        zone, size = self.zone or feed.timezone, feed.size
+        first = feed.index_at_or_before(self.start.evaluate(nominal_time, zone))
+        last = feed.index_at_or_before(self.end.evaluate(nominal_time, zone))
+        if first < 0:
+            first = 0
+        if size is not None and last >= size:
+            last = size - 1
+        return range(first, last + 1) if first <= last else _NONE
+
+    def instances(self, nominal_time: datetime, feed: InstanceSequence) -> list[datetime]:
+        """The nominal times of `indices`, oldest first (Falcon renders lists of paths newest first)."""
+        return [feed.at(n) for n in self.indices(nominal_time, feed)]
+
+    def consumers(self, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
+        """The numbers of the process instances whose window holds feed instance `feed_index`; ascending, no search.
+
+        The inverse of `indices`: n is in it exactly if `feed_index` is in `indices(process.at(n), feed)`.
+
+        Raises:
+            WindowError: the window is data-driven.
+        """
+        return self.consumers_of_range(range(feed_index, feed_index + 1), feed, process)
+
+    def consumers_of_range(self, indices: range, feed: InstanceSequence, process: InstanceSequence) -> range:
+        """The numbers of the process instances whose window holds any of a run of feed instances (step 1).
+
+        For a window that never runs backwards this is the union of `consumers`. One that does at some times (such as
+        `today(12,0)` to `now(0,0)` in the morning) is empty then, and the run may include such process instances.
+
+        Raises:
+            WindowError: the window is data-driven.
+        """
+        if self.start.data_driven is not None:
+            raise self._refusal_of_data_driven()
+        indices = feed.clip(indices)
+        if not indices:
+            return _NONE
+        zone = self.zone or feed.timezone
+        earliest = max(self.end.earliest_reaching(feed.at(indices.start), zone), feed.start)
+        beyond = self.start.earliest_reaching(feed.at(indices.stop), zone)
+        return process.indices_between(earliest, beyond)
+
+    def resolve_data_driven(
+        self, nominal_time: datetime, feed: InstanceSequence, record: AvailabilityRecord, as_of: datetime
+    ) -> list[int] | None:
+        """The feed instances of a `latest` or `future` window, ascending; None while it cannot be resolved (wait).
+
+        `latest(n)`: counted back over the available instances from the run moment `as_of`, 0 is the newest, whatever
+        the nominal time. `future(n,limit)`: counted forward over the available instances from the one at or before
+        `nominal_time`, looking at that one and `limit` more. Either all positions are found or none is. A nominal time
+        before the feed's start sees nothing. Falcon lists `latest` newest first, `future` oldest first.
+
+        Raises:
+            WindowError: the window is not data-driven.
+        """
+        start, end = self.start.n, self.end.n
+        match self.start.data_driven:
+            case None:
+                raise WindowError(
+                    start=self.start.text,
+                    end=self.end.text,
+                    reason="it does not depend on what is available",
+                    next_step="Use indices.",
+                )
+            case DataDriven.LATEST:
+                newest = _last_index(feed, as_of)
+                found = record.latest_available(newest, 1 - start) if newest >= 0 else []
+                return sorted(found[-end : 1 - start]) if len(found) > -start else None
+            case DataDriven.FUTURE:
+                if nominal_time < feed.start:
+                    return []
+                first = feed.index_at_or_before(nominal_time)
+                last = first + self.end.limit
+                last = last if feed.size is None else min(last, feed.size - 1)
+                found = record.available_between(first, last) if first <= last else []
+                return found[start : end + 1] if len(found) > end else None
+            case _:
+                assert_never(self.start.data_driven)
+
+    def _refusal_of_data_driven(self) -> WindowError:
+        return WindowError(
+            start=self.start.text,
+            end=self.end.text,
+            reason="its instances depend on what is available",
+            next_step="Use resolve_data_driven.",
+        )
+
+
+def parse_window(start_text: str, end_text: str, zone: ZoneInfo | None = None) -> Window:
+    """Parse both ends of a window; `zone` is where its days start, None for the feed's.
+
+    Raises:
+        ExpressionError: one of the two is not a time expression.
+        WindowError: `latest` or `future` stands beside another function, has an argument out of its range (`latest` at
+            most 0, `future` and its limit at least 0), or the start comes after the end.
+
+    >>> parse_window("latest(-3)", "now(0,0)")
+    Traceback (most recent call last):
+    feed_assets.errors.WindowError: window from latest(-3) to now(0,0): latest and future go only with themselves. \
+Write both ends with the same function.
+    """
+    start, end = parse_time_expression(start_text), parse_time_expression(end_text)
+    fault = _fault_of(start, end)
+    if fault is not None:
+        reason, next_step = fault
+        raise WindowError(start=start.text, end=end.text, reason=reason, next_step=next_step)
+    return Window(start=start, end=end, zone=zone)
+
+
+def output_index(expression: TimeExpression, nominal_time: datetime, feed: InstanceSequence) -> int | None:
+    """The number of the feed instance that a process instance at `nominal_time` writes; None if outside the validity.
+
+    Raises:
+        WindowError: the expression is data-driven.
+    """
+    return next(iter(Window(start=expression, end=expression).indices(nominal_time, feed)), None)
+
+
+def producers(expression: TimeExpression, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
+    """The numbers of the process instances that write feed instance `feed_index`: the inverse of `output_index`.
+
+    Differs from Falcon: the answer is exact across clock changes and month lengths, and several process instances may
+    write one feed instance (Falcon adds one fixed number of milliseconds).
+
+    Raises:
+        WindowError: the expression is data-driven.
+    """
+    return Window(start=expression, end=expression).consumers(feed_index, feed, process)
+
+
+def _last_index(feed: InstanceSequence, moment: datetime) -> int:
+    n = feed.index_at_or_before(moment)
+    return n if feed.size is None else min(n, feed.size - 1)
+
+
+def _fault_of(start: TimeExpression, end: TimeExpression) -> tuple[str, str] | None:
+    if start.data_driven is not end.data_driven:
+        return "latest and future go only with themselves", "Write both ends with the same function."
+    match start.data_driven:
+        case None:
+            return None
+        case DataDriven.LATEST:
+            if max(start.n, end.n) > 0:
+                return "latest counts backwards", "Use 0 for the newest, -1 for the one before it."
+        case DataDriven.FUTURE:
+            if min(start.n, end.n, start.limit, end.limit) < 0:
+                return "future counts forwards", "Use 0 for the first, 1 for the next, and a limit of 0 or more."
+        case _:
+            assert_never(start.data_driven)
+    if start.n > end.n:
+        return f"{start.n} comes after {end.n}", "Write the older end first."
+    return None

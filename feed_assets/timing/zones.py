@@ -1,0 +1,133 @@
+"""What can be known about a time zone as a whole: whether its offset ever changes, how much, and at what clock times.
+
+The standard library answers only for one moment. The changes from 1900 to 2100 are found once per zone by bisection;
+later ones repeat the rules in force then.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+_FIXED_NAMES = frozenset({"UTC", "GMT", "Zulu", "UCT", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0"})
+_UTC_NAMES = _FIXED_NAMES | {f"Etc/{name}" for name in _FIXED_NAMES}
+_FROM = datetime(1900, 1, 1, tzinfo=UTC)
+_UNTIL = datetime(2101, 1, 1, tzinfo=UTC)
+_SAMPLE_STEP = timedelta(days=7)
+_RESOLUTION = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+_NO_TIME = timedelta(0)
+
+
+def resolve_wall(wall: datetime, zone: ZoneInfo) -> datetime:
+    """The UTC instant of a wall-clock time (without a time zone), by the rule of Java's calendar: the later reading.
+
+    A time in a gap moves forward by the length of the gap; of a repeated time the second is meant.
+
+    >>> resolve_wall(datetime(2015, 3, 8, 2, 30), ZoneInfo("America/Los_Angeles")).isoformat()
+    '2015-03-08T10:30:00+00:00'
+    """
+    local = wall.replace(tzinfo=zone)
+    offset = zone.utcoffset(local) or _NO_TIME
+    other = zone.utcoffset(local.replace(fold=1)) or _NO_TIME
+    return wall.replace(tzinfo=UTC) - min(offset, other)
+
+
+def is_fixed(zone: ZoneInfo) -> bool:
+    """Whether the zone's name promises one offset for ever (`UTC`, `Etc/GMT+5`)."""
+    return zone.key in _FIXED_NAMES or zone.key.startswith("Etc/")
+
+
+def is_utc(zone: ZoneInfo) -> bool:
+    """Whether the zone is UTC under one of its names."""
+    return zone.key in _UTC_NAMES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetChange:
+    """A moment at which the UTC offset of a zone changes."""
+
+    at: datetime
+    before: timedelta
+    after: timedelta
+
+
+@lru_cache(maxsize=256)
+def offset_changes(zone: ZoneInfo) -> tuple[OffsetChange, ...]:
+    """Every change of the zone's UTC offset from 1900 to 2100, oldest first."""
+    return () if is_fixed(zone) else tuple(_iter_changes(zone))
+
+
+def offset_spread(zone: ZoneInfo, since: datetime | None = None) -> timedelta:
+    """The difference between the greatest and the smallest UTC offset in force at or after `since` (default 1900).
+
+    >>> offset_spread(ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC))
+    datetime.timedelta(seconds=3600)
+    """
+    since = since or _FROM
+    offsets = [_offset(zone, since)]
+    offsets += [change.after for change in offset_changes(zone) if change.at >= since]
+    return max(offsets) - min(offsets)
+
+
+def is_regular(zone: ZoneInfo, time_of_day: timedelta, since: datetime) -> bool:
+    """Whether this wall-clock time exists exactly once on every day from `since` on (it is in no gap and no repeat).
+
+    >>> new_york, since = ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC)
+    >>> is_regular(new_york, timedelta(0), since), is_regular(new_york, timedelta(hours=2, minutes=30), since)
+    (True, False)
+    """
+    for change in offset_changes(zone):
+        if change.at < since:
+            continue
+        low, high = sorted((change.at + change.before, change.at + change.after))
+        midnight = low.replace(hour=0, minute=0, second=0, microsecond=0)
+        while midnight < high:
+            if low <= midnight + time_of_day < high:
+                return False
+            midnight += _DAY
+    return True
+
+
+def is_undisturbed(zone: ZoneInfo, time_of_day: timedelta, elapsed: timedelta, since: datetime) -> bool:
+    """Whether from `since` on the clocks never change between this wall-clock time and `elapsed` later (or earlier).
+
+    >>> new_york, since = ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC)
+    >>> [is_undisturbed(new_york, timedelta(0), timedelta(hours=n), since) for n in (-1, 1, 2)]
+    [True, True, False]
+    """
+    if not elapsed:
+        return True
+    around = range(-1 - abs(elapsed) // _DAY, abs(elapsed) // _DAY + 2)
+    for change in offset_changes(zone):
+        if change.at < since:
+            continue
+        midnight = change.at.astimezone(zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
+        for days in around:
+            moment = resolve_wall(midnight + days * _DAY + time_of_day, zone)
+            low, high = sorted((moment, moment + elapsed))
+            if low < change.at <= high:
+                return False
+    return True
+
+
+def _iter_changes(zone: ZoneInfo) -> Iterator[OffsetChange]:
+    low, before = _FROM, _offset(zone, _FROM)
+    while low < _UNTIL:
+        high = low + _SAMPLE_STEP
+        after = _offset(zone, high)
+        if after != before:
+            left, right = low, high
+            while right - left > _RESOLUTION:
+                middle = left + (right - left) // 2
+                left, right = (middle, right) if _offset(zone, middle) == before else (left, middle)
+            at = right.replace(microsecond=0)
+            yield OffsetChange(at=at, before=before, after=_offset(zone, at))
+            low, before = at, _offset(zone, at)
+        else:
+            low = high
+
+
+def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or _NO_TIME

@@ -1,0 +1,67 @@
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+
+from feed_assets.errors import DateTimeError, TimeZoneError
+from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
+from tests.timing.strategies import moments
+
+
+@given(moment=moments)
+def test_a_date_survives_the_round_trip(moment: datetime) -> None:
+    assert parse_datetime(render_datetime(moment)) == moment
+
+
+def test_never_survives_the_round_trip() -> None:
+    assert parse_datetime(render_datetime(NEVER)) == NEVER
+
+
+def test_a_time_in_another_zone_is_rendered_in_utc() -> None:
+    assert render_datetime(datetime(2015, 1, 1, tzinfo=ZoneInfo("America/New_York"))) == "2015-01-01T05:00Z"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2015-02-29T00:00Z", "day is out of range"),
+        ("2015-01-01T24:00Z", "hour must be"),
+        ("2015/02/01T00:00Z", "form"),
+        ("2015-01-01T00:00", "form"),
+        ("9999-12-31T00:00Z", "year"),
+    ],
+)
+def test_a_date_that_does_not_exist_or_has_another_form_is_refused(text: str, words: str) -> None:
+    with pytest.raises(DateTimeError, match=words):
+        parse_datetime(text)
+
+
+def test_dates_are_aware_and_in_utc() -> None:
+    assert parse_datetime("2016-02-29T00:00Z") == datetime(2016, 2, 29, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("UTC", "UTC"), ("Asia/Kolkata", "Asia/Kolkata"), ("PST", "America/Los_Angeles")]
+)
+def test_zones_are_found_by_their_name_and_by_javas_short_names(name: str, key: str) -> None:
+    assert parse_timezone(name).key == key
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("America/NewYork", "America/New_York"),
+        ("new york", "America/New_York"),
+        ("utc", "UTC"),
+        ("America", ""),
+        ("localtime", ""),
+        ("right/UTC", ""),
+        ("../UTC", ""),
+        ("", ""),
+    ],
+)
+def test_an_unknown_zone_is_refused_with_a_suggestion(name: str, suggestion: str) -> None:
+    with pytest.raises(TimeZoneError) as caught:
+        parse_timezone(name)
+    assert suggestion == "" or suggestion in caught.value.suggestions

@@ -1,0 +1,222 @@
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feed_assets.errors import TemplateError
+from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.template_syntax import TimeVariable
+from feed_assets.timing.templates import parse_path_template
+from tests.timing.strategies import moments, sequences, zones
+from tests.timing.test_sequence import sequence
+
+UTC_ZONE = ZoneInfo("UTC")
+NEW_YORK = ZoneInfo("America/New_York")
+DAILY = parse_path_template("/data/${YEAR}-${MONTH}-${DAY}")
+HOURLY = parse_path_template("/data/${YEAR}/${MONTH}/${DAY}/${HOUR}")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/data/2015-01-01_backup",
+        "/data/2015-01-01/part-0",
+        "/data/2015-01-01/",
+        "/old/data/2015-01-01",
+        "/data/2015-02-30",
+        "/data/2015-13-01",
+        "/data/0000-01-01",
+        "/data/2015-1-1",
+        "/data/2015-01-01\n",
+        "/data/٢٠١٥-01-01",
+    ],
+)
+def test_a_path_that_is_not_exactly_rendered_from_a_date_is_no_instance(path: str) -> None:
+    assert DAILY.parse(path, UTC_ZONE) is None
+    assert not DAILY.matches(path)
+
+
+def test_literal_text_is_never_a_pattern() -> None:
+    template = parse_path_template("/a.b+(c)/100%/${YEAR}")
+    path = template.render(datetime(2015, 1, 1, tzinfo=UTC), UTC_ZONE)
+    assert path == "/a.b+(c)/100%/2015"
+    assert template.parse(path, UTC_ZONE) == datetime(2015, 1, 1, tzinfo=UTC)
+    assert template.parse("/aXb+(c)/100%/2015", UTC_ZONE) is None
+
+
+def test_hour_24_and_minute_60_are_refused() -> None:
+    template = parse_path_template("/d/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}")
+    assert template.parse("/d/2015/06/07/24/00", UTC_ZONE) is None
+    assert template.parse("/d/2015/06/07/23/60", UTC_ZONE) is None
+
+
+def test_repeated_variables_must_agree() -> None:
+    template = parse_path_template("/d/${YEAR}/${YEAR}-${MONTH}")
+    assert template.parse("/d/2014/2015-06", UTC_ZONE) is None
+    assert template.parse("/d/2015/2015-06", UTC_ZONE) == datetime(2015, 6, 1, tzinfo=UTC)
+
+
+def test_a_local_hour_that_is_skipped_has_no_path_and_a_repeated_one_is_the_second() -> None:
+    assert HOURLY.parse("/data/2015/03/08/02", NEW_YORK) is None
+    assert HOURLY.parse("/data/2015/11/01/01", NEW_YORK) == parse_datetime("2015-11-01T06:00Z")
+
+
+def test_a_day_whose_midnight_is_skipped_has_a_path() -> None:
+    zone = ZoneInfo("America/Sao_Paulo")
+    assert DAILY.parse("/data/2018-11-04", zone) == parse_datetime("2018-11-04T03:00Z")
+
+
+def test_an_instance_in_the_middle_of_its_day_is_found_by_its_path() -> None:
+    daily = sequence("2015-01-01T10:17Z", "days(1)", "America/New_York")
+    assert DAILY.find_instance("/data/2015-03-08", daily) == parse_datetime("2015-03-08T09:17Z")
+    assert DAILY.find_instance("/data/2014-12-31", daily) is None
+    every_other = sequence("2015-01-01T10:17Z", "days(2)")
+    assert DAILY.find_instance("/data/2015-01-02", every_other) is None
+
+
+def test_a_static_path_is_that_of_the_only_instance() -> None:
+    static = parse_path_template("/data/fixed")
+    once = sequence("2015-01-01T00:00Z", "days(1)", end="2015-01-02T00:00Z")
+    assert static.is_static
+    assert static.base == "/data/fixed"
+    assert static.segments == ()
+    assert static.granularity is None
+    assert static.matches("/data/fixed")
+    assert static.parse("/data/fixed", UTC_ZONE) is None
+    assert static.find_instance("/data/fixed", once) == once.start
+    assert static.find_instance("/data/other", once) is None
+
+
+def test_the_parts_of_a_template() -> None:
+    template = parse_path_template("s3://bucket/clicks/y=${YEAR}/${MONTH}${DAY}/x")
+    assert template.base == "s3://bucket/clicks"
+    assert [segment.text for segment in template.segments] == ["y=${YEAR}", "${MONTH}${DAY}", "x"]
+    assert template.segments[1].matches("0229")
+    assert not template.segments[1].matches("0230")
+    assert template.variables == (TimeVariable.YEAR, TimeVariable.MONTH, TimeVariable.DAY)
+    assert template.granularity is TimeVariable.DAY
+
+
+def test_cluster_variables_are_replaced_and_missing_ones_named() -> None:
+    template = parse_path_template("/${cluster.colo}/${cluster.tier}/${YEAR}")
+    assert template.base == ""
+    with pytest.raises(TemplateError, match="no value yet"):
+        template.render(datetime(2015, 1, 1, tzinfo=UTC), UTC_ZONE)
+    with pytest.raises(TemplateError, match=r"no property 'tier'\. Known are colo, name"):
+        template.with_cluster(name="primary", colo="nyc", properties={})
+    replaced = template.with_cluster(name="primary", colo="nyc", properties={"tier": "hot"})
+    assert replaced == parse_path_template("/nyc/hot/${YEAR}")
+
+
+def test_a_prefix_is_joined_by_one_slash() -> None:
+    for prefix, text in (("s3://b/", "/d/${YEAR}"), ("s3://b", "d/${YEAR}"), ("s3://b/", "d/${YEAR}")):
+        assert parse_path_template(text).with_prefix(prefix).text == "s3://b/d/${YEAR}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("/d/${YEARS}", "Did you mean \\${YEAR}"),
+        ("/d/${day}", "Did you mean \\${DAY}"),
+        ("/d/${YEAR", "not closed"),
+        ("/d/${nameNode}", "Use "),
+    ],
+)
+def test_unknown_variables_are_refused_unless_they_are_to_be_kept(text: str, words: str) -> None:
+    with pytest.raises(TemplateError, match=words):
+        parse_path_template(text)
+    assert parse_path_template(text, allow_unknown=True).render(datetime(2015, 1, 1, tzinfo=UTC), UTC_ZONE) == text
+
+
+@pytest.mark.parametrize(
+    ("variables", "frequency", "covered"),
+    [
+        ("${YEAR}", "months(12)", True),
+        ("${YEAR}", "months(1)", False),
+        ("${YEAR}${MONTH}", "months(1)", True),
+        ("${YEAR}${MONTH}", "days(31)", True),
+        ("${YEAR}${MONTH}", "days(7)", False),
+        ("${YEAR}${MONTH}${DAY}", "days(1)", True),
+        ("${YEAR}${MONTH}${DAY}", "hours(24)", True),
+        ("${YEAR}${MONTH}${DAY}", "hours(23)", False),
+        ("${YEAR}${MONTH}${DAY}${HOUR}", "hours(1)", True),
+        ("${YEAR}${MONTH}${DAY}${HOUR}", "minutes(90)", True),
+        ("${YEAR}${MONTH}${DAY}${HOUR}", "minutes(45)", False),
+        ("${YEAR}${MONTH}${HOUR}", "hours(1)", False),
+        ("${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}", "minutes(1)", True),
+        ("${MONTH}${DAY}", "days(1)", False),
+    ],
+)
+def test_a_template_must_be_fine_enough_for_the_frequency(variables: str, frequency: str, covered: bool) -> None:
+    assert parse_path_template(f"/d/{variables}").covers(parse_frequency(frequency)) is covered
+
+
+def test_an_hourly_feed_in_a_zone_that_repeats_an_hour_has_two_instances_on_one_path() -> None:
+    local = sequence("2013-10-01T00:00Z", "hours(1)", "America/New_York")
+    assert not HOURLY.is_unique_for(local)
+    collision = HOURLY.find_collision(local)
+    assert collision is not None
+    assert "2013-11-03T05:00Z and 2013-11-03T06:00Z have the same path" in collision
+    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(1)"))
+    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(1)", "America/New_York", "2013-11-03T06:00Z"))
+    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(12)", "America/New_York"))
+
+
+def test_elapsed_days_collide_only_where_the_clock_change_makes_them() -> None:
+    assert DAILY.is_unique_for(sequence("2013-07-01T16:00Z", "hours(24)", "America/New_York"))
+    assert not DAILY.is_unique_for(sequence("2013-07-01T04:00Z", "hours(24)", "America/New_York"))
+    assert DAILY.is_unique_for(sequence("2013-07-01T04:00Z", "days(1)", "America/New_York"))
+
+
+def test_too_coarse_a_template_names_the_variable_that_is_missing() -> None:
+    assert DAILY.find_collision(sequence("2013-01-01T00:00Z", "hours(1)")) == (
+        "without ${HOUR} several instances of hours(1) have the same path"
+    )
+
+
+pieces = st.lists(
+    st.one_of(
+        st.sampled_from([f"${{{variable}}}" for variable in TimeVariable]),
+        st.sampled_from(["/", "-", "_", "%", "a.b", "dt=", "$", "{", "é"]),
+    ),
+    min_size=1,
+    max_size=12,
+).map("".join)
+
+
+@given(text=pieces, moment=moments, zone=zones)
+def test_what_is_rendered_matches_and_parses_to_the_same_path(text: str, moment: datetime, zone: ZoneInfo) -> None:
+    template = parse_path_template(f"/d/${{YEAR}}/{text}", allow_unknown=True)
+    path = template.render(moment, zone)
+    parsed = template.parse(path, zone)
+    if parsed is not None:
+        assert template.render(parsed, zone) == path
+    if template.granularity is not None and set(template.variables) == set(
+        list(TimeVariable)[: len(template.variables)]
+    ):
+        assert template.matches(path)
+        assert parsed is not None
+
+
+@given(text=pieces, path=st.text(alphabet="/d0123456789-", max_size=20), zone=zones)
+def test_parsing_any_path_gives_nothing_or_a_round_trip(text: str, path: str, zone: ZoneInfo) -> None:
+    template = parse_path_template(f"/d{text}", allow_unknown=True)
+    parsed = template.parse(f"/d{path}", zone)
+    assert parsed is None or template.render(parsed, zone) == f"/d{path}"
+
+
+@given(seq=sequences(), n=st.integers(min_value=0, max_value=400))
+def test_each_instance_is_found_by_its_path_or_shares_it(seq: InstanceSequence, n: int) -> None:
+    if seq.size is not None and n >= seq.size:
+        return
+    template = parse_path_template("/d/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}")
+    path = template.render(seq.at(n), seq.timezone)
+    found = template.find_instance(path, seq)
+    assert found is not None
+    assert template.render(found, seq.timezone) == path
+    if template.is_unique_for(seq):
+        assert found == seq.at(n)
