@@ -13,7 +13,8 @@ FeedAssetsError
 ├── SettingsError             a setting is missing or wrong; names every place that was tried
 ├── DefinitionsError          entity files that cannot be used; carries the issues
 │   ├── EntityNotFoundError       no entity of that kind and name is declared
-│   └── DuplicateEntityError      two entities of one kind have one name
+│   ├── DuplicateEntityError      two entities of one kind have one name
+│   └── ColumnsError              a schema that is no list of names and types
 ├── StorageError              a filesystem refused, or holds something we do not understand
 │   ├── PathRefusedError      a path that leaves the storage root, or is none
 │   ├── InstanceNotFoundError
@@ -24,6 +25,10 @@ FeedAssetsError
 ├── StateError                the state database refused
 │   ├── LeaseHeldError        somebody else works on this instance
 │   └── FencedOutError        our lease was taken over; nothing of ours may become visible
+├── LifecycleError            an instance cannot take its next step
+│   ├── InputsMissingError
+│   ├── OutputOutsideValidityError
+│   └── PartitionKeyError     a partition key that is no instance
 └── EngineError               the work of a process could not be started or failed
     ├── UnknownEngineError
     ├── WorkflowNotFoundError
@@ -36,8 +41,11 @@ FeedAssetsError
 An exception is built from facts and writes its own sentence: where, what, why, next step.
 """
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from typing import Protocol
 
 
 class FeedAssetsError(Exception):
@@ -147,15 +155,30 @@ class SettingsError(FeedAssetsError):
         super().__init__(f"setting {setting!r}: {reason}.{places} {next_step}")
 
 
-class DefinitionsError(FeedAssetsError):
-    """Entity files that cannot be used; `issues` are the rendered issues that were found in them, if any."""
+class DescribedIssue(Protocol):
+    """An issue, as far as an exception needs it."""
 
-    def __init__(self, *, location: str, reason: str, next_step: str, issues: tuple[str, ...] = ()) -> None:
+    def render(self) -> str:
+        """The whole issue on one line."""
+        ...
+
+
+class DefinitionsError(FeedAssetsError):
+    """Entity files that cannot be used; `issues` are those that were found in them, if any."""
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        issues: Sequence[DescribedIssue] = (),
+        reason: str | None = None,
+        next_step: str = "Correct what is named here.",
+    ) -> None:
         self.location = location
-        self.reason = reason
-        self.issues = issues
-        details = "".join(f"\n  {issue}" for issue in issues)
-        super().__init__(f"{location}: {reason}. {next_step}{details}")
+        self.issues = tuple(issues)
+        self.reason = reason or f"{len(self.issues)} {'issue was' if len(self.issues) == 1 else 'issues were'} found"
+        details = "".join(f"\n  {issue.render()}" for issue in self.issues)
+        super().__init__(f"{location}: {self.reason}. {next_step}{details}")
 
 
 class EntityNotFoundError(DefinitionsError):
@@ -375,3 +398,65 @@ class ConnectServerError(EngineError):
         self.last_lines = last_lines
         tail = "".join(f"\n  {line}" for line in last_lines)
         super().__init__(f"the Spark Connect server at {url} did not start: {reason}. Its log is {log_file}.{tail}")
+
+
+class ColumnsError(DefinitionsError):
+    """A feed's schema that cannot be taken apart."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        super().__init__(
+            location=f"schema {text!r}",
+            reason=reason,
+            next_step="Write columns as Spark does: `name type, name type`.",
+        )
+
+
+class LifecycleError(FeedAssetsError):
+    """An instance cannot take its next step."""
+
+
+class InputsMissingError(LifecycleError):
+    """Mandatory input instances are missing; `missing` has their URLs by input (none for one that cannot be resolved)."""
+
+    def __init__(self, *, process: str, nominal_time: datetime, missing: Mapping[str, tuple[str, ...]]) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.missing = missing
+        parts = [
+            f"{name} lacks {_listed(urls)}" if urls else f"{name} cannot be resolved yet"
+            for name, urls in missing.items()
+        ]
+        super().__init__(
+            f"process {process!r} at {nominal_time:%Y-%m-%dT%H:%MZ} has not all its mandatory inputs: {'; '.join(parts)}. "
+            "Land the data (with its availability flag, where the feed has one) and run the instance again."
+        )
+
+
+class OutputOutsideValidityError(LifecycleError):
+    """A process instance would write outside the validity of the feed."""
+
+    def __init__(self, *, process: str, output: str, feed: str, nominal_time: datetime) -> None:
+        self.process = process
+        self.output = output
+        self.feed = feed
+        super().__init__(
+            f"process {process!r} at {nominal_time:%Y-%m-%dT%H:%MZ}: output {output!r} is outside the validity of feed "
+            f"{feed!r}. Widen the feed's validity, or shorten the process's."
+        )
+
+
+class PartitionKeyError(LifecycleError):
+    """A partition key that is no instance of a feed or process."""
+
+    def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
+        self.key = key
+        super().__init__(
+            f"partition {key!r} is no instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
+            "Choose a partition that the asset's page lists."
+        )
+
+
+def _listed(texts: tuple[str, ...], most: int = 5) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more

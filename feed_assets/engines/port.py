@@ -16,8 +16,6 @@ from zoneinfo import ZoneInfo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputInstance:
@@ -44,7 +42,7 @@ class InputData:
     instances: tuple[InputInstance, ...]
     format: str
     columns: str | None = None
-    options: Mapping[str, str] = _NOTHING
+    options: Mapping[str, str] = field(default_factory=dict)
     partition: str | None = None
     partitions: tuple[str, ...] = ()
     optional: bool = False
@@ -78,7 +76,7 @@ class OutputTarget:
     url: str
     format: str
     columns: str | None = None
-    options: Mapping[str, str] = _NOTHING
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ class SubmitOptions:
     deploy_mode: str | None = None
     main_class: str | None = None
     args: tuple[str, ...] = ()
-    conf: Mapping[str, str] = _NOTHING
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +108,9 @@ class Context:
     timezone: ZoneInfo
     run_id: str
     attempt: int
-    properties: Mapping[str, str] = _NOTHING
-    input_instances: Mapping[str, tuple[InputInstance, ...]] = MappingProxyType({})
-    output_urls: Mapping[str, str] = _NOTHING
+    properties: Mapping[str, str] = field(default_factory=dict)
+    input_instances: Mapping[str, tuple[InputInstance, ...]] = field(default_factory=dict)
+    output_urls: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local_time(self) -> datetime:
@@ -139,7 +137,7 @@ class Work:
     engine: str
     path: str
     root: Path
-    properties: Mapping[str, str] = _NOTHING
+    properties: Mapping[str, str] = field(default_factory=dict)
     libs: tuple[str, ...] = ()
     submit: SubmitOptions | None = None
 

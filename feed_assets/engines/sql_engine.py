@@ -88,7 +88,7 @@ def _match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Sta
             process=work.process,
             path=work.path,
             reason="; ".join(reasons),
-            next_step=f"Put one comment '-- output: name' before the statement of each of {', '.join(names) or 'none'}.",
+            next_step="Put one comment '-- output: name' before the statement of each output, and none elsewhere.",
         )
     return {s: tuple(target for target in work.outputs if target.name == s.output) for s in marked}
 
@@ -107,10 +107,11 @@ def _parameters(work: Work) -> Iterator[tuple[str, object]]:
 @contextmanager
 def _views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
     """The inputs as temporary views; afterwards the session has the temporary views that it had before."""
-    before = _temporary_views(spark)
+    inputs = {data.name.replace("-", "_"): data for data in work.inputs}
+    before = _temporary_views(spark) - inputs.keys()
     try:
-        for data in work.inputs:
-            read_input(spark, data).createOrReplaceTempView(_quote(data.name.replace("-", "_")))
+        for name, data in inputs.items():
+            read_input(spark, data).createOrReplaceTempView(name)
         yield
     finally:
         for name in _temporary_views(spark) - before:

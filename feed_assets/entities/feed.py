@@ -1,13 +1,15 @@
 """What a feed is: a periodic data set on one or more clusters, with the policies for its instances."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Locations, Notification, Retention, Sla, Validity
 from feed_assets.entities.fields import FilledText, FrequencyField, Labels, Name, PropertyName, Text, Version, ZoneName
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.sequence import InstanceSequence
 
 
 class FeedFormat(StrEnum):
@@ -86,6 +88,12 @@ class Feed(Entity):
         """The SLA that is in force on a cluster."""
         return self.clusters[cluster].sla or self.sla
 
-    def with_clusters(self, clusters: dict[str, FeedCluster]) -> Self:
-        """The feed on other clusters."""
-        return self.model_copy(update={"clusters": clusters})
+    def sequence_on(self, cluster: str) -> InstanceSequence:
+        """The instances on a cluster."""
+        validity = self.clusters[cluster].validity
+        return InstanceSequence(
+            start=validity.start,
+            frequency=self.frequency,
+            timezone=parse_timezone(self.timezone),
+            end=None if validity.is_endless else validity.end,
+        )

@@ -41,7 +41,7 @@ def describe(value: object) -> str:
         return "a map"
     if isinstance(value, list | tuple):
         return "a list"
-    return "nothing" if value is None else repr(to_plain_text(value))
+    return "nothing" if value is None else repr(value) if isinstance(value, str) else str(to_plain_text(value))
 
 
 def to_plain_text(value: object) -> object:

@@ -21,7 +21,9 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import Frequency, Unit
+from feed_assets.timing.sequence import InstanceSequence
 
 _SHORTEST_TIMEOUT = Frequency(unit=Unit.MINUTES, count=30)
 _TIMEOUT_STEPS = 6
@@ -174,3 +176,13 @@ class Process(Entity):
     def sla_on(self, cluster: str) -> ProcessSla | None:
         """The SLA that is in force on a cluster."""
         return self.clusters[cluster].sla or self.sla
+
+    def sequence_on(self, cluster: str) -> InstanceSequence:
+        """The instances on a cluster."""
+        validity = self.clusters[cluster].validity
+        return InstanceSequence(
+            start=validity.start,
+            frequency=self.frequency,
+            timezone=parse_timezone(self.timezone),
+            end=None if validity.is_endless else validity.end,
+        )

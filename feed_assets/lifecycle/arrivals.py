@@ -181,6 +181,7 @@ def _newly_due(
 
 def _due_indices(record: FeedRecord, frontier: Frontier, as_of: datetime) -> range:
     sequence = record.sequence
+    assert frontier.next_time is not None
     stop = sequence.index_at_or_before(as_of) + 1
     if sequence.size is not None:
         stop = min(stop, sequence.size)

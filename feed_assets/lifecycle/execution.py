@@ -147,6 +147,7 @@ class InstanceRunner:
                 ]
             )
             row = instances.get(*key)
+            assert row is not None
             attempt = row.attempt + 1
             instances.transition(
                 key,

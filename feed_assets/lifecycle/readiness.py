@@ -89,10 +89,10 @@ def _edge_states(
     for time in times:
         if edge.window.is_data_driven:
             record = _Recorded(instances, plan, edge)
-            indices = edge.window.resolve_data_driven(time, sequence, record, as_of)
+            found = edge.window.resolve_data_driven(time, sequence, record, as_of)
+            windows[time] = None if found is None else tuple(sequence.at(index) for index in found)
         else:
-            indices = edge.window.indices(time, sequence)
-        windows[time] = None if indices is None else tuple(sequence.at(index) for index in indices)
+            windows[time] = tuple(sequence.at(index) for index in edge.window.indices(time, sequence))
     spans = {time: _span(edge, window) for time, window in windows.items() if window}
     available = instances.available_times_many(list(spans.values()))
     return {
@@ -271,14 +271,14 @@ def _waiting(
     connection: Connection, plan: Plan, touched: Mapping[Key, list[range] | None]
 ) -> dict[Key, list[datetime]]:
     instances = ProcessInstances(connection)
-    spans = {}
+    spans: dict[Key, list[tuple[datetime, datetime | None]]] = {}
     for key, runs in touched.items():
         sequence = plan.processes[key].sequence
         if runs is None:
             spans[key] = [(sequence.at(0), None)]
         else:
             spans[key] = [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
-    return instances.waiting_times(spans)
+    return {(key.entity, key.cluster): times for key, times in instances.waiting_times(spans).items()}
 
 
 def _open_gates(

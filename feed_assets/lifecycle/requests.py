@@ -11,7 +11,7 @@ from feed_assets.lifecycle.readiness import contiguous
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
 
 INSTANCES_A_RUN = 100
 READY_A_TICK = 5_000
@@ -102,7 +102,7 @@ def apply_requests(
         in_flight = instances.in_flight(list(ready))
         for key, indices in ready.items():
             process = plan.processes[key]
-            decision = decide_launches(process, indices, in_flight.get(key, 0))
+            decision = decide_launches(process, indices, in_flight.get(EntityKey(*key), 0))
             if decision.skip:
                 instances.transition_many(
                     [ProcessKey(*key, process.sequence.at(index)) for index in decision.skip],

@@ -103,6 +103,9 @@ def _unknown_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
     key, known = str(path[-1]), keys_of(type_at(entity_type, path[:-1]))
     where = render_path(path[:-1]) or article(entity_type.kind)
     close = closest(key, known)
+    if key.endswith((")", "'")):
+        remedy = 'In braces an expression with commas needs quotes: {start: "now(0,0)"}.'
+        return Finding(message=f"{key!r} is not a key of {where}", remedy=remedy)
     remedy = f"Did you mean {close!r}?" if close else f"Its keys are {', '.join(known)}."
     return Finding(message=f"{key!r} is not a key of {where}", remedy=remedy)
 

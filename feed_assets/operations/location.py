@@ -64,7 +64,7 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
         location = compile_location(load_files(files, values), as_of)
         _keep(cache, digest, location)
     if settings.strict and location.errors:
-        raise DefinitionsError(location=settings.entities_location, issues=location.errors)
+        raise _refused(settings.entities_location, location)
     return location
 
 
@@ -78,7 +78,7 @@ def declare_location(entities: Sequence[AnyEntity], as_of: datetime) -> Location
     loaded = LoadedBundle(bundle=bundle, issues=(), sources=SourceMap(), broken=frozenset(), digest=bundle.digest)
     location = compile_location(loaded, as_of)
     if location.errors:
-        raise DefinitionsError(location="entities built in Python", issues=location.errors)
+        raise _refused("entities built in Python", location)
     return location
 
 
@@ -87,6 +87,15 @@ def compile_location(loaded: LoadedBundle, as_of: datetime) -> Location:
     issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of))
     usable, blocked = usable_bundle(loaded, issues)
     return Location(plan=compile_plan(usable, loaded.sources), issues=(*issues, *blocked), digest=loaded.digest)
+
+
+def _refused(place: str, location: Location) -> DefinitionsError:
+    return DefinitionsError(
+        location=place,
+        reason=f"{len(location.errors)} errors",
+        next_step="Correct them:",
+        issues=tuple(issue.render() for issue in location.errors),
+    )
 
 
 def _find_cached(cache: Path | None, digest: str) -> Location | None:

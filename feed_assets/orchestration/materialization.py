@@ -4,6 +4,7 @@ Each instance is published and told of by itself, so one that fails takes no oth
 """
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from dagster import (
     AssetExecutionContext,
@@ -13,7 +14,6 @@ from dagster import (
     MaterializeResult,
     MetadataValue,
 )
-from dagster._core.definitions.metadata.metadata_value import RawMetadataValue
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.errors import FeedAssetsError
@@ -55,7 +55,7 @@ def materialize_process(
         run_id=context.run_id,
         session=lambda: spark.spark_session,
     )
-    request = context.run_tags.get(names.TAG_REQUEST) if hasattr(context, "run_tags") else context.run.tags.get(names.TAG_REQUEST)
+    request = context.run.tags.get(names.TAG_REQUEST)
     failures: dict[str, str] = {}
     for partition in context.partition_keys:
         try:
@@ -71,8 +71,7 @@ def materialize_process(
             context.log.error(f"{partition} failed: {failures[partition]}", exc_info=not isinstance(exc, FeedAssetsError))
     if failures:
         raise Failure(
-            description=f"process '{process.process}' failed for {len(failures)} of {len(context.partition_keys)} "
-            f"instances: {', '.join(failures)}. The others are published.",
+            description=_describe(process, failures, len(context.partition_keys)),
             metadata={partition: MetadataValue.text(reason) for partition, reason in failures.items()},
             allow_retries=False,
         )
@@ -80,12 +79,18 @@ def materialize_process(
         yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
 
 
+def _describe(process: ProcessRecord, failures: Mapping[str, str], total: int) -> str:
+    others = "" if len(failures) == total else f" The other {total - len(failures)} are published."
+    first = next(iter(failures.values()))
+    return f"process '{process.process}' failed for {', '.join(failures)}: {first}{others}"
+
+
 def _is_wanted(
-    runtime: Runtime, context: AssetExecutionContext, process: ProcessRecord, nominal_time: "object", request: str
+    runtime: Runtime, context: AssetExecutionContext, process: ProcessRecord, nominal_time: datetime, request: str
 ) -> bool:
     """Whether the instance still is what the sensor asked for; a run started by hand is always wanted."""
     with runtime.database(context.instance).read() as connection:
-        row = ProcessInstances(connection).get(ProcessKey(*process.key, nominal_time))
+        row = ProcessInstances(connection).get(*ProcessKey(*process.key, nominal_time))
     return row is None or (row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING})
 
 
@@ -101,9 +106,9 @@ def _tell(context: AssetExecutionContext, done: Published, keys: Mapping[Key, tu
     )
 
 
-def published_metadata(done: Published) -> dict[str, RawMetadataValue]:
+def published_metadata(done: Published) -> dict[str, MetadataValue | str | int | float]:
     """What a partition's page shows of a published instance."""
-    metadata: dict[str, RawMetadataValue] = {
+    metadata: dict[str, MetadataValue | str | int | float] = {
         "dagster/uri": MetadataValue.url(done.url),
         names.META_NOMINAL: render_datetime(done.nominal_time),
         names.META_BYTES: done.manifest.bytes,

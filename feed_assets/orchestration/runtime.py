@@ -75,8 +75,9 @@ def state_url(instance: DagsterInstance) -> str:
         home = Path(instance.root_directory)
     except (AttributeError, NotImplementedError) as exc:
         raise SettingsError(
-            name="state",
+            setting="state",
             reason="the Dagster instance has neither a home folder nor PostgreSQL to keep the state in",
             tried=("settings", "storage of the Dagster instance", "DAGSTER_HOME"),
+            next_step="Set DAGSTER_HOME, or state to an SQLAlchemy URL.",
         ) from exc
     return f"sqlite:///{home / STATE_FILE}"

@@ -201,7 +201,9 @@ def _locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate
     """Split a data location into a store and a template below it: absolute paths stand below the cluster's storage,
     full URLs on a filesystem of their own.
     """
-    template = parse_path_template(location).with_cluster(cluster.name, cluster.colo, dict(cluster.properties))
+    template = parse_path_template(location).with_cluster(
+        name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
+    )
     if "://" not in template.text:
         return _address(cluster, cluster.storage), template
     scheme, _, rest = template.text.partition("://")

@@ -14,7 +14,6 @@ from feed_assets.errors import (
     InstanceNotFoundError,
     PathRefusedError,
     StagingLostError,
-    StorageError,
 )
 from feed_assets.storage.local_reader import LocalReader
 from feed_assets.storage.local_slot import Slot, SlotState, finish_swap
@@ -84,7 +83,9 @@ class LocalStore(InstanceStore):
 
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         with self._translated(path):
-            self._check_empty(path, to)
+            to.mkdir(parents=True, exist_ok=True)
+            if any(to.iterdir()):
+                raise self._not_empty(path, to)
             return Manifest.of(
                 self._reader.read_whole(
                     path, parse_flag(self.root_url, flag), lambda directory, files: copy_files(directory, files, to)
@@ -94,6 +95,7 @@ class LocalStore(InstanceStore):
     def stage(self, path: str, token: str) -> Staging:
         path = parse_path(self.root_url, path)
         slot = self._slot(path, token)
+        self.recover(path)
         with self._translated(path):
             slot.make(path)
         return Staging(path=path, token=token, url=f"file://{slot.data}", local_path=Path(slot.data))
@@ -186,16 +188,6 @@ class LocalStore(InstanceStore):
                 return False
             slot.remove()
             return True
-
-    def _check_empty(self, path: str, to: Path) -> None:
-        to.mkdir(parents=True, exist_ok=True)
-        if any(to.iterdir()):
-            raise StorageError(
-                store=self.root_url,
-                path=path,
-                reason=f"{to} holds something already",
-                next_step="Fetch into a directory that is empty or does not exist.",
-            )
 
     def _refuse_links(self, path: str) -> Follow:
         def follow(file: str) -> os.stat_result | None:

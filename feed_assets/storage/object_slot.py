@@ -85,11 +85,12 @@ class ObjectSlot:
             names=tuple(document["names"]),
         )
 
-    def begin(self) -> bool:
-        """Put our marker into the instance; False if a marker is there, be it ours or another's."""
+    def begin(self, *, take_over: bool = False) -> bool:
+        """Put our marker into the instance; False if a marker is there that is not to be taken over."""
         marker = json.dumps({"version": 1, "token": self.token}).encode()
+        mode = "overwrite" if take_over else "create"
         try:
-            self.fs.pipe_file(f"{self.target}/{PUBLISHING_NAME}", marker, mode="create")
+            self.fs.pipe_file(f"{self.target}/{PUBLISHING_NAME}", marker, mode=mode)
         except FileExistsError:
             return False
         return True

@@ -112,14 +112,15 @@ def content_digest(entries: Iterable[ManifestEntry]) -> str:
 class Staging:
     """A hidden place for the next content of one instance.
 
-    A writer writes files below `url` (the store's own scheme, see `InstanceStore.url`) or, where there is one, below
-    `local_path`; what lies in either is published. Both may be deleted and made again by the writer, as Spark does.
+    A writer writes files below `url`, which Spark can open (with the store's `spark_scheme`, or `file` where it has
+    none), or below `local_path`; what lies in either is published. Both may be deleted and made again by the writer,
+    as Spark does.
     """
 
     path: str
     token: str
     url: str
-    local_path: Path | None
+    local_path: Path
 
 
 Guard: TypeAlias = Callable[[], None]
@@ -137,7 +138,7 @@ class InstanceStore(ABC):
 
     root_url: str
     spark_scheme: str | None
-    """The URL scheme by which Spark's own connector opens this storage (`file`, `s3a`, …); None if it has none."""
+    """The URL scheme by which this Spark's own connector opens the storage (`file`, `s3a`, …); None if it has none."""
 
     @abstractmethod
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
@@ -227,6 +228,15 @@ class InstanceStore(ABC):
     def spark_url(self, path: str) -> str | None:
         """Return the URL by which Spark's own connector opens an instance; None if Spark has no such connector."""
         return None if self.spark_scheme is None else f"{self.spark_scheme}://{self.url(path).split('://', 1)[1]}"
+
+    def _not_empty(self, path: str, to: Path) -> StorageError:
+        """Build the refusal to fetch into a directory that holds something."""
+        return StorageError(
+            store=self.root_url,
+            path=path,
+            reason=f"{to} holds something already",
+            next_step="Fetch into a directory that is empty or does not exist.",
+        )
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Build the translation of what a filesystem raised."""
