@@ -12,6 +12,7 @@ FeedAssetsError
 │   └── TemplateError
 ├── SettingsError             a setting is missing or wrong; names every place that was tried
 ├── DefinitionsError          entity files that cannot be used; carries the issues
+│   ├── LocationUnreadableError   the place of the files does not exist or cannot be read
 │   ├── EntityNotFoundError       no entity of that kind and name is declared
 │   ├── DuplicateEntityError      two entities of one kind have one name
 │   └── ColumnsError              a schema that is no list of names and types
@@ -41,8 +42,7 @@ FeedAssetsError
 An exception is built from facts and writes its own sentence: where, what, why, next step.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Protocol
@@ -179,6 +179,10 @@ class DefinitionsError(FeedAssetsError):
         self.reason = reason or f"{len(self.issues)} {'issue was' if len(self.issues) == 1 else 'issues were'} found"
         details = "".join(f"\n  {issue.render()}" for issue in self.issues)
         super().__init__(f"{location}: {self.reason}. {next_step}{details}")
+
+
+class LocationUnreadableError(DefinitionsError):
+    """The place of the entity files does not exist or cannot be read."""
 
 
 class EntityNotFoundError(DefinitionsError):

@@ -25,6 +25,17 @@ PROJECT_ROOT = "PROJECT_ROOT"
 """The variable that is always there: the folder of the settings file, or the working directory."""
 
 _VARIABLES = "VARIABLES__"
+_EXPECTED = {
+    "bool": "true or false",
+    "string": "text",
+    "float": "a number",
+    "greater": "above 0",
+    "datetime": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
+    "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
+    "dict": "a map",
+    "model": "a map",
+}
+"""What is expected, by the beginning of pydantic's code of an error."""
 
 
 class ReplaySettings(BaseModel):
@@ -217,6 +228,7 @@ def _refused(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
         return SettingsError(
             setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
         )
-    reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} does not fit: {first['msg']}"
+    expected = _EXPECTED.get(first["type"].partition("_")[0], "another value")
+    reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

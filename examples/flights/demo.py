@@ -27,7 +27,7 @@ from examples.flights.landing import Delivery, read_deliveries
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.operations.location import Location, load_location
 from feed_assets.operations.overview import FeedOverview, feed_overview, iter_ran_without, process_overview
-from feed_assets.settings import Settings, load_settings
+from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
@@ -124,13 +124,15 @@ def run(demo: Demo, *, keep_open: bool) -> None:
     settings = load_settings(environ=environment, start=ROOT)
     clock = open_clock(settings)
     location = load_location(settings, ORIGIN)
+    if location.issues:
+        raise DemoError("\n".join(issue.render() for issue in location.issues))
     console.print(f"November 2013 arrives in {demo.seconds:.0f} seconds. The UI is at [link]{demo.address}[/link]")
     with dagster(demo, environment) as server:
         wait_for_ui(demo, server)
         land(demo, deliveries, clock, server)
         database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
         wait_for_processes(database, location, server)
-        report(database, location, settings, deliveries)
+        report(database, location, deliveries)
         check_dagster(demo, location)
         if keep_open:
             console.print(f"The UI stays open at {demo.address}. Ctrl-C ends it.")
@@ -218,9 +220,8 @@ def wait_for_processes(database: Database, location: Location, server: subproces
     raise DemoError(f"only {succeeded} of {sum(wanted.values())} process instances succeeded")
 
 
-def report(database: Database, location: Location, settings: Settings, deliveries: Sequence[Delivery]) -> None:
+def report(database: Database, location: Location, deliveries: Sequence[Delivery]) -> None:
     """Print what the month amounts to."""
-    del settings
     landed = _landed_rows(deliveries)
     feeds = Table("feed", "instances", "available", "missing", "rows", title="Feeds")
     overviews = [feed_overview(database, record, UNTIL) for record in location.plan.feeds.values()]

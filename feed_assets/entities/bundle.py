@@ -47,7 +47,7 @@ class Bundle:
         by_key: dict[EntityKey, AnyEntity] = {}
         for entity in sorted(self.entities, key=_order_of):
             if entity.key in by_key:
-                raise DuplicateEntityError(kind=entity.kind, name=entity.name)
+                raise DuplicateEntityError(kind=entity.kind.value, name=entity.name)
             by_key[entity.key] = entity
         object.__setattr__(self, "entities", tuple(by_key.values()))
         object.__setattr__(self, "_by_key", by_key)

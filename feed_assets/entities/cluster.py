@@ -70,12 +70,12 @@ class Cluster(Entity):
         scheme, found, _ = value.partition("://")
         if not found or not scheme.replace("+", "").isalnum():
             remedy = f"Write file://{value}." if value.startswith("/") else "Write for example file:///data or s3://bucket."
-            raise refuse("storage", f"storage {value!r} is not a URL", remedy)
+            raise refuse("storage", f"{value!r} is not a URL", remedy)
         return value
 
     @field_validator("catalog")
     @classmethod
     def _is_thrift(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith("thrift://"):
-            raise refuse("catalog", f"catalog {value!r} is not a thrift address", "Write thrift://host:9083.")
+            raise refuse("catalog", f"{value!r} is not a thrift address", "Write thrift://host:9083.")
         return value

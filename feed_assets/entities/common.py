@@ -74,7 +74,7 @@ class Entity(EntityModel):
     @property
     def key(self) -> EntityKey:
         """What identifies the entity: its kind and name."""
-        return (self.kind, self.name)
+        return (self.kind.value, self.name)
 
     @property
     def label(self) -> str:

@@ -1,6 +1,6 @@
 """Stores by address: opened once a process, on first use."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.port import InstanceStore
@@ -22,9 +22,13 @@ class StorePool:
         """
         store = self._stores.get(address)
         if store is None:
-            store = self._stores[address] = self._opener(address.url, _thaw(address.options))
+            options = {name: _thawed(value) for name, value in address.options.items()}
+            store = self._stores[address] = self._opener(address.url, options)
         return store
 
 
-def _thaw(options: tuple[tuple[str, object], ...]) -> dict[str, object]:
-    return {name: _thaw(value) if isinstance(value, tuple) else value for name, value in options}
+def _thawed(value: object) -> object:
+    """A frozen option as fsspec takes it: maps as dicts, sequences as lists."""
+    if isinstance(value, Mapping):
+        return {name: _thawed(item) for name, item in value.items()}
+    return [_thawed(item) for item in value] if isinstance(value, tuple) else value

@@ -9,7 +9,7 @@ from pathlib import Path
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.errors import DefinitionsError
+from feed_assets.errors import LocationUnreadableError
 from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.interpolation import Values
@@ -52,7 +52,7 @@ def load_bundle(
         environ: the environment, also for `${env:NAME}`; the process's own if None.
 
     Raises:
-        DefinitionsError: the location does not exist or cannot be read.
+        LocationUnreadableError: the location does not exist or cannot be read.
     """
     files = read_entity_files(location)
     return load_files(files, Values(variables=variables, environ=os.environ if environ is None else environ))
@@ -168,7 +168,7 @@ def read_entity_files(location: str | Path) -> tuple[EntityFile, ...]:
     """The entity files of a location, by name.
 
     Raises:
-        DefinitionsError: the location does not exist or cannot be read.
+        LocationUnreadableError: the location does not exist or cannot be read.
     """
     text = str(location)
     try:
@@ -176,13 +176,13 @@ def read_entity_files(location: str | Path) -> tuple[EntityFile, ...]:
             return tuple(_read_remote(text))
         return tuple(_read_local(Path(text)))
     except FileNotFoundError as exc:
-        raise DefinitionsError(
+        raise LocationUnreadableError(
             location=text,
             reason="there is no such file or folder",
             next_step="Create it, or correct the setting 'entities'.",
         ) from exc
     except (OSError, ImportError, ValueError) as exc:
-        raise DefinitionsError(
+        raise LocationUnreadableError(
             location=text,
             reason=f"it cannot be read: {exc}",
             next_step="Check the address, the rights and the installed packages.",

@@ -80,10 +80,10 @@ def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) 
             return _unknown_key(path, entity_type)
         case "missing":
             return _missing_key(path, entity_type)
+        case _ if value is None and where:
+            return Finding(message=f"{where} has no value", remedy="Give it one, or remove the line.")
         case _ if "message" in context:
             return Finding(message=f"{prefix}{context['message']}", remedy=context["remedy"])
-        case _ if value is None:
-            return Finding(message=f"{where} has no value", remedy="Give it one, or remove the line.")
         case "enum":
             return _not_a_choice(prefix, value, type_at(entity_type, path))
         case "too_short":
@@ -95,8 +95,9 @@ def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) 
             most = context["le"]
             return Finding(message=f"{prefix}{describe(value)} is too big", remedy=f"Write at most {most}.")
         case kind:
-            shape = _SHAPES.get(kind, "another value")
-            return Finding(message=f"{prefix}{shape} is expected, not {describe(value)}", remedy=f"Write {shape}.")
+            shape, example = _SHAPES.get(kind, "another value"), _example(path)
+            remedy = f"Write for example {example}." if example else f"Write {shape}."
+            return Finding(message=f"{prefix}{shape} is expected, not {describe(value)}", remedy=remedy)
 
 
 def _unknown_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
@@ -106,16 +107,39 @@ def _unknown_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
     if key.endswith((")", "'")):
         remedy = 'In braces an expression with commas needs quotes: {start: "now(0,0)"}.'
         return Finding(message=f"{key!r} is not a key of {where}", remedy=remedy)
-    remedy = f"Did you mean {close!r}?" if close else f"Its keys are {', '.join(known)}."
+    below = None if close else _closest_below(key, type_at(entity_type, path[:-1]))
+    remedy = f"Its keys are {', '.join(known)}."
+    if close or below:
+        remedy = f"Did you mean {close!r}?" if close else f"Did you mean {below}?"
     return Finding(message=f"{key!r} is not a key of {where}", remedy=remedy)
+
+
+def _closest_below(key: str, model: object) -> str | None:
+    """The key that is meant, if it is one of the next level: `'retention' in clusters.<name>`."""
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    for name, field in model.model_fields.items():
+        annotation = _bare(field.annotation)
+        is_map = isinstance(origin := get_origin(annotation), type) and issubclass(origin, Mapping)
+        close = closest(key, keys_of(_bare(_step(annotation, "") if is_map else annotation)))
+        if close:
+            return f"{close!r} in {field.alias or name}{'.<name>' if is_map else ''}"
+    return None
 
 
 def _missing_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
     key = str(path[-1])
     where = render_path(path[:-1]) or article(entity_type.kind)
-    example = _EXAMPLES.get(key)
-    remedy = f"Add it, for example {key}: {example}." if example else "Add it."
+    example = _example(path)
+    remedy = f"Add it, for example {example}." if example else "Add it."
     return Finding(message=f"{key!r} is missing in {where}", remedy=remedy)
+
+
+def _example(path: FieldPath) -> str | None:
+    key = path[-1]
+    if path[0] == "inputs" and key in ("start", "end"):
+        return f'{key}: "now(0,0)"'
+    return f"{key}: {_EXAMPLES[str(key)]}" if key in _EXAMPLES else None
 
 
 def _not_a_choice(prefix: str, value: object, choices: object) -> Finding:

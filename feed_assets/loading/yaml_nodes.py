@@ -61,7 +61,7 @@ class YamlDocument:
 
 
 def iter_documents(text: str) -> Iterator[YamlDocument]:
-    """The documents of a text, in order; after a mistake in the syntax there are no more."""
+    """The documents of a text, in order; after a mistake in the syntax, or endless nesting, there are no more."""
     composer = _Composer(text)
     while (document := composer.next_document()) is not None:
         yield document
@@ -102,7 +102,7 @@ class _Composer:
         try:
             self._document.value = self._value(first, (), 0)
         except _TooMuchError:
-            while not isinstance(event, DocumentEndEvent):
+            while not self._is_broken and not isinstance(event, DocumentEndEvent):
                 event = self._next()
         return self._document
 
@@ -152,6 +152,9 @@ class _Composer:
             if key == _MERGE and isinstance(event, ScalarEvent) and event.style in _PLAIN:
                 merged.append((self._value(self._next(), (*path, _MERGE), depth + 1), event))
                 continue
+            if key is None:
+                self._value(self._next(), path, depth + 1)
+                continue
             if key in values:
                 line = self._document.positions[(*path, key)][0]
                 self._note("duplicate-key", f"the key {key!r} is written twice, first in line {line}", _ONE_KEY, event)
@@ -162,13 +165,13 @@ class _Composer:
             self._merge(values, value, path, event)
         return values
 
-    def _key(self, event: Event, path: FieldPath, depth: int) -> str:
+    def _key(self, event: Event, path: FieldPath, depth: int) -> str | None:
         if isinstance(event, ScalarEvent) and event.tag in (None, "!"):
             text: str = event.value
             return text
         self._note("yaml-key", "a key is not plain text", "Write keys as text, without tags and aliases.", event)
         self._value(event, path, depth + 1)
-        return ""
+        return None
 
     def _merge(self, values: dict[str, object], merged: object, path: FieldPath, event: Event) -> None:
         for part in merged if isinstance(merged, list) else [merged]:
@@ -193,9 +196,9 @@ class _Composer:
 
     def _give_up(self, event: Event, depth: int) -> None:
         if depth > MAX_DEPTH:
-            self._note(
-                "yaml-too-deep", f"values are nested more than {MAX_DEPTH} levels deep", "Nest them less.", event
-            )
+            self._is_broken = True  # libyaml needs quadratic time to read on
+            message = f"values are nested more than {MAX_DEPTH} levels deep; the file is not read further"
+            self._note("yaml-too-deep", message, "Nest them less.", event)
         else:
             self._note(
                 "yaml-too-big",

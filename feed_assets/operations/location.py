@@ -5,14 +5,18 @@ files say the same.
 """
 
 import hashlib
+import logging
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
+import feed_assets
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.errors import DefinitionsError
 from feed_assets.issues import Issue, Severity, SourceMap
@@ -29,8 +33,11 @@ from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 from feed_assets.validation.rules import validate_bundle
 
-PLAN_FORMAT = 1
 _CACHED_PLANS = 4
+_CHECKSUM_BYTES = 32
+_COMPILING = ("entities", "loading", "operations", "plan", "timing", "validation")
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,35 +99,53 @@ def compile_location(loaded: LoadedBundle, as_of: datetime) -> Location:
 def _refused(place: str, location: Location) -> DefinitionsError:
     return DefinitionsError(
         location=place,
-        reason=f"{len(location.errors)} errors",
-        next_step="Correct them:",
-        issues=tuple(issue.render() for issue in location.errors),
+        reason=f"{len(location.errors)} {'error' if len(location.errors) == 1 else 'errors'}",
+        next_step="Correct what is named here:",
+        issues=location.errors,
     )
 
 
 def _find_cached(cache: Path | None, digest: str) -> Location | None:
+    """What an earlier load of the same files by the same code has kept, if it is whole."""
     if cache is None:
         return None
     try:
-        with _cached_file(cache, digest).open("rb") as file:
-            location = pickle.load(file)
-    except (OSError, pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError):
+        content = _cached_file(cache, digest).read_bytes()
+    except OSError:
         return None
-    return location if isinstance(location, Location) else None
+    checksum, pickled = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
+    if hashlib.sha256(pickled).digest() != checksum:
+        return None
+    location = pickle.loads(pickled)
+    assert isinstance(location, Location)
+    return location
 
 
 def _keep(cache: Path | None, digest: str, location: Location) -> None:
+    """Keep a location for the next load; where nothing can be written, every load compiles anew."""
     if cache is None:
         return
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
-        pickle.dump(location, file, protocol=pickle.HIGHEST_PROTOCOL)
-    os.replace(file.name, _cached_file(cache, digest))
-    plans = sorted(cache.glob("*.plan"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in plans[_CACHED_PLANS:]:
-        old.unlink(missing_ok=True)
+    pickled = pickle.dumps(location, protocol=pickle.HIGHEST_PROTOCOL)
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+            file.write(hashlib.sha256(pickled).digest() + pickled)
+        Path(file.name).replace(_cached_file(cache, digest))
+        plans = sorted(cache.glob("*.plan"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in plans[_CACHED_PLANS:]:
+            old.unlink(missing_ok=True)
+    except OSError as exc:
+        _logger.warning("compiled plans cannot be kept in %s: %s", cache, exc)
 
 
 def _cached_file(cache: Path, digest: str) -> Path:
-    name = hashlib.sha256(f"{PLAN_FORMAT}|{digest}".encode()).hexdigest()[:40]
-    return cache / f"{name}.plan"
+    return cache / f"{hashlib.sha256(f'{_code_stamp()}|{digest}'.encode()).hexdigest()[:40]}.plan"
+
+
+@lru_cache
+def _code_stamp() -> str:
+    """Stands for the code that loads, validates and compiles, so that no plan outlives a change of it."""
+    package = Path(feed_assets.__path__[0])
+    files = [file for folder in _COMPILING for file in sorted((package / folder).rglob("*.py"))]
+    stats = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files if (stat := file.stat())]
+    return f"{sys.version_info}|{stats}"

@@ -11,11 +11,14 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
+from feed_assets.timing.sequence import InstanceSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedOverview:
-    """A feed on a cluster. `instances` are those due, `rows` those of the produced instances (None if none counted)."""
+    """A feed on a cluster. `instances` are those due, `missing` those of them that are neither available nor evicted;
+    `rows` counts those of the produced instances as they were produced last (None if none was counted).
+    """
 
     feed: str
     cluster: str
@@ -54,7 +57,7 @@ class RanWithout:
 def feed_overview(database: Database, record: FeedRecord, as_of: datetime) -> FeedOverview:
     """How a feed stands at `as_of`; lists all its due instances, so it is for people, not for ticks."""
     sequence = record.sequence
-    due = sequence.indices_between(sequence.start, as_of)
+    due = _due(sequence, as_of)
     with database.read() as connection:
         if due:
             rows = FeedInstances(connection).find_between(
@@ -62,25 +65,32 @@ def feed_overview(database: Database, record: FeedRecord, as_of: datetime) -> Fe
             )
         else:
             rows = []
-        counted = [
-            event.payload.get("rows")
+        counted = {
+            event.nominal_time: event.payload.get("rows")
             for event in EventLog(connection).for_feed(record.feed, record.cluster, FeedEventKind.PRODUCED)
-        ]
+        }
     available = {row.nominal_time for row in rows if row.status is FeedInstanceStatus.AVAILABLE}
-    numbers = [rows for rows in counted if isinstance(rows, int)]
+    settled = available | {row.nominal_time for row in rows if row.status is FeedInstanceStatus.EVICTED}
+    numbers = [number for number in counted.values() if isinstance(number, int)]
     return FeedOverview(
         feed=record.feed,
         cluster=record.cluster,
         instances=len(due),
         available=len(available),
-        missing=tuple(time for index in due if (time := sequence.at(index)) not in available),
+        missing=tuple(time for index in due if (time := sequence.at(index)) not in settled),
         rows=sum(numbers) if numbers else None,
     )
 
 
+def _due(sequence: InstanceSequence, as_of: datetime) -> range:
+    """The instances inside the validity that exist at `as_of`, the one of that very moment included."""
+    stop = max(0, sequence.index_at_or_before(as_of) + 1)
+    return range(stop if sequence.size is None else min(stop, sequence.size))
+
+
 def process_overview(database: Database, record: ProcessRecord, as_of: datetime) -> ProcessOverview:
     """How a process stands at `as_of`."""
-    due = record.sequence.indices_between(record.sequence.start, as_of)
+    due = _due(record.sequence, as_of)
     with database.read() as connection:
         statuses = ProcessInstances(connection).counts(record.process, record.cluster)
         seconds = [

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from dagster import (
     AssetChecksDefinition,
     AssetSelection,
     AssetSpec,
+    BetaWarning,
     DefaultSensorStatus,
     Definitions,
     SensorDefinition,
@@ -33,7 +35,7 @@ from feed_assets.orchestration.ticks import issues_check, run_tick
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
 
-MINIMUM_SECONDS = 5
+MINIMUM_SECONDS = 4
 
 _logger = logging.getLogger(__name__)
 
@@ -62,8 +64,13 @@ def build_definitions(
     for issue in location.issues:
         level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
         _logger.log(level, "%s", issue.render())
-    runtime = open_runtime(settings, location)
-    layout = lay_out(location.plan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)
+        return _build(open_runtime(settings, location), lay_out(location.plan), resources or {})
+
+
+def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object]) -> Definitions:
+    location, settings = runtime.location, runtime.settings
     sparks = {
         names.spark_resource(cluster.name): spark_resource(cluster, settings.root)
         for cluster in location.plan.clusters.values()
@@ -72,7 +79,7 @@ def build_definitions(
         assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
         asset_checks=[_location_check(runtime)],
         sensors=[build_arrival_sensor(runtime, layout, cluster) for cluster in location.plan.clusters],
-        resources={**sparks, **(resources or {})},
+        resources={**sparks, **resources},
         executor=in_process_executor,
     )
 
@@ -90,7 +97,7 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
 
     @sensor(
         name=names.arrival_sensor(cluster),
-        asset_selection=AssetSelection.all(include_sources=True),
+        asset_selection=AssetSelection.all(),
         minimum_interval_seconds=MINIMUM_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",

@@ -1,48 +1,55 @@
 """A feed's schema as written, taken apart for display: names and types of Spark's DDL, without Spark."""
 
+import re
+
 from feed_assets.errors import ColumnsError
 
-_OPEN, _CLOSE = "<(", ">)"
+_CLOSES = {")": "(", ">": "<"}
+_QUOTES = "`'\""
+_COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)  # a int; a: int; `a b` date
 
 
 def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     """Column names and types of a DDL text, in order; comments and constraints stay with the type.
 
     Raises:
-        ColumnsError: a column has no type, or brackets do not match.
+        ColumnsError: a column has no type, or brackets or quotes do not match.
 
-    >>> parse_columns("origin string, stops array<struct<a: int, b: decimal(10,2)>>, `a b` date")
-    (('origin', 'string'), ('stops', 'array<struct<a: int, b: decimal(10,2)>>'), ('a b', 'date'))
+    >>> parse_columns("origin string, stops array<struct<a: int, b: decimal(10,2)>>, `a b` date COMMENT 'y, m'")
+    (('origin', 'string'), ('stops', 'array<struct<a: int, b: decimal(10,2)>>'), ('a b', "date COMMENT 'y, m'"))
     """
     return tuple(_column(text, part.strip()) for part in _split(text))
 
 
 def _split(text: str) -> list[str]:
-    parts, depth, start, quoted = [], 0, 0, False
+    """The text cut at the commas that stand in no bracket and no quote."""
+    parts, start, opened, quote = [], 0, "", ""
     for position, character in enumerate(text):
-        if character == "`":
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif character in _OPEN:
-            depth += 1
-        elif character in _CLOSE:
-            depth -= 1
-        elif character == "," and depth == 0:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in _QUOTES:
+            quote = character
+        elif character in _CLOSES.values():
+            opened += character
+        elif character in _CLOSES:
+            if not opened.endswith(_CLOSES[character]):
+                raise _unmatched(text)
+            opened = opened[:-1]
+        elif character == "," and not opened:
             parts.append(text[start:position])
             start = position + 1
-        if depth < 0:
-            break
-    if depth or quoted:
-        raise ColumnsError(text=text, reason="its brackets or quotes do not match")
+    if opened or quote:
+        raise _unmatched(text)
     return [*parts, text[start:]]
 
 
+def _unmatched(text: str) -> ColumnsError:
+    return ColumnsError(text=text, reason="its brackets or quotes do not match")
+
+
 def _column(text: str, part: str) -> tuple[str, str]:
-    if part.startswith("`"):
-        name, _, kind = part[1:].partition("`")
-    else:
-        name, _, kind = part.replace(":", " ", 1).partition(" ") if ":" in part.split("<")[0] else part.partition(" ")
-    if not name or not kind.strip():
+    found = _COLUMN.fullmatch(part)
+    if found is None:
         raise ColumnsError(text=text, reason=f"{part!r} is not a name and a type")
-    return name, kind.strip()
+    quoted, plain, kind = found.groups()
+    return quoted.replace("``", "`") if quoted else plain, kind

@@ -9,6 +9,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.records import (
@@ -23,7 +24,6 @@ from feed_assets.plan.records import (
     StoreAddress,
 )
 from feed_assets.timing.calendar_offsets import Truncation
-from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate, parse_path_template
@@ -58,7 +58,7 @@ class _Compiler:
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
 
     def _process(self, process: Process, cluster: str) -> ProcessRecord:
-        sequence = _process_sequence(process, cluster)
+        sequence = process.sequence_on(cluster)
         late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
         inputs = tuple(
             self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs
@@ -90,8 +90,9 @@ class _Compiler:
     ) -> InputEdge:
         item = process.inputs[name]
         window = parse_window(item.start, item.end, sequence.timezone)
-        feed = _feed_sequence(self._bundle.get_feed(item.feed), cluster)
-        first, last = relative_shift(window, window.start, feed, sequence), relative_shift(window, window.end, feed, sequence)
+        feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
+        first = relative_shift(window, window.start, feed, sequence)
+        last = relative_shift(window, window.end, feed, sequence)
         return InputEdge(
             name=name,
             feed=item.feed,
@@ -107,7 +108,7 @@ class _Compiler:
     def _output(self, process: Process, name: str, cluster: str, sequence: InstanceSequence) -> OutputEdge:
         item = process.outputs[name]
         window = parse_window(item.instance, item.instance, sequence.timezone)
-        feed = _feed_sequence(self._bundle.get_feed(item.feed), cluster)
+        feed = self._bundle.get_feed(item.feed).sequence_on(cluster)
         return OutputEdge(
             name=name,
             feed=item.feed,
@@ -119,14 +120,13 @@ class _Compiler:
 
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
         entry = feed.clusters[cluster]
-        locations = entry.locations or feed.locations
-        sla = entry.sla or feed.sla
-        store, template = _locate(self._bundle.get_cluster(cluster), locations.data)
+        sla = feed.sla_on(cluster)
+        store, template = _locate(self._bundle.get_cluster(cluster), feed.locations_on(cluster).data)
         return FeedRecord(
             feed=feed.name,
             cluster=cluster,
             role=entry.type,
-            sequence=_feed_sequence(feed, cluster),
+            sequence=feed.sequence_on(cluster),
             store=store,
             template=template,
             flag=feed.availability_flag,
@@ -167,48 +167,33 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
     )
 
 
-def _feed_sequence(feed: Feed, cluster: str) -> InstanceSequence:
-    validity = feed.clusters[cluster].validity
-    return InstanceSequence(
-        start=validity.start,
-        frequency=feed.frequency,
-        timezone=parse_timezone(feed.timezone),
-        end=None if validity.is_endless else validity.end,
-    )
-
-
-def _process_sequence(process: Process, cluster: str) -> InstanceSequence:
-    validity = process.clusters[cluster].validity
-    return InstanceSequence(
-        start=validity.start,
-        frequency=process.frequency,
-        timezone=parse_timezone(process.timezone),
-        end=None if validity.is_endless else validity.end,
-    )
-
-
 def _address(cluster: Cluster, url: str) -> StoreAddress:
-    return StoreAddress(url=url, options=_freeze(cluster.storage_options))
-
-
-def _freeze(options: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
-    return tuple(
-        (name, _freeze(value) if isinstance(value, Mapping) else value) for name, value in sorted(options.items())
-    )
+    """A store as the cluster reaches it; the cluster's options are meant for its own kind of storage only."""
+    is_alike = url.partition("://")[0] == cluster.storage.partition("://")[0]
+    return StoreAddress(url=url, options=FrozenMap(cluster.storage_options) if is_alike else EMPTY)
 
 
 def _locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
-    """Split a data location into a store and a template below it: absolute paths stand below the cluster's storage,
-    full URLs on a filesystem of their own.
+    """Split a data location into a store and a template below it.
+
+    Absolute paths, and URLs that lead there, stand below the cluster's storage; other URLs are in a store of their own:
+    the bucket or host they name, or for local files the folder above the first variable, so that nothing is ever staged
+    outside of it.
     """
     template = parse_path_template(location).with_cluster(
         name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
     )
+    own = cluster.storage.rstrip("/") + "/"
     if "://" not in template.text:
         return _address(cluster, cluster.storage), template
+    if template.text.startswith(own):
+        return _address(cluster, cluster.storage), parse_path_template("/" + template.text.removeprefix(own))
     scheme, _, rest = template.text.partition("://")
     host, _, path = rest.partition("/")
-    return _address(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
+    if host:
+        return _address(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
+    folder = template.base.rpartition("/")[0] if template.is_static else template.base
+    return _address(cluster, folder), parse_path_template(template.text.removeprefix(folder))
 
 
 @lru_cache(maxsize=65536)

@@ -5,11 +5,12 @@ which read a feed instance are computed, never looked for.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
 from feed_assets.entities.feed import ClusterRole, FeedFormat
+from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import Order, RetryPolicy, Workflow
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -25,7 +26,7 @@ class StoreAddress:
     """Where a filesystem is: an fsspec URL and its options, hashable so that one store is opened once."""
 
     url: str
-    options: tuple[tuple[str, object], ...] = ()
+    options: FrozenMap[str, object] = field(default=EMPTY, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

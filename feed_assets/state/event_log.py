@@ -66,7 +66,11 @@ class EventLog:
     def read(
         self, after: int, limit: int, feeds: Collection[str] | None = None, *, cluster: str | None = None
     ) -> list[FeedEvent]:
-        """At most `limit` events with a number above `after`, in order; only of `feeds` and of `cluster` if given."""
+        """At most `limit` events with a number above `after`, in order; only of `feeds` and of `cluster` if given.
+
+        A reader of a few feeds that got less than `limit` goes on after `last_seq()` of the same transaction, not after
+        the last event it got: else it reads what the others have logged again and again.
+        """
         statement = select(*_COLUMNS).where(feed_events.c.seq > after)
         if feeds is not None:
             statement = statement.where(feed_events.c.feed.in_(sorted(feeds)))
@@ -88,6 +92,15 @@ class EventLog:
                 feed_events.c.cluster == cluster,
                 feed_events.c.nominal_time == nominal_time,
             )
+            .order_by(feed_events.c.seq)
+        )
+        return [_from_row(row) for row in self._connection.execute(statement)]
+
+    def for_feed(self, feed: str, cluster: str, kind: FeedEventKind) -> list[FeedEvent]:
+        """All events of one kind of a feed on a cluster, oldest first; for reports, not for ticks."""
+        statement = (
+            select(*_COLUMNS)
+            .where(feed_events.c.feed == feed, feed_events.c.cluster == cluster, feed_events.c.kind == kind.value)
             .order_by(feed_events.c.seq)
         )
         return [_from_row(row) for row in self._connection.execute(statement)]

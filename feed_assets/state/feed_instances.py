@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, select, update
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan, NextLook
-from feed_assets.state.schema import IS_AVAILABLE, IS_LOOKED_FOR, feed_instances
+from feed_assets.state.schema import IS_LOOKED_FOR, feed_instances
 from feed_assets.state.upserts import build_upsert
 
 _STATUS = {status.value: status for status in FeedInstanceStatus}
@@ -32,6 +32,7 @@ _COLUMNS = (
     _T.next_look_at,
     _T.fence,
 )
+_IS_AVAILABLE = _T.status == FeedInstanceStatus.AVAILABLE.value
 _SETTLED = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
 
 
@@ -68,7 +69,7 @@ class FeedInstances:
         """Nominal times of the AVAILABLE instances from `first` to `last`, both inclusive, oldest first."""
         statement = (
             select(_T.nominal_time)
-            .where(_T.feed == feed, _T.cluster == cluster, _T.nominal_time.between(first, last), IS_AVAILABLE)
+            .where(_T.feed == feed, _T.cluster == cluster, _T.nominal_time.between(first, last), _IS_AVAILABLE)
             .order_by(_T.nominal_time)
         )
         return list(self._connection.scalars(statement))
@@ -92,7 +93,7 @@ class FeedInstances:
         """Nominal times of the newest `count` AVAILABLE instances that are not after a time, newest first."""
         statement = (
             select(_T.nominal_time)
-            .where(_T.feed == feed, _T.cluster == cluster, _T.nominal_time <= not_after, IS_AVAILABLE)
+            .where(_T.feed == feed, _T.cluster == cluster, _T.nominal_time <= not_after, _IS_AVAILABLE)
             .order_by(_T.nominal_time.desc())
             .limit(count)
         )
@@ -162,7 +163,7 @@ def _select_available(dialect: str) -> Select[Any]:
         _T.cluster == wanted.c.cluster,
         _T.nominal_time.between(wanted.c.first, wanted.c.last),
     )
-    return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, feed_instances, is_wanted).where(IS_AVAILABLE)
+    return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, feed_instances, is_wanted).where(_IS_AVAILABLE)
 
 
 def _to_row(instance: FeedInstance) -> dict[str, object]:

@@ -33,6 +33,7 @@ JSON_VERSION = 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_render_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def to_micros(moment: datetime) -> int:
@@ -73,7 +74,7 @@ class Payload(TypeDecorator[Mapping[str, object]]):
     cache_ok = True
 
     def process_bind_param(self, value: Mapping[str, object] | None, _dialect: Dialect) -> str | None:
-        return _to_json({"version": JSON_VERSION, "payload": dict(value)}) if value else None
+        return _render_json({"version": JSON_VERSION, "payload": dict(value)}) if value else None
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> Mapping[str, object]:
         if value is None:
@@ -100,7 +101,7 @@ class FrozenInputs(TypeDecorator[tuple[FrozenInput, ...]]):
             }
             for entry in value
         ]
-        return _to_json({"version": JSON_VERSION, "inputs": inputs})
+        return _render_json({"version": JSON_VERSION, "inputs": inputs})
 
     def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[FrozenInput, ...]:
         if value is None:
@@ -116,10 +117,6 @@ class FrozenInputs(TypeDecorator[tuple[FrozenInput, ...]]):
         )
 
 
-def _to_json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def _from_json(value: str) -> Any:
     document = json.loads(value)
     if document["version"] > JSON_VERSION:
@@ -133,7 +130,6 @@ def _from_json(value: str) -> Any:
 metadata = MetaData()
 
 # The texts of partial indexes are repeated literally in the queries that use them: SQLite proves nothing else.
-IS_AVAILABLE = text("status = 'AVAILABLE'")
 IS_LOOKED_FOR = text("status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL")
 IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL")
 IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
@@ -157,7 +153,6 @@ feed_events = Table(
     Column("payload", Payload),
     Column("idempotency_key", Text),
     Index("fa_feed_events_by_instance", "feed", "cluster", "nominal_time"),
-    Index("fa_feed_events_by_feed", "feed", "seq"),
     Index("fa_feed_events_by_cluster", "cluster", "seq"),
 )
 Index(
@@ -185,14 +180,6 @@ feed_instances = Table(
     Column("fence", BigInteger, nullable=False),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_feed_instances_pk"),
     sqlite_with_rowid=False,
-)
-Index(
-    "fa_feed_instances_available",
-    feed_instances.c.feed,
-    feed_instances.c.cluster,
-    feed_instances.c.nominal_time,
-    sqlite_where=IS_AVAILABLE,
-    postgresql_where=IS_AVAILABLE,
 )
 Index(
     "fa_feed_instances_looks",

@@ -79,9 +79,10 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
             extra={str(name): str(value) for name, value in document["extra"].items()},
             unknown=_without(document, _FIELDS),
         )
+        digest = content_digest(manifest.entries)
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise ManifestError(store=store, path=path, reason=f"it is damaged ({exc!r})") from exc
-    if content_digest(manifest.entries) != manifest.digest:
+    if digest != manifest.digest:
         raise ManifestError(store=store, path=path, reason="its digest does not fit its entries")
     return manifest
 

@@ -7,9 +7,9 @@ instance counts as PARTIAL, and whoever reads marker and intent can finish the w
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 from fsspec import AbstractFileSystem
 
@@ -20,6 +20,8 @@ from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.port import Manifest
 
 _BATCH = 64
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,32 +98,44 @@ class ObjectSlot:
         return True
 
     def roll_forward(self, intent: Intent) -> None:
-        """Make the instance what the intent says, from any state between; then remove marker and slot."""
+        """Make the instance what the intent says, from any state between; then remove marker and slot.
+
+        Before every step the marker is read again: whoever finds another's there, or none, stops. A request that is
+        on its way at that moment is the only thing that cannot be called back.
+        """
         before = list_objects(self.fs, self.target).files
-        closing = {MANIFEST_NAME, *([intent.flag] if intent.flag else [])}
-        self._check_ours()
-        for name in (intent.flag, MANIFEST_NAME, ""):
-            if name is not None and name in before:
-                remove_objects(self.fs, [f"{self.target}/{name}".rstrip("/")])
-        for start in range(0, len(intent.names), _BATCH):
-            self._check_ours()
-            each(self._copy, intent.names[start : start + _BATCH])
-        self._check_ours()
-        keep = {*intent.names, *closing, PUBLISHING_NAME, ""}
-        remove_objects(self.fs, [f"{self.target}/{name}" for name in before if name not in keep])
-        self._check_ours()
-        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
+        closing = [intent.flag, MANIFEST_NAME] if intent.flag else [MANIFEST_NAME]
+        keep = {*intent.names, *closing, PUBLISHING_NAME}
+        for name in (*closing, ""):
+            if name in before:
+                self._in_turns(self._remove, [name])
+        self._in_turns(self._copy, intent.names)
+        self._in_turns(self._remove, [name for name in before if name and name not in keep])
+        self._in_turns(self._write_manifest, [intent.manifest])
         if intent.flag:
-            self.fs.pipe_file(f"{self.target}/{intent.flag}", b"")
-        remove_objects(self.fs, [f"{self.target}/{PUBLISHING_NAME}"])
+            self._in_turns(self._write_flag, [intent.flag])
+        self._in_turns(self._remove, [PUBLISHING_NAME])
         self.remove()
+
+    def _in_turns(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
+        """Do the same with many objects, some at a time, while the publication is ours."""
+        for start in range(0, len(items), _BATCH):
+            if read_marker(self.fs, self.target) != self.token:
+                reason = "another publication has overtaken it"
+                raise InstanceChangingError(store=self.store, path=self.path, reason=reason)
+            each(work, items[start : start + _BATCH])
+
+    def _remove(self, name: str) -> None:
+        remove_objects(self.fs, [f"{self.target}/{name}".rstrip("/")])
 
     def _copy(self, name: str) -> None:
         self.fs.cp_file(f"{self.data}/{name}", f"{self.target}/{name}")
 
-    def _check_ours(self) -> None:
-        if read_marker(self.fs, self.target) != self.token:
-            raise InstanceChangingError(store=self.store, path=self.path, reason="another publication has overtaken it")
+    def _write_manifest(self, manifest: Manifest) -> None:
+        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(manifest).encode())
+
+    def _write_flag(self, flag: str) -> None:
+        self.fs.pipe_file(f"{self.target}/{flag}", b"")
 
 
 def staging_prefix(root: str) -> str:

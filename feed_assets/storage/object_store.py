@@ -61,7 +61,7 @@ class ObjectStore(InstanceStore):
         self.root_url = root_url.rstrip("/")
         self.spark_scheme = spark_scheme
         self._scratch = Scratch.of(self.root_url, scratch)
-        self._foreign = (OSError, *foreign)
+        self._foreign: tuple[type[Exception], ...] = (OSError, *foreign)
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)

@@ -241,6 +241,8 @@ class InstanceStore(ABC):
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Build the translation of what a filesystem raised."""
         reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+        if filename := getattr(exc, "filename", None):
+            reason += f" ({filename})"
         return StorageError(
             store=self.root_url,
             path=path,

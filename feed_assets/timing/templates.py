@@ -62,7 +62,6 @@ class PathTemplate:
     variables: tuple[TimeVariable, ...] = field(init=False, repr=False, compare=False)
     _format: str = field(init=False, repr=False, compare=False)
     _attributes: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         times = [piece for piece in self.pieces if isinstance(piece, TimeVariable)]
@@ -70,7 +69,6 @@ class PathTemplate:
             "variables": tuple(variable for variable in TimeVariable if variable in times),
             "_format": "".join(map(format_of, self.pieces)),
             "_attributes": tuple(variable.value.lower() for variable in times),
-            "_pattern": re.compile(pattern_of(self.pieces)),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -216,7 +214,7 @@ class PathTemplate:
         return _build([joined, *self.pieces])
 
     def _wall_of(self, path: str) -> datetime | None:
-        found = self._pattern.fullmatch(path)
+        found = _compiled(self.pieces).fullmatch(path)
         if found is None:
             return None
         value = {name: int(digits) for name, digits in found.groupdict().items()}
@@ -256,6 +254,12 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
 Did you mean ${MONTH}?
     """
     return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text, allow_unknown=allow_unknown)))
+
+
+@lru_cache(maxsize=8192)
+def _compiled(pieces: tuple[Piece, ...]) -> re.Pattern[str]:
+    """The pattern of a template's paths: compiled on first use, because a location of thousands of feeds needs none."""
+    return re.compile(pattern_of(pieces))
 
 
 def _build(pieces: Iterable[Piece]) -> PathTemplate:

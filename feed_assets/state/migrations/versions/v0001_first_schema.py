@@ -54,7 +54,6 @@ def _create_feed_tables() -> None:
         *_optional(sa.Text(), "payload", "idempotency_key"),
     )
     op.create_index("fa_feed_events_by_instance", "fa_feed_events", ["feed", "cluster", "nominal_time"])
-    op.create_index("fa_feed_events_by_feed", "fa_feed_events", ["feed", "seq"])
     op.create_index("fa_feed_events_by_cluster", "fa_feed_events", ["cluster", "seq"])
     _create_partial_index(
         "fa_feed_events_by_key", "fa_feed_events", ["idempotency_key"], "idempotency_key IS NOT NULL", unique=True
@@ -70,12 +69,6 @@ def _create_feed_tables() -> None:
         *_required(sa.BigInteger(), "fence"),
         sa.PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_feed_instances_pk"),
         sqlite_with_rowid=False,
-    )
-    _create_partial_index(
-        "fa_feed_instances_available",
-        "fa_feed_instances",
-        ["feed", "cluster", "nominal_time"],
-        "status = 'AVAILABLE'",
     )
     _create_partial_index(
         "fa_feed_instances_looks",

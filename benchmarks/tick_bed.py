@@ -1,0 +1,102 @@
+"""Ticks of the arrival sensor over a location with a long history: the real `run_tick`, state and storage on disk."""
+
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from dagster import DagsterInstance, SensorResult
+
+from benchmarks.history import fill_history, next_time
+from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.location import load_location
+from feed_assets.orchestration.assets import AssetLayout, lay_out
+from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.ticks import TickCursor, run_tick
+from feed_assets.settings import load_settings
+
+STATE = "state.db"
+HALF_HOUR = timedelta(minutes=30)
+
+
+@dataclass(slots=True)
+class TickBed:
+    """One location on a clock that only the benchmark moves. `nominal_time` is the newest hour that is over and done."""
+
+    pairs: Sequence[Pair]
+    folder: Path
+    runtime: Runtime
+    layout: AssetLayout
+    instance: DagsterInstance
+    nominal_time: datetime
+    cursor: str
+    results: list[SensorResult] = field(default_factory=list)
+
+    def advance(self, hours: int) -> list[datetime]:
+        """Move the clock to half an hour after the next instance, or after several; returns those that came due."""
+        due = [self.nominal_time + n * HOUR for n in range(1, hours + 1)]
+        self.nominal_time = due[-1]
+        self.set_clock(self.nominal_time + HALF_HOUR)
+        return due
+
+    def set_clock(self, at: datetime) -> None:
+        """Say what time it is."""
+        self.runtime.clock = FrozenClock(at)
+
+    def land(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
+        """Let instances arrive in the storage."""
+        for pair, nominal_time in instances:
+            land(self.folder / "data", pair, nominal_time)
+
+    def tick(self) -> tuple[float, SensorResult]:
+        """One tick: the seconds it took, and what it told Dagster."""
+        begun = time.perf_counter()
+        result = run_tick(self.runtime, self.layout, CLUSTER, self.instance, self.cursor)
+        seconds = time.perf_counter() - begun
+        assert result.cursor is not None
+        self.cursor = result.cursor
+        return seconds, result
+
+    def settle(self) -> None:
+        """Make everything that is open done, as if it had arrived and run: the next scenario starts from rest."""
+        with sqlite3.connect(self.folder / STATE) as connection:
+            connection.execute("UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING')")
+            connection.execute(
+                "UPDATE fa_feed_instances SET status = 'AVAILABLE', next_look_at = NULL "
+                "WHERE status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL"
+            )
+            (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
+        self.cursor = TickCursor(told=last, checked=self.runtime.location.digest).render()
+
+
+@contextmanager
+def tick_bed(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[TickBed]:
+    """A location of pairs whose first `hours` instances are done, at half past the last of those hours."""
+    folder.mkdir(parents=True)
+    (folder / "data").mkdir()
+    write_entities(folder / "entities", list(pairs), folder / "data")
+    last = fill_history(folder / STATE, pairs, hours)
+    done = next_time(hours) - HOUR
+    settings = load_settings(
+        {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / STATE}"}, environ={}, start=folder
+    )
+    location = load_location(settings, done)
+    assert not location.errors, location.errors[0].render()
+    runtime = Runtime(settings=settings, location=location, clock=FrozenClock(done + HALF_HOUR))
+    layout = lay_out(location.plan)
+    (folder / "home").mkdir()
+    with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
+        yield TickBed(
+            pairs=pairs,
+            folder=folder,
+            runtime=runtime,
+            layout=layout,
+            instance=instance,
+            nominal_time=done,
+            cursor=TickCursor(told=last, checked=location.digest).render(),
+        )

@@ -1,0 +1,107 @@
+"""The declared world of the benchmarks: pairs of an hourly feed from outside and a process that reads it and makes another.
+
+Written as the YAML that people write, loaded as any location is.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+CLUSTER = "primary"
+START = datetime(2025, 1, 1, tzinfo=UTC)
+END = datetime(2027, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+_FEED = """\
+kind: feed
+name: {name}
+description: {description}
+frequency: hours(1)
+format: parquet
+schema: "id string, amount double, recorded_at timestamp"
+availability_flag: _SUCCESS
+locations: {{data: "/{name}/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"}}
+clusters:
+  primary:
+    type: source
+    validity: {{start: 2025-01-01T00:00Z, end: 2027-01-01T00:00Z}}
+    retention: {{limit: days(800), action: delete}}
+tags: {{owner: ops, classification: public}}
+groups: [group_{group}]
+"""
+_PROCESS = """\
+kind: process
+name: {process}
+description: {description}
+frequency: hours(1)
+parallel: 2
+timeout: hours(12)
+clusters: {{primary: {{validity: {{start: 2025-01-01T00:00Z, end: 2027-01-01T00:00Z}}}}}}
+inputs:
+  source: {{feed: {source}, start: "now(0,0)", end: "now(0,0)"}}
+outputs:
+  result: {{feed: {result}, instance: "now(0,0)"}}
+workflow: {{engine: python, path: "examples.flights.jobs:route_summary"}}
+retry: {{policy: exp-backoff, delay: minutes(5), attempts: 3}}
+tags: {{owner: ops}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A feed from outside, the process that reads it, and the feed that the process makes."""
+
+    number: int
+
+    @property
+    def source(self) -> str:
+        return f"source-{self.number:04d}"
+
+    @property
+    def process(self) -> str:
+        return f"process-{self.number:04d}"
+
+    @property
+    def result(self) -> str:
+        return f"result-{self.number:04d}"
+
+    @property
+    def group(self) -> int:
+        return self.number % 20
+
+    def render(self) -> str:
+        """The entities as one YAML file."""
+        feeds = [
+            _FEED.format(name=name, description=f"{kind} {self.number}", group=self.group)
+            for name, kind in ((self.source, "Source"), (self.result, "Result"))
+        ]
+        process = _PROCESS.format(
+            process=self.process, description=f"Process {self.number}", source=self.source, result=self.result
+        )
+        return "---\n".join([*feeds, process])
+
+    def path(self, nominal_time: datetime) -> str:
+        """Where an instance of the source lies below the storage."""
+        return f"{self.source}/{nominal_time:%Y/%m/%d/%H}"
+
+
+def pairs_of(count: int) -> list[Pair]:
+    """The first `count` pairs."""
+    return [Pair(number=number) for number in range(count)]
+
+
+def write_entities(folder: Path, pairs: list[Pair], storage: Path) -> None:
+    """One file a pair, and one with the cluster."""
+    folder.mkdir(parents=True)
+    cluster = f"kind: cluster\nname: {CLUSTER}\ncolo: here\nstorage: {storage.as_uri()}\nspark: {{master: 'local[2]'}}\n"
+    (folder / "cluster.yaml").write_text(cluster)
+    for pair in pairs:
+        (folder / f"{pair.process}.yaml").write_text(pair.render())
+
+
+def land(storage: Path, pair: Pair, nominal_time: datetime) -> None:
+    """Let an instance of a source arrive: a file, then the flag."""
+    folder = storage / pair.path(nominal_time)
+    folder.mkdir(parents=True)
+    (folder / "part-0.parquet").write_bytes(b"x" * 64)
+    (folder / "_SUCCESS").touch()

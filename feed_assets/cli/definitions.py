@@ -1,0 +1,52 @@
+"""`validate` and `schema`: about definitions, without running anything."""
+
+import json
+from pathlib import Path
+
+import click
+
+from feed_assets.clock import open_clock
+from feed_assets.entities.common import Kind
+from feed_assets.issues import Severity
+from feed_assets.operations.definitions import entity_schema, validate_location
+from feed_assets.settings import load_settings
+
+
+@click.command()
+@click.argument("path", required=False)
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form of the result."
+)
+@click.option("--strict", is_flag=True, default=None, help="Let warnings fail, too.")
+@click.pass_context
+def validate(ctx: click.Context, path: str | None, output: str, strict: bool | None) -> None:
+    """Check the entities in PATH: a folder, a file or an fsspec URL; without it those that the settings name.
+
+    Exits with 0 if nothing is wrong, with 1 if something is, with 2 for wrong usage or settings.
+    """
+    settings = load_settings({} if strict is None else {"strict": strict})
+    report = validate_location(settings, open_clock(settings).now(), path and _absolute(path))
+    if output == "json":
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        for issue in report.issues:
+            prefix = "warning: " if issue.severity is Severity.WARNING else ""
+            click.echo(f"{prefix}{issue.render()}")
+    click.echo(report.render_summary(), err=True)
+    if not report.is_good(strict=settings.strict):
+        ctx.exit(1)
+
+
+@click.command()
+@click.option("--kind", type=click.Choice([kind.value for kind in Kind]), help="Only this kind of entity.")
+def schema(kind: str | None) -> None:
+    """Print the JSON Schema of entity files, for editors.
+
+    For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
+    `# yaml-language-server: $schema=entity.schema.json`.
+    """
+    click.echo(json.dumps(entity_schema(Kind(kind) if kind else None), indent=2))
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())

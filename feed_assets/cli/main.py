@@ -1,0 +1,71 @@
+"""The command `feed-assets`: its groups, the options that commands share, and the one error boundary.
+
+Exit codes: 0 done, 1 something is wrong with what was asked about, 2 wrong usage or settings, 3 a mistake of ours.
+Results go to standard output, messages to standard error.
+"""
+
+import logging
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from feed_assets.cli.definitions import schema, validate
+from feed_assets.errors import FeedAssetsError, LocationUnreadableError, SettingsError
+
+FAILED = 1
+WRONG_USAGE = 2
+OUR_MISTAKE = 3
+
+_logger = logging.getLogger(__name__)
+
+
+class Boundary(click.Group):
+    """A group whose commands end with one sentence and an exit code, whatever happens in them."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; translate exceptions."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except (SettingsError, LocationUnreadableError) as exc:
+            _say(str(exc))
+            ctx.exit(WRONG_USAGE)
+        except FeedAssetsError as exc:
+            _say(str(exc))
+            ctx.exit(FAILED)
+        except BrokenPipeError:
+            raise
+        except Exception as exc:
+            _logger.debug("unexpected error", exc_info=True)
+            _say(f"internal error, {type(exc).__name__}: {exc}. Run again with --debug and report what it shows.")
+            ctx.exit(OUR_MISTAKE)
+
+
+def _say(text: str) -> None:
+    click.echo(f"feed-assets: {text}", err=True)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        try:
+            click.echo(f"feed-assets {version('feed-assets')}")
+        except PackageNotFoundError:
+            click.echo("feed-assets (not installed)")
+        ctx.exit()
+
+
+@click.group(cls=Boundary, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
+@click.option("--debug", is_flag=True, help="Show what happens inside, with tracebacks.")
+def main(debug: bool) -> None:
+    """Feeds and processes on Dagster and Spark."""
+    if debug:
+        logging.basicConfig(level=logging.DEBUG)
+
+
+main.add_command(validate)
+main.add_command(schema)

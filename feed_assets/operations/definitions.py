@@ -1,0 +1,142 @@
+"""What can be asked about definitions without running anything: are they right, and what may be written."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaWarningKind, models_json_schema
+
+from feed_assets.entities.bundle import ENTITY_TYPES, Bundle
+from feed_assets.entities.common import Kind
+from feed_assets.issues import VERSION, Issue, Severity, Source, order_of
+from feed_assets.loading.entity_files import load_bundle, usable_bundle
+from feed_assets.settings import Settings
+from feed_assets.validation.rules import validate_bundle
+
+_MODE: JsonSchemaMode = "validation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationReport:
+    """What a validation found. `usable` has the entities that nothing keeps out."""
+
+    location: str
+    issues: tuple[Issue, ...]
+    usable: Bundle
+    digest: str
+
+    @property
+    def errors(self) -> int:
+        """The number of issues that keep entities out."""
+        return sum(issue.severity is Severity.ERROR for issue in self.issues)
+
+    @property
+    def warnings(self) -> int:
+        """The number of issues that do not."""
+        return len(self.issues) - self.errors
+
+    def is_good(self, *, strict: bool) -> bool:
+        """Whether there is no error and, if `strict`, no warning either."""
+        return not (self.issues if strict else self.errors)
+
+    def render_summary(self) -> str:
+        """One line: what can be used, and how much is wrong."""
+        counts = [(len(self.usable.names(kind)), kind.value) for kind in Kind]
+        usable = ", ".join(_counted(count, noun) for count, noun in counts if count) or "nothing"
+        wrong = f"{_counted(self.errors, 'error')}, {_counted(self.warnings, 'warning')}"
+        return f"{self.location}: {wrong}; usable: {usable}"
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form, `version` 1."""
+        return {
+            "version": VERSION,
+            "location": self.location,
+            "digest": self.digest,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "usable": {kind.value: list(self.usable.names(kind)) for kind in Kind},
+            "issues": [issue.to_json() for issue in self.issues],
+        }
+
+
+def validate_location(
+    settings: Settings, as_of: datetime, location: str | None = None, environ: Mapping[str, str] | None = None
+) -> ValidationReport:
+    """Read the entities of a location and apply every rule; nothing of the user's code is imported.
+
+    Args:
+        settings: name the location, the variables and the folder of files.
+        as_of: stands for the present.
+        location: a folder, file or URL in the place of the settings' one.
+        environ: the environment for `${env:NAME}`; the process's own if None.
+
+    Raises:
+        LocationUnreadableError: the location does not exist or cannot be read.
+    """
+    location = location or settings.entities_location
+    loaded = load_bundle(
+        location, variables=settings.cluster_variables, environ=os.environ if environ is None else environ
+    )
+    issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, settings.root)]
+    if not loaded.sources and not issues:
+        issues.append(_nothing_issue(location))
+    usable, blocked = usable_bundle(loaded, issues)
+    ordered = sorted([*issues, *blocked], key=order_of)
+    return ValidationReport(location=location, issues=tuple(ordered), usable=usable, digest=loaded.digest)
+
+
+def _nothing_issue(location: str) -> Issue:
+    return Issue(
+        severity=Severity.WARNING,
+        code="no-entities",
+        entity=None,
+        message="no entity is declared here",
+        remedy="Write files that end with .yaml, each document with kind: cluster, feed or process.",
+        source=Source(file=location),
+    )
+
+
+class _Schema(GenerateJsonSchema):
+    """JSON Schema without defaults that have no JSON form (they are empty maps)."""
+
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+
+def entity_schema(kind: Kind | None = None) -> dict[str, Any]:
+    """The JSON Schema of one document, for editors: of one kind, or of all, chosen by `kind:`."""
+    kinds = [kind] if kind else list(Kind)
+    models = [(ENTITY_TYPES[each], _MODE) for each in kinds]
+    references, document = models_json_schema(models, by_alias=True, schema_generator=_Schema)
+    definitions = document["$defs"]
+    for each in kinds:
+        name = ENTITY_TYPES[each].__name__
+        entity = definitions[name]
+        entity["properties"] = {"kind": {"const": each.value}, **entity["properties"]}
+        entity["required"] = ["kind", *entity.get("required", [])]
+    choices = [
+        {
+            "if": {"properties": {"kind": {"const": each.value}}, "required": ["kind"]},
+            "then": references[ENTITY_TYPES[each], _MODE],
+        }
+        for each in kinds
+    ]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "feed-assets entity",
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"enum": [each.value for each in kinds]}},
+        "allOf": choices,
+        "$defs": definitions,
+    }
+
+
+def _counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> _counted(1, "process"), _counted(2, "process"), _counted(0, "feed")
+    ('1 process', '2 processes', '0 feeds')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -1,0 +1,130 @@
+"""Rules about the path templates of feeds: each instance has a path of its own, on every cluster."""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.common import Locations
+from feed_assets.entities.feed import Feed
+from feed_assets.errors import TemplateError
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.template_syntax import TimeVariable
+from feed_assets.timing.templates import parse_path_template
+from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
+
+
+def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Every location is a template whose variables are known, on every cluster that uses it."""
+    refused: set[tuple[FieldPath, str]] = set()
+    for name in feed.clusters:
+        cluster = scope.bundle.find_cluster(name)
+        for path, text in _texts(feed, name):
+            try:
+                template = parse_path_template(text)
+                if cluster is not None:
+                    with_cluster(template, cluster)
+            except TemplateError as exc:
+                complaint = complain(path, exc)
+                if (path, complaint.message) not in refused:
+                    refused.add((path, complaint.message))
+                    yield complaint
+
+
+def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The data path of a feed holds the time of the instance."""
+    for path, locations in _data_paths(feed):
+        variables = variables_of(locations.data)
+        if variables is not None and not variables:
+            yield Complaint(
+                path=path,
+                message=f"{'.'.join(path)} {locations.data!r} has no time variable: all instances have the same path",
+                remedy="Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs.",
+            )
+
+
+def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F31: each instance has a path of its own. Differs from Falcon: this is really checked, clock changes included."""
+    refused: set[tuple[FieldPath, str]] = set()
+    for name in feed.clusters:
+        template = scope.find_template(feed, name)
+        if template is None or not template.variables:
+            continue
+        reason = template.find_collision(feed.sequence_on(name))
+        path = _data_path(feed, name)
+        if reason is None or (path, reason) in refused:
+            continue
+        refused.add((path, reason))
+        covers = template.covers(feed.frequency)
+        remedy = "Set the time zone of the feed to UTC." if covers else "Add the missing variable to the path."
+        yield Complaint(path=path, message=f"{'.'.join(path)} is too coarse: {reason}", remedy=remedy)
+
+
+def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F25: a cluster's own data path has the same variables as the feed's."""
+    default = variables_of(feed.locations.data)
+    for name, entry in feed.clusters.items():
+        own = None if entry.locations is None else variables_of(entry.locations.data)
+        if default is not None and own is not None and set(own) != set(default):
+            yield Complaint(
+                path=("clusters", name, "locations", "data"),
+                message=f"the data path on {name} has the variables {listed(own)}, the feed's has {listed(default)}",
+                remedy="Use the same variables in both.",
+            )
+
+
+def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Two feeds, or a feed and its replica, do not lie in the same place."""
+    for sharers in _shared(scope, feed):
+        (other, other_cluster), (_, cluster) = sharers
+        what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
+        yield Complaint(
+            path=_data_path(feed, cluster),
+            message=f"on {cluster} the data lie where {what} has its own: retention and publishing would meet",
+            remedy="Give each a path of its own.",
+            severity=Severity.WARNING,
+        )
+
+
+def variables_of(text: str) -> tuple[TimeVariable, ...] | None:
+    """The time variables of a template; None if it is none."""
+    try:
+        return parse_path_template(text).variables
+    except TemplateError:
+        return None
+
+
+def listed(variables: tuple[TimeVariable, ...]) -> str:
+    """Variables for messages."""
+    return ", ".join(f"${{{variable}}}" for variable in variables) or "none"
+
+
+def _shared(scope: Scope, feed: Feed) -> Iterator[tuple[tuple[Feed, str], tuple[Feed, str]]]:
+    for sharers in scope.paths.values():
+        for place in sharers[1:]:
+            if place[0] is feed:
+                yield sharers[0], place
+
+
+def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
+    entry = feed.clusters[cluster]
+    base: FieldPath = ("clusters", cluster)
+    locations_at = (*base, "locations") if entry.locations else ("locations",)
+    for name, text in feed.locations_on(cluster):
+        if text is not None:
+            yield (*locations_at, name), text
+    if entry.locations:
+        yield ("locations", "data"), feed.locations.data
+    if entry.partition is not None:
+        yield (*base, "partition"), entry.partition
+    if entry.retention and entry.retention.archive_to:
+        yield (*base, "retention", "archive_to"), entry.retention.archive_to
+
+
+def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], Locations]]:
+    yield ("locations", "data"), feed.locations
+    for name, entry in feed.clusters.items():
+        if entry.locations is not None:
+            yield ("clusters", name, "locations", "data"), entry.locations
+
+
+def _data_path(feed: Feed, cluster: str) -> tuple[str, ...]:
+    own = feed.clusters[cluster].locations is not None
+    return ("clusters", cluster, "locations", "data") if own else ("locations", "data")

@@ -1,0 +1,49 @@
+"""Entities name others: those exist, and versions are ones that exist."""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.graph import iter_references
+from feed_assets.entities.process import Process
+from feed_assets.validation.scope import Complaint, Scope
+
+
+def check_references(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
+    """What is named is declared."""
+    for reference in iter_references(entity):
+        if scope.is_declared(reference.target):
+            continue
+        kind, name = reference.target
+        close = scope.bundle.suggest(Kind(kind), name)
+        remedy = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Declare it, or name another {kind}."
+        yield Complaint(path=reference.path, message=f"there is no {kind} {name!r}", remedy=remedy)
+
+
+def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """What a process reads and writes is defined on each of its clusters."""
+    used = [(("inputs", name, "feed"), item.feed) for name, item in process.inputs.items()]
+    used += [(("outputs", name, "feed"), item.feed) for name, item in process.outputs.items()]
+    for path, name in used:
+        feed = scope.bundle.find_feed(name)
+        missing = [] if feed is None else [cluster for cluster in process.clusters if cluster not in feed.clusters]
+        if feed is not None and missing:
+            on = ", ".join(feed.clusters)
+            yield Complaint(
+                path=path,
+                message=f"feed {name!r} is not defined on cluster {' and '.join(missing)}, only on {on}",
+                remedy="Add the cluster to the feed, or remove it from the process.",
+            )
+
+
+def check_cluster_versions(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """No version of a cluster is asked for that does not exist yet."""
+    for name, entry in entity.clusters.items():
+        cluster = scope.bundle.find_cluster(name)
+        if cluster is not None and entry.version > cluster.version:
+            yield Complaint(
+                path=("clusters", name, "version"),
+                message=f"version {entry.version} of cluster {name!r} does not exist, it is at {cluster.version}",
+                remedy="Leave the version out, or correct it.",
+            )

@@ -1,0 +1,242 @@
+"""Rules about what processes read and write: expressions, windows, outputs, and where they meet the feeds' validity.
+
+Differs from Falcon: days, weeks, months and years of an expression start in the time zone of the process.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import combinations, islice
+from zoneinfo import ZoneInfo
+
+from feed_assets.entities.feed import ClusterRole
+from feed_assets.entities.process import Process
+from feed_assets.errors import ExpressionError, InstanceError, WindowError
+from feed_assets.issues import Severity
+from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
+from feed_assets.timing.expressions import TimeExpression, parse_time_expression
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.windows import parse_window
+from feed_assets.validation.scope import Complaint, Scope, Writer, complain
+
+SAMPLE = 500
+"""Instances that are looked at to find two outputs that write the same one."""
+
+
+def check_expressions(_: Scope, process: Process) -> Iterator[Complaint]:
+    """Every expression is one, and each pair makes a window."""
+    for name, item in process.inputs.items():
+        faults = [*_faults(("inputs", name, "start"), item.start), *_faults(("inputs", name, "end"), item.end)]
+        yield from faults
+        if not faults:
+            try:
+                parse_window(item.start, item.end)
+            except WindowError as exc:
+                yield complain(("inputs", name), exc)
+    for name, output in process.outputs.items():
+        path = ("outputs", name, "instance")
+        faults = _faults(path, output.instance)
+        yield from faults
+        if not faults and parse_time_expression(output.instance).is_data_driven:
+            yield Complaint(
+                path=path,
+                message=f"outputs.{name}.instance {output.instance!r} depends on what is available",
+                remedy="Write a function of the nominal time, for example now(0,0).",
+            )
+
+
+def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """P8: at the start of the process on each cluster, every window lies inside the feed's validity."""
+    zone = parse_timezone(process.timezone)
+    for name, item in process.inputs.items():
+        window = scope.find_window(process, name)
+        if window is None:
+            continue
+        for cluster, entry in process.clusters.items():
+            feed = scope.find_feed_on(item.feed, cluster)
+            if feed is None:
+                continue
+            begun = entry.validity.start
+            start, end = _evaluated(window.start, begun, zone), _evaluated(window.end, begun, zone)
+            if start is None or end is None:
+                yield _out_of_calendar(("inputs", name), item.start, item.end)
+                continue
+            yield from _range_complaints(name, item.feed, cluster, begun, (start, end), feed.sequence_on(cluster))
+
+
+def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """P7: what an instance of the present would read has not been evicted yet; latest and future pass."""
+    zone = parse_timezone(process.timezone)
+    for name, item in process.inputs.items():
+        window = scope.find_window(process, name)
+        if window is None:
+            continue
+        start = _evaluated(window.start, scope.as_of, zone)
+        for cluster in process.clusters:
+            feed = scope.find_feed_on(item.feed, cluster)
+            retention = feed.clusters[cluster].retention if feed else None
+            if start is None or retention is None or scope.as_of - start <= retention.limit.as_duration():
+                continue
+            yield Complaint(
+                path=("inputs", name, "start"),
+                message=f"inputs.{name}.start {item.start} reaches {_rounded(scope.as_of - start)} back, but feed "
+                f"{item.feed!r} on {cluster} keeps {retention.limit}",
+                remedy="Begin the window later, or raise retention.limit of the feed.",
+            )
+
+
+def check_window_outlives_feed(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """The feed lasts as long as the process, or instances will wait for data that never come."""
+    zone = parse_timezone(process.timezone)
+    for name, item in process.inputs.items():
+        window = scope.find_window(process, name)
+        if window is None or item.optional:
+            continue
+        for cluster in process.clusters:
+            feed = scope.find_feed_on(item.feed, cluster)
+            end = feed.clusters[cluster].validity.end if feed else None
+            sequence = process.sequence_on(cluster)
+            if feed is None or end is None or feed.clusters[cluster].validity.is_endless or sequence.size == 0:
+                continue
+            last = None if sequence.size is None else _evaluated(window.end, sequence.at(sequence.size - 1), zone)
+            if sequence.size is None or (last is not None and last >= end):
+                yield Complaint(
+                    path=("inputs", name),
+                    message=f"on {cluster} feed {item.feed!r} ends at {render_datetime(end)}, and the process goes on: "
+                    "its later instances read less and less of it, then nothing",
+                    remedy="End the process with the feed, or let the feed last longer.",
+                    severity=Severity.WARNING,
+                )
+
+
+def check_output_range(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """P11: at the start of the process, the instance that is written lies inside the feed's validity."""
+    zone = parse_timezone(process.timezone)
+    for name, item in process.outputs.items():
+        window = scope.find_output(process, name)
+        for cluster, entry in process.clusters.items():
+            feed = scope.find_feed_on(item.feed, cluster)
+            if feed is None or window is None:
+                continue
+            begun, validity = entry.validity.start, feed.clusters[cluster].validity
+            written = _evaluated(window.start, begun, zone)
+            if written is None:
+                yield _out_of_calendar(("outputs", name), item.instance, item.instance)
+            elif not validity.start <= written <= validity.end:
+                is_early = written < validity.start
+                side = "before the start" if is_early else "after the end"
+                bound = render_datetime(validity.start if is_early else validity.end)
+                yield Complaint(
+                    path=("outputs", name, "instance"),
+                    message=f"the first instance on {cluster}, {render_datetime(begun)}, writes "
+                    f"{render_datetime(written)}, {side} of feed {item.feed!r} at {bound}",
+                    remedy="Correct the instance expression, or the validity of the process or the feed.",
+                )
+
+
+def check_output_target(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """No process writes where replication writes."""
+    for name, item in process.outputs.items():
+        for cluster in process.clusters:
+            feed = scope.find_feed_on(item.feed, cluster)
+            if feed is not None and feed.clusters[cluster].type is ClusterRole.TARGET:
+                yield Complaint(
+                    path=("outputs", name, "feed"),
+                    message=f"feed {item.feed!r} is replicated to {cluster}, and the process writes it there too",
+                    remedy="Let the process write at a source, or remove type: target.",
+                )
+
+
+def check_one_writer(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """Several outputs may write one feed, but never the same instance of it."""
+    pairs = {(output.feed, cluster) for output in process.outputs.values() for cluster in process.clusters}
+    for feed, cluster in sorted(pairs):
+        for one, other in combinations(scope.writers[feed, cluster], 2):
+            if other.process is not process:
+                continue
+            moment = _common_instance(scope, feed, cluster, one, other)
+            if moment is not None:
+                who = f"output {one.output!r}" + ("" if one.process is process else f" of {one.process.label}")
+                yield Complaint(
+                    path=("outputs", other.output),
+                    message=f"{who} writes the same instances of feed {feed!r} on {cluster}, "
+                    f"such as {render_datetime(moment)}",
+                    remedy="Give each instance one writer: another instance expression, validity, feed or cluster.",
+                )
+
+
+def _common_instance(scope: Scope, name: str, cluster: str, one: Writer, other: Writer) -> datetime | None:
+    feed = scope.find_feed_on(name, cluster)
+    first, second = (scope.find_output(writer.process, writer.output) for writer in (one, other))
+    if feed is None or first is None or second is None:
+        return None
+    sequence, first_process, second_process = (
+        feed.sequence_on(cluster),
+        one.process.sequence_on(cluster),
+        other.process.sequence_on(cluster),
+    )
+    begin = max(first_process.start, second_process.start)
+    nominal_times = islice(first_process.between(begin, NEVER), SAMPLE)
+    for moment in nominal_times:
+        for index in first.indices(moment, sequence):
+            if second.consumers(index, sequence, second_process):
+                return sequence.at(index)
+    return None
+
+
+def _faults(path: tuple[str, ...], text: str) -> list[Complaint]:
+    try:
+        parse_time_expression(text)
+    except ExpressionError as exc:
+        complaint = complain(path, exc)
+        remedy = complaint.remedy or "Write for example now(0,0) or today(0,-60)."
+        return [Complaint(path=path, message=complaint.message, remedy=remedy)]
+    return []
+
+
+def _evaluated(expression: TimeExpression, nominal_time: datetime, zone: ZoneInfo) -> datetime | None:
+    try:
+        return expression.evaluate(nominal_time, zone)
+    except InstanceError:
+        return None
+
+
+def _out_of_calendar(path: tuple[str, str], start: str, end: str) -> Complaint:
+    text = start if start == end else f"{start} to {end}"
+    return Complaint(
+        path=path,
+        message=f"{'.'.join(path)}: {text} leads out of the calendar",
+        remedy="Use smaller numbers.",
+    )
+
+
+def _range_complaints(
+    name: str, feed: str, cluster: str, begun: datetime, window: tuple[datetime, datetime], sequence: InstanceSequence
+) -> Iterator[Complaint]:
+    start, end = window
+    first = f"the first instance on {cluster}, {render_datetime(begun)}, reads feed {feed!r} "
+    if start < sequence.start:
+        yield Complaint(
+            path=("inputs", name, "start"),
+            message=f"{first}from {render_datetime(start)}, before the start of the feed at "
+            f"{render_datetime(sequence.start)}",
+            remedy="Begin the process later, the window later, or the feed earlier.",
+        )
+    if end < start:
+        yield Complaint(
+            path=("inputs", name, "end"),
+            message=f"{first}from {render_datetime(start)} to {render_datetime(end)}: the end is before the start",
+            remedy="Exchange start and end, or correct them.",
+        )
+    elif sequence.end is not None and end > sequence.end:
+        yield Complaint(
+            path=("inputs", name, "end"),
+            message=f"{first}to {render_datetime(end)}, after the end of the feed at {render_datetime(sequence.end)}",
+            remedy="End the window earlier, begin the process earlier, or let the feed last longer.",
+        )
+
+
+def _rounded(duration: timedelta) -> str:
+    days, rest = divmod(duration, timedelta(days=1))
+    hours = rest / timedelta(hours=1)
+    parts = [f"{days} days"] if days else []
+    return " ".join([*parts, f"{hours:g} hours"] if hours or not parts else parts)

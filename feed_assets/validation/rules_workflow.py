@@ -1,0 +1,86 @@
+"""Rules about the work of processes: its path has the form that the engine needs, and its files exist. Nothing of it is
+imported or run.
+"""
+
+from collections.abc import Iterator
+
+from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.issues import FieldPath
+from feed_assets.validation.scope import Complaint, Scope
+
+_SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf")
+
+
+def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
+    """The path names a function, a SQL file, or an application, as the engine asks for."""
+    for path, workflow in _workflows(process):
+        match workflow.engine:
+            case WorkflowEngine.PYTHON:
+                fault = _python_fault(workflow.path)
+                remedy = "Write package.module:function or folder/file.py:function."
+            case WorkflowEngine.SQL:
+                fault = "" if workflow.path.endswith(".sql") else "it does not end with .sql"
+                remedy = "Write the path of a .sql file."
+            case WorkflowEngine.SPARK_SUBMIT:
+                fault = "" if workflow.path.endswith((".py", ".jar", ".R", ".zip")) else "it is neither .py nor .jar"
+                remedy = "Write the path of a .py file or a jar."
+                if not fault and workflow.path.endswith(".jar") and workflow.main_class is None:
+                    fault, remedy = "a jar needs its main class", "Write main_class."
+        if fault:
+            where = ".".join(map(str, path))
+            message = f"{where}.path {workflow.path!r} does not suit engine {workflow.engine.value}: {fault}"
+            yield Complaint(path=(*path, "path"), message=message, remedy=remedy)
+
+
+def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
+    """Options of spark-submit stand at a workflow that uses it."""
+    for path, workflow in _workflows(process):
+        if workflow.engine is WorkflowEngine.SPARK_SUBMIT:
+            continue
+        for name in _SUBMIT_ONLY:
+            if getattr(workflow, name):
+                yield Complaint(
+                    path=(*path, name),
+                    message=f"{name} has no effect with engine {workflow.engine.value}",
+                    remedy="Remove it, or write engine: spark-submit.",
+                )
+
+
+def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """P4: files and libraries of workflows exist below the project's folder; URLs are not looked at."""
+    if scope.root is None:
+        return
+    for path, workflow in _workflows(process):
+        files: list[tuple[FieldPath, str]] = [
+            ((*path, "lib", position), library) for position, library in enumerate(workflow.lib)
+        ]
+        if workflow.engine is not WorkflowEngine.PYTHON:
+            files.append(((*path, "path"), workflow.path))
+        elif ".py:" in workflow.path:
+            files.append(((*path, "path"), workflow.path.rpartition(":")[0]))
+        for place, name in files:
+            if "://" not in name and not (scope.root / name).exists():
+                yield Complaint(
+                    path=place,
+                    message=f"the file {name!r} does not exist in {scope.root}",
+                    remedy="Correct the path; it is relative to the folder of feed_assets.yaml.",
+                )
+
+
+def _workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+    yield ("workflow",), process.workflow
+    if process.late_process is not None:
+        for name, workflow in process.late_process.inputs.items():
+            if workflow is not None:
+                yield ("late_process", "inputs", name), workflow
+
+
+def _python_fault(path: str) -> str:
+    where, separator, function = path.rpartition(":")
+    if not separator:
+        return "it names no function"
+    if not function.isidentifier():
+        return f"{function!r} is not a function name"
+    if where.endswith(".py"):
+        return ""
+    return "" if where and all(part.isidentifier() for part in where.split(".")) else f"{where!r} is not a module"

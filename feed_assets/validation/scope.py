@@ -1,0 +1,173 @@
+"""What rules look at: the bundle, where it was declared, the moment, and what several rules need to know of it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.errors import TimingError
+from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
+from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.windows import Window, parse_window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """What a rule says about an entity: the place in it, the message and the remedy."""
+
+    path: FieldPath
+    message: str
+    remedy: str
+    severity: Severity = Severity.ERROR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: its code, the kind of entity that it is about, and the function that looks at one of them."""
+
+    code: str
+    kind: Kind
+    check: Callable[["Scope", Any], Iterator[Complaint]]
+
+
+def complain(path: FieldPath, error: TimingError) -> Complaint:
+    """A refused text as a complaint."""
+    finding = split_error(error)
+    return Complaint(path=path, message=f"{'.'.join(map(str, path))}: {finding.message}", remedy=finding.remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """An output of a process that writes a feed."""
+
+    process: Process
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """A bundle under validation.
+
+    `as_of` stands for the present. `root` is the folder that files of workflows are looked for in; None leaves files
+    unchecked. The `find_…` functions return None for what another rule refuses, so that one mistake is named once.
+    """
+
+    bundle: Bundle
+    sources: SourceMap
+    as_of: datetime
+    root: Path | None = None
+    _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
+
+    def is_declared(self, key: EntityKey) -> bool:
+        """Whether an entity was declared, be it with errors."""
+        return self.bundle.find(key) is not None or key in self.sources
+
+    def find_feed_on(self, name: str, cluster: str) -> Feed | None:
+        """The feed, if it is one and is defined on the cluster."""
+        feed = self.bundle.find_feed(name)
+        return feed if feed is not None and cluster in feed.clusters else None
+
+    def find_template(self, feed: Feed, cluster: str) -> PathTemplate | None:
+        """The data template of a feed on a cluster, cluster variables filled in."""
+        key = (feed.name, cluster)
+        if key not in self._templates:
+            found = self.bundle.find_cluster(cluster)
+            try:
+                template = parse_path_template(feed.locations_on(cluster).data)
+                self._templates[key] = None if found is None else with_cluster(template, found)
+            except TimingError:
+                self._templates[key] = None
+        return self._templates[key]
+
+    def find_window(self, process: Process, name: str) -> Window | None:
+        """The window of an input; None if it is data-driven, too."""
+        item = process.inputs[name]
+        return _find_window(item.start, item.end, process.timezone)
+
+    def find_output(self, process: Process, name: str) -> Window | None:
+        """The window of one instance that an output names."""
+        text = process.outputs[name].instance
+        return _find_window(text, text, process.timezone)
+
+    @cached_property
+    def groups(self) -> dict[str, list[Feed]]:
+        """The feeds of each group, by name."""
+        found: dict[str, list[Feed]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            for group in feed.groups:
+                found[group].append(feed)
+        return found
+
+    @cached_property
+    def writers(self) -> dict[tuple[str, str], list[Writer]]:
+        """(feed, cluster) → the outputs that write it."""
+        found: dict[tuple[str, str], list[Writer]] = defaultdict(list)
+        for process in self.bundle.processes:
+            for name, output in process.outputs.items():
+                for cluster in process.clusters:
+                    found[output.feed, cluster].append(Writer(process=process, output=name))
+        return found
+
+    @cached_property
+    def circular(self) -> dict[str, frozenset[str]]:
+        """Cluster → the processes that lie on a circle of feeds, or between two, whatever the times."""
+        clusters = {cluster for process in self.bundle.processes for cluster in process.clusters}
+        return {cluster: self._circular_on(cluster) for cluster in clusters}
+
+    @cached_property
+    def paths(self) -> dict[str, list[tuple[Feed, str]]]:
+        """The address of data, variables unfilled → the feeds and clusters that have it."""
+        found: dict[str, list[tuple[Feed, str]]] = defaultdict(list)
+        for feed in self.bundle.feeds:
+            for name in feed.clusters:
+                template, cluster = self.find_template(feed, name), self.bundle.find_cluster(name)
+                if template is not None and cluster is not None:
+                    url = "" if "://" in template.text else cluster.storage.rstrip("/")
+                    found[f"{url}/{template.text.lstrip('/')}"].append((feed, name))
+        return found
+
+    def _circular_on(self, cluster: str) -> frozenset[str]:
+        read_from: dict[str, set[str]] = {
+            process.name: {
+                writer.process.name
+                for item in process.inputs.values()
+                for writer in self.writers.get((item.feed, cluster), ())
+            }
+            for process in self.bundle.processes
+            if cluster in process.clusters
+        }
+        waiting = [name for name, writers in read_from.items() if not writers]
+        readers: dict[str, set[str]] = defaultdict(set)
+        for name, writers in read_from.items():
+            for writer in writers:
+                readers[writer].add(name)
+        while waiting:
+            name = waiting.pop()
+            del read_from[name]
+            for reader in readers[name]:
+                read_from[reader].discard(name)
+                if not read_from[reader]:
+                    waiting.append(reader)
+        return frozenset(read_from)
+
+
+def _find_window(start: str, end: str, zone: str) -> Window | None:
+    try:
+        window = parse_window(start, end, parse_timezone(zone))
+    except TimingError:
+        return None
+    return None if window.is_data_driven else window
+
+
+def with_cluster(template: PathTemplate, cluster: Cluster) -> PathTemplate:
+    """The template with the variables of a cluster filled in; TemplateError for a property that it has not."""
+    return template.with_cluster(name=cluster.name, colo=cluster.colo, properties=cluster.properties)

@@ -1,0 +1,158 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from feed_assets.cli import main as cli
+from feed_assets.entities.common import Kind
+from feed_assets.operations.definitions import entity_schema
+from tests.entities.samples import BASE
+
+GOOD = "kind: cluster\nname: primary\nstorage: file:///data\n"
+WARNED = GOOD + "properties: {colo: x}\n"
+BAD = GOOD + "colour: red\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "entities").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEED_ASSETS_STRICT", raising=False)
+    return tmp_path
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "stdout"),
+    [
+        (GOOD, [], 0, ""),
+        (WARNED, [], 0, "warning: entities/a.yaml:4: cluster 'primary': the property 'colo' is hidden"),
+        (WARNED, ["--strict"], 1, "warning: "),
+        (BAD, [], 1, "entities/a.yaml:4: cluster 'primary': 'colour' is not a key of a cluster. Did you mean 'colo'?\n"),
+        ("", [], 0, "warning: entities: no entity is declared here."),
+    ],
+)
+def test_validate_prints_issues_and_says_by_its_exit_code_whether_there_are_any(
+    project: Path, text: str, options: list[str], code: int, stdout: str
+) -> None:
+    (project / "entities" / "a.yaml").write_text(text)
+    result = _run("validate", *options)
+    assert result.exit_code == code, result.output
+    assert result.stdout.replace(f"{project}/", "").startswith(stdout)
+    assert bool(result.stdout) == bool(stdout)
+    assert "usable: " in result.stderr
+
+
+def test_validate_prints_json(project: Path) -> None:
+    (project / "a.yaml").write_text(BAD)
+    result = _run("validate", "a.yaml", "--output", "json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["version"], report["errors"], report["warnings"]) == (1, 1, 1, 0)
+    assert report["issues"] == [
+        {
+            "severity": "error",
+            "code": "unknown-key",
+            "entity": "cluster 'primary'",
+            "message": "'colour' is not a key of a cluster",
+            "remedy": "Did you mean 'colo'?",
+            "file": "a.yaml",
+            "line": 4,
+            "column": 1,
+        }
+    ]
+
+
+def test_files_of_workflows_are_looked_for_in_the_project(project: Path) -> None:
+    documents = [{"kind": label.split()[0], **BASE[label]} for label in BASE]
+    documents[-1]["workflow"] = {"engine": "sql", "path": "jobs/daily.sql"}
+    (project / "entities" / "a.yaml").write_text(yaml.safe_dump_all(documents))
+    assert "the file 'jobs/daily.sql' does not exist" in _run("validate").stdout
+    (project / "jobs").mkdir()
+    (project / "jobs" / "daily.sql").touch()
+    assert "does not exist" not in _run("validate").stdout
+
+
+@pytest.mark.parametrize("arguments", [["validate", "nowhere"], ["validate", "--colour"], ["nothing"], ["schema", "--kind", "x"]])
+def test_wrong_usage_ends_with_2_and_a_message_on_standard_error(project: Path, arguments: list[str]) -> None:
+    result = _run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr
+
+
+def test_wrong_settings_end_with_2(project: Path) -> None:
+    (project / "feed_assets.yaml").write_text("entitties: x\n")
+    result = _run("validate")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("feed-assets: setting 'entitties': there is no such setting.")
+
+
+def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "entities" / "a.yaml").write_text(GOOD)
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("feed_assets.cli.definitions.validate_location", broken)
+    result = _run("validate")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("feed-assets: internal error, ZeroDivisionError: oh.")
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["validate", "-h"], ["schema", "--help"], ["--version"]])
+def test_help_is_on_every_level(arguments: list[str]) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout
+
+
+def test_checking_definitions_loads_neither_dagster_nor_spark_nor_the_database(project: Path) -> None:
+    (project / "entities" / "a.yaml").write_text(GOOD)
+    code = (
+        "import sys\n"
+        "from feed_assets.cli.main import main\n"
+        "main(['validate'], standalone_mode=False)\n"
+        "heavy = ('dagster', 'pyspark', 'sqlalchemy', 'pandas', 'fsspec', 'rich', 'py4j')\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}.intersection(heavy)))\n"
+    )
+    root = Path(cli.__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(root)}, cwd=project
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_schema_is_one_for_all_kinds_and_one_for_each() -> None:
+    everything = json.loads(_run("schema").stdout)
+    assert everything == entity_schema()
+    assert [choice["then"]["$ref"] for choice in everything["allOf"]] == [
+        "#/$defs/Cluster", "#/$defs/Datasource", "#/$defs/Feed", "#/$defs/Process"
+    ]
+    only = json.loads(_run("schema", "--kind", "feed").stdout)
+    assert only["properties"] == {"kind": {"enum": ["feed"]}}
+    assert "Process" not in only["$defs"]
+
+
+def _references(schema: Any) -> set[str]:
+    if isinstance(schema, dict):
+        found = {schema["$ref"]} if isinstance(schema.get("$ref"), str) else set()
+        return found.union(*map(_references, schema.values()))
+    return set().union(*map(_references, schema)) if isinstance(schema, list) else set()
+
+
+def test_the_schema_has_all_that_it_refers_to_and_every_key_that_samples_use() -> None:
+    schema = entity_schema()
+    assert {f"#/$defs/{name}" for name in schema["$defs"]} >= _references(schema)
+    for label, document in BASE.items():
+        definition = schema["$defs"][label.split()[0].capitalize()]
+        assert definition["additionalProperties"] is False
+        assert {"kind", *document} <= set(definition["properties"])
+        assert set(definition["required"]) <= {"kind", *document}
+    assert set(schema["properties"]["kind"]["enum"]) == {kind.value for kind in Kind}

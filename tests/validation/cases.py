@@ -1,0 +1,468 @@
+"""For every rule: changes of the sample entities that it accepts, and changes that it refuses with this text."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.entities.samples import BASE, REMOVED
+
+Changes = dict[str, Any]
+PRIMARY = "feed clicks/clusters/primary"
+BACKUP = "feed clicks/clusters/backup"
+DAILY = "process daily"
+ARCHIVE = {"limit": "days(90)", "action": "archive"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One rule on two bundles; `text` is the complaint about the bad one, without the place."""
+
+    code: str
+    good: Changes = field(default_factory=dict)
+    bad: Changes
+    text: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code}{'-' if self.name else ''}{self.name}"
+
+
+def another(label: str, **changes: Any) -> dict[str, Any]:
+    """A copy of a sample with other values."""
+    return {**BASE[label], **changes}
+
+
+CASES = (
+    Case(
+        code="cluster-folders",
+        good={"cluster primary/locations": {"staging": "/staging", "working": "/working"}},
+        bad={"cluster primary/locations": {"staging": "/apps", "working": "/apps/"}},
+        text="cluster 'primary': locations.working is the folder of locations.staging, '/apps/'. "
+        "Give each a folder of its own.",
+    ),
+    Case(
+        code="hidden-property",
+        good={"cluster primary/properties": {"region": "east"}},
+        bad={"cluster primary/properties": {"colo": "x"}},
+        text="cluster 'primary': the property 'colo' is hidden: ${cluster.colo} is the cluster's own colo. "
+        "Rename the property.",
+    ),
+    Case(
+        code="datasource-interface",
+        bad={"datasource shop/driver": REMOVED},
+        text="datasource 'shop': interfaces.readonly has no driver, and neither has the datasource. "
+        "Add driver to one of them.",
+    ),
+    Case(
+        code="unknown-reference",
+        name="feed",
+        bad={f"{DAILY}/inputs/clicks/feed": "cliks"},
+        text="process 'daily': there is no feed 'cliks'. Did you mean 'clicks'?",
+    ),
+    Case(
+        code="unknown-reference",
+        name="cluster",
+        bad={"feed summary/clusters/elsewhere": {"validity": {"start": "2015-01-01T00:00Z"}}},
+        text="feed 'summary': there is no cluster 'elsewhere'. Declare it, or name another cluster.",
+    ),
+    Case(
+        code="cluster-version",
+        good={"cluster primary/version": 2, f"{PRIMARY}/version": 2},
+        bad={"cluster primary/version": 2, f"{PRIMARY}/version": 3},
+        text="feed 'clicks': version 3 of cluster 'primary' does not exist, it is at 2. "
+        "Leave the version out, or correct it.",
+    ),
+    Case(
+        code="feed-validity",
+        good={f"{BACKUP}/validity": {"start": "2015-01-01T00:00Z", "end": "2015-01-01T00:00Z"}},
+        bad={f"{BACKUP}/validity": {"start": "2015-01-01T00:00Z", "end": "2014-01-01T00:00Z"}},
+        text="feed 'clicks': the validity on backup ends at 2014-01-01T00:00Z, before its start 2015-01-01T00:00Z. "
+        "Move the end behind the start.",
+    ),
+    Case(
+        code="retention-late-arrival",
+        good={"feed clicks/late_arrival/cut_off": "days(30)"},
+        bad={"feed clicks/late_arrival/cut_off": "hours(72)", f"{PRIMARY}/retention/limit": "days(2)"},
+        text="feed 'clicks': retention days(2) is shorter than late arrival hours(72): late data would be deleted "
+        "before it is processed. Raise retention.limit to at least hours(72).",
+    ),
+    Case(
+        code="feed-sla",
+        name="order",
+        good={"feed clicks/sla": {"low": "hours(3)", "high": "hours(3)"}},
+        bad={"feed clicks/sla": {"low": "hours(4)", "high": "hours(3)"}, BACKUP: REMOVED},
+        text="feed 'clicks': sla.low hours(4) is longer than sla.high hours(3). Lower sla.low, or raise sla.high.",
+    ),
+    Case(
+        code="feed-sla",
+        name="retention",
+        good={f"{PRIMARY}/sla": {"low": "hours(3)", "high": "days(30)"}},
+        bad={f"{PRIMARY}/sla": {"low": "hours(3)", "high": "days(31)"}},
+        text="feed 'clicks': sla.high days(31) is longer than retention days(30) on primary: an instance could be "
+        "evicted before it is late. Lower sla.high to at most days(30), or raise retention.limit.",
+    ),
+    Case(
+        code="archive-place",
+        good={f"{BACKUP}/retention": {**ARCHIVE, "archive_to": "/old/${YEAR}/${MONTH}/${DAY}/${HOUR}"}},
+        bad={f"{BACKUP}/retention": {**ARCHIVE, "archive_to": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}/"}},
+        text="feed 'clicks': the archive on backup is where the data lie. Name another place in archive_to.",
+    ),
+    Case(
+        code="replication-source",
+        name="none",
+        good={f"{PRIMARY}/type": REMOVED, f"{BACKUP}/type": REMOVED},
+        bad={f"{PRIMARY}/type": REMOVED},
+        text="feed 'clicks': cluster backup is a target of replication, but no cluster is a source. "
+        "Write type: source at the cluster that the data come from.",
+    ),
+    Case(
+        code="replication-source",
+        name="several",
+        good={
+            "cluster third": another("cluster primary", name="third", storage="file:///third"),
+            f"{PRIMARY}/partition": "${cluster.colo}",
+            "feed clicks/clusters/third": {
+                "type": "source",
+                "partition": "${cluster.name}",
+                "validity": {"start": "2015-01-01T00:00Z"},
+            },
+        },
+        bad={
+            "cluster third": another("cluster primary", name="third", storage="file:///third"),
+            f"{PRIMARY}/partition": "${cluster.colo}",
+            "feed clicks/clusters/third": {
+                "type": "source",
+                "partition": "east",
+                "validity": {"start": "2015-01-01T00:00Z"},
+            },
+        },
+        text="feed 'clicks': there are 2 sources, and the partition of third does not differ by cluster: they would "
+        'overwrite each other at the target. Write for example partition: "${cluster.colo}" at every source.',
+    ),
+    Case(
+        code="replication-target-slice",
+        good={
+            "cluster third": another("cluster primary", name="third", storage="file:///third"),
+            f"{BACKUP}/partition": "${cluster.colo}",
+            "feed clicks/clusters/third": {"type": "target", "validity": {"start": "2015-01-01T00:00Z"}},
+        },
+        bad={
+            "cluster third": another("cluster primary", name="third", storage="file:///third"),
+            f"{BACKUP}/partition": "east",
+            "feed clicks/clusters/third": {"type": "target", "validity": {"start": "2015-01-01T00:00Z"}},
+        },
+        text="feed 'clicks': there are 2 targets, and the partition 'east' of backup does not differ by cluster. "
+        "Use ${cluster.colo} or another cluster variable in it, or leave it out for a full copy.",
+    ),
+    Case(
+        code="replication-slice-depth",
+        good={f"{PRIMARY}/partition": "a", f"{BACKUP}/partition": "b"},
+        bad={f"{PRIMARY}/partition": "a/b", f"{BACKUP}/partition": "c"},
+        text="feed 'clicks': the partitions of source primary and target backup, a/b/c, are 3 levels deep, but the feed "
+        "declares 2. Declare the levels under partitions, or shorten the partition.",
+    ),
+    Case(
+        code="replication-delay",
+        good={f"{PRIMARY}/delay": "hours(1)"},
+        bad={f"{BACKUP}/delay": "hours(1)"},
+        text="feed 'clicks': the delay on backup has no effect: only replication from a source is delayed. "
+        "Remove it, or write type: source.",
+    ),
+    Case(
+        code="availability-flag",
+        good={"feed clicks/availability_flag": "_SUCCESS"},
+        bad={"feed clicks/availability_flag": "../_SUCCESS"},
+        text="feed 'clicks': availability_flag '../_SUCCESS' is not the name of a file in the instance. "
+        "Write a name without slashes, for example _SUCCESS.",
+    ),
+    Case(
+        code="partition-names",
+        bad={"feed clicks/partitions": ["country", "country"]},
+        text="feed 'clicks': the partition 'country' is declared twice. Give each level its own name.",
+    ),
+    Case(
+        code="path-template",
+        name="variable",
+        good={"feed summary/locations/stats": "/stats/${YEAR}"},
+        bad={"feed summary/locations/stats": "/stats/${YEER}"},
+        text="feed 'summary': locations.stats: template '/stats/${YEER}': ${YEER} is not a variable of paths. "
+        "Did you mean ${YEAR}?",
+    ),
+    Case(
+        code="path-template",
+        name="cluster-property",
+        good={
+            "feed summary/locations/data": "/${cluster.zone}/${YEAR}/${MONTH}/${DAY}",
+            "cluster primary/properties": {"zone": "a"},
+        },
+        bad={"feed summary/locations/data": "/${cluster.zone}/${YEAR}/${MONTH}/${DAY}"},
+        text="feed 'summary': locations.data: template '/${cluster.zone}/${YEAR}/${MONTH}/${DAY}': the cluster has no "
+        "property 'zone'. Known are colo, name.",
+    ),
+    Case(
+        code="path-without-time",
+        bad={"feed summary/locations/data": "/summary"},
+        text="feed 'summary': locations.data '/summary' has no time variable: all instances have the same path. "
+        "Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs.",
+    ),
+    Case(
+        code="path-granularity",
+        name="coarse",
+        good={"feed summary/frequency": "hours(24)"},
+        bad={"feed summary/frequency": "hours(12)"},
+        text="feed 'summary': locations.data is too coarse: without ${HOUR} several instances of hours(12) have the same "
+        "path. Add the missing variable to the path.",
+    ),
+    Case(
+        code="path-granularity",
+        name="clocks-go-back",
+        good={"feed clicks/timezone": "Asia/Kolkata"},
+        bad={"feed clicks/timezone": "America/New_York", BACKUP: REMOVED},
+        text="feed 'clicks': locations.data is too coarse: 2015-11-01T05:00Z and 2015-11-01T06:00Z have the same path, "
+        "because local time in America/New_York repeats when the clocks go back. Set the time zone of the feed to UTC.",
+    ),
+    Case(
+        code="path-variables",
+        good={f"{BACKUP}/locations": {"data": "/copies/${YEAR}-${MONTH}-${DAY}-${HOUR}"}},
+        bad={f"{BACKUP}/locations": {"data": "/copies/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}"}},
+        text="feed 'clicks': the data path on backup has the variables ${YEAR}, ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE}, "
+        "the feed's has ${YEAR}, ${MONTH}, ${DAY}, ${HOUR}. Use the same variables in both.",
+    ),
+    Case(
+        code="path-shared",
+        bad={"feed other": another("feed summary", name="other")},
+        text="feed 'summary': on primary the data lie where feed 'other' on primary has its own: retention and "
+        "publishing would meet. Give each a path of its own.",
+    ),
+    Case(
+        code="feed-group",
+        name="frequency",
+        good={"feed summary/groups": ["daily"]},
+        bad={
+            "feed summary/groups": ["web"],
+            "feed summary/locations/data": "/summary/${YEAR}/${MONTH}/${DAY}/${HOUR}",
+        },
+        text="feed 'summary': group 'web' has feeds of frequency hours(1) (such as 'clicks'), this one has days(1). "
+        "Write the same frequency, or leave the group.",
+    ),
+    Case(
+        code="feed-group",
+        name="variables",
+        bad={
+            "feed views": another(
+                "feed clicks", name="views", locations={"data": "/v/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}"}
+            )
+        },
+        text="feed 'views': group 'web' has feeds with the path variables ${YEAR}, ${MONTH}, ${DAY}, ${HOUR} (such as "
+        "'clicks'), this one has ${YEAR}, ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE}. Use the same variables, or leave the "
+        "group.",
+    ),
+    Case(
+        code="feed-not-on-cluster",
+        bad={f"{DAILY}/clusters/backup": {"validity": {"start": "2015-01-02T00:00Z", "end": "2015-12-31T00:00Z"}}},
+        text="process 'daily': feed 'summary' is not defined on cluster backup, only on primary. "
+        "Add the cluster to the feed, or remove it from the process.",
+    ),
+    Case(
+        code="process-validity",
+        bad={f"{DAILY}/clusters/primary/validity/end": "2015-01-02T00:00Z"},
+        text="process 'daily': the validity on primary ends at 2015-01-02T00:00Z, not after its start "
+        "2015-01-02T00:00Z. Move the end behind the start.",
+    ),
+    Case(
+        code="input-output-names",
+        name="both",
+        bad={
+            f"{DAILY}/outputs/clicks": {"feed": "other", "instance": "now(0,0)"},
+            "feed other": another(
+                "feed summary", name="other", locations={"data": "/other/${YEAR}/${MONTH}/${DAY}"}
+            ),
+        },
+        text="process 'daily': 'clicks' is the name of an input and of an output. Rename one of them.",
+    ),
+    Case(
+        code="input-output-names",
+        name="parameter",
+        good={f"{DAILY}/inputs/late-clicks": {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}},
+        bad={f"{DAILY}/inputs/spark": {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}},
+        text="process 'daily': the input 'spark' cannot be a parameter of a function: spark is taken. "
+        "Rename the input.",
+    ),
+    Case(
+        code="expression",
+        name="unknown",
+        bad={f"{DAILY}/inputs/clicks/start": "yesteday(0,0)"},
+        text="process 'daily': inputs.clicks.start: expression 'yesteday(0,0)', character 1: yesteday is not a time "
+        "function. Did you mean yesterday?",
+    ),
+    Case(
+        code="expression",
+        name="mixed",
+        good={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-3)", "end": "latest(0)"}},
+        bad={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-3)", "end": "now(0,0)"}},
+        text="process 'daily': inputs.clicks: window from latest(-3) to now(0,0): latest and future go only with "
+        "themselves. Write both ends with the same function.",
+    ),
+    Case(
+        code="expression",
+        name="output",
+        bad={f"{DAILY}/outputs/summary/instance": "latest(0)"},
+        text="process 'daily': outputs.summary.instance 'latest(0)' depends on what is available. "
+        "Write a function of the nominal time, for example now(0,0).",
+    ),
+    Case(
+        code="window-range",
+        name="before-feed",
+        bad={f"{DAILY}/inputs/clicks/start": "yesterday(-1,0)"},
+        text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' from "
+        "2014-12-31T23:00Z, before the start of the feed at 2015-01-01T00:00Z. "
+        "Begin the process later, the window later, or the feed earlier.",
+    ),
+    Case(
+        code="window-range",
+        name="backwards",
+        good={f"{DAILY}/inputs/clicks/end": "yesterday(0,0)"},
+        bad={f"{DAILY}/inputs/clicks/start": "today(0,0)"},
+        text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' from "
+        "2015-01-02T00:00Z to 2015-01-01T23:00Z: the end is before the start. "
+        "Exchange start and end, or correct them.",
+    ),
+    Case(
+        code="window-range",
+        name="after-feed",
+        bad={f"{PRIMARY}/validity/end": "2015-01-01T12:00Z"},
+        text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' to "
+        "2015-01-01T23:00Z, after the end of the feed at 2015-01-01T12:00Z. "
+        "End the window earlier, begin the process earlier, or let the feed last longer.",
+    ),
+    Case(
+        code="window-retention",
+        good={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-9000)", "end": "latest(0)"}},
+        bad={f"{PRIMARY}/retention/limit": "hours(36)"},
+        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
+        "primary keeps hours(36). Begin the window later, or raise retention.limit of the feed.",
+    ),
+    Case(
+        code="window-outlives-feed",
+        good={f"{PRIMARY}/validity/end": REMOVED, f"{DAILY}/clusters/primary/validity/end": REMOVED},
+        bad={f"{DAILY}/clusters/primary/validity/end": REMOVED},
+        text="process 'daily': on primary feed 'clicks' ends at 2016-01-01T00:00Z, and the process goes on: its later "
+        "instances read less and less of it, then nothing. End the process with the feed, or let the feed last longer.",
+    ),
+    Case(
+        code="output-range",
+        bad={f"{DAILY}/outputs/summary/instance": "yesterday(-24,0)"},
+        text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, writes 2014-12-31T00:00Z, before the "
+        "start of feed 'summary' at 2015-01-01T00:00Z. "
+        "Correct the instance expression, or the validity of the process or the feed.",
+    ),
+    Case(
+        code="output-replicated",
+        good={"feed summary/clusters/primary/type": "source"},
+        bad={
+            "feed summary/clusters/primary/type": "target",
+            "feed summary/clusters/backup": {"type": "source", "validity": {"start": "2015-01-01T00:00Z"}},
+        },
+        text="process 'daily': feed 'summary' is replicated to primary, and the process writes it there too. "
+        "Let the process write at a source, or remove type: target.",
+    ),
+    Case(
+        code="several-writers",
+        good={
+            "process second": another(
+                DAILY,
+                name="second",
+                clusters={"primary": {"validity": {"start": "2015-12-31T00:00Z", "end": "2016-01-01T00:00Z"}}},
+            )
+        },
+        bad={"process second": another(DAILY, name="second")},
+        text="process 'second': output 'summary' of process 'daily' writes the same instances of feed 'summary' on "
+        "primary, such as 2015-01-01T00:00Z. "
+        "Give each instance one writer: another instance expression, validity, feed or cluster.",
+    ),
+    Case(
+        code="waits-for-itself",
+        name="own-output",
+        good={
+            f"{DAILY}/inputs/before": {"feed": "summary", "start": "yesterday(-24,0)", "end": "yesterday(-24,0)"},
+            f"{DAILY}/clusters/primary/validity/start": "2015-01-03T00:00Z",
+        },
+        bad={f"{DAILY}/inputs/before": {"feed": "summary", "start": "yesterday(0,0)", "end": "yesterday(0,0)"}},
+        text="process 'daily': on primary an instance waits for itself: daily 2015-01-02T00:00Z reads feed 'summary' of "
+        "daily 2015-01-02T00:00Z. "
+        "Let a window on the way end earlier, for example at now(0,-60) or yesterday(0,0).",
+    ),
+    Case(
+        code="input-partition",
+        good={f"{DAILY}/inputs/clicks/partition": "*/nyc"},
+        bad={f"{DAILY}/inputs/clicks/partition": "us/nyc/1"},
+        text="process 'daily': inputs.clicks.partition 'us/nyc/1' is 3 levels deep, but feed 'clicks' declares "
+        "country/colo. Shorten it, or declare the levels under partitions of the feed.",
+    ),
+    Case(
+        code="process-sla",
+        name="order",
+        good={f"{DAILY}/sla": {"should_start_in": "hours(2)", "should_end_in": "hours(2)"}},
+        bad={f"{DAILY}/sla": {"should_start_in": "hours(3)", "should_end_in": "hours(2)"}},
+        text="process 'daily': sla.should_start_in hours(3) is longer than should_end_in hours(2). "
+        "Lower should_start_in, or raise should_end_in.",
+    ),
+    Case(
+        code="process-sla",
+        name="timeout",
+        bad={f"{DAILY}/clusters/primary/sla": {"should_start_in": "hours(13)"}},
+        text="process 'daily': clusters.primary.sla.should_start_in hours(13) is longer than the timeout hours(12): an "
+        "instance would be given up before it is late. Lower should_start_in, or raise timeout.",
+    ),
+    Case(
+        code="late-input",
+        name="feed",
+        good={f"{DAILY}/late_process": {"policy": "final", "delay": "hours(1)", "inputs": ["clicks"]}},
+        bad={
+            f"{DAILY}/late_process": {"policy": "final", "delay": "hours(1)", "inputs": ["clicks"]},
+            "feed clicks/late_arrival": REMOVED,
+        },
+        text="process 'daily': late_process watches the input 'clicks', but feed 'clicks' has no late_arrival. "
+        "Write late_arrival: {cut_off: hours(6)} at the feed, or remove the input from late_process.",
+    ),
+    Case(
+        code="late-input",
+        name="name",
+        bad={f"{DAILY}/late_process": {"policy": "final", "delay": "hours(1)", "inputs": ["views"]}},
+        text="process 'daily': late_process names the input 'views'. The inputs are clicks.",
+    ),
+    Case(
+        code="text",
+        good={f"{DAILY}/properties": {"day": "${formatTime(instanceTime(), 'yyyy-MM-dd')}-${cluster.colo}"}},
+        bad={f"{DAILY}/properties": {"day": "${cluster.zone}"}},
+        text="process 'daily': properties.day: expression '${cluster.zone}', character 3: cluster.zone is not a known "
+        "variable (known: YEAR, MONTH, DAY, HOUR, MINUTE, cluster.colo, cluster.name, day). Did you mean cluster.name?",
+    ),
+    Case(
+        code="workflow-path",
+        name="python",
+        good={f"{DAILY}/workflow/path": "jobs/daily.py:summarize"},
+        bad={f"{DAILY}/workflow/path": "jobs.daily"},
+        text="process 'daily': workflow.path 'jobs.daily' does not suit engine python: it names no function. "
+        "Write package.module:function or folder/file.py:function.",
+    ),
+    Case(
+        code="workflow-path",
+        name="jar",
+        good={f"{DAILY}/workflow": {"engine": "spark-submit", "path": "a.jar", "main_class": "a.B"}},
+        bad={f"{DAILY}/workflow": {"engine": "spark-submit", "path": "a.jar"}},
+        text="process 'daily': workflow.path 'a.jar' does not suit engine spark-submit: a jar needs its main class. "
+        "Write main_class.",
+    ),
+    Case(
+        code="workflow-submit",
+        bad={f"{DAILY}/workflow/args": ["x"]},
+        text="process 'daily': args has no effect with engine python. Remove it, or write engine: spark-submit.",
+    ),
+    Case(
+        code="workflow-file",
+        good={f"{DAILY}/workflow": {"engine": "sql", "path": "there.sql"}},
+        bad={f"{DAILY}/workflow": {"engine": "sql", "path": "nowhere.sql"}},
+        text="process 'daily': the file 'nowhere.sql' does not exist in <root>. "
+        "Correct the path; it is relative to the folder of feed_assets.yaml.",
+    ),
+)

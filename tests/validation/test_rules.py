@@ -1,0 +1,122 @@
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from feed_assets.issues import FieldSources, Severity, SourceMap
+from feed_assets.validation.rules import RULES, validate_bundle
+from tests.entities.samples import bundle
+from tests.validation.cases import CASES, Case
+
+AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
+OTHERS = {"window-range-after-feed": ["window-outlives-feed"]}
+"""Other rules that refuse the bad bundle of a case, too."""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "jobs").mkdir()
+    for name in ("there.sql", "a.jar", "jobs/daily.py"):
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def test_the_samples_are_in_order(root: Path) -> None:
+    assert validate_bundle(bundle(), SourceMap(), AS_OF, root) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_rule_accepts_what_is_right(case: Case, root: Path) -> None:
+    assert [issue.render() for issue in validate_bundle(bundle(case.good), SourceMap(), AS_OF, root)] == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_rule_refuses_what_is_wrong_with_one_sentence(case: Case, root: Path) -> None:
+    issues = validate_bundle(bundle(case.bad), SourceMap(), AS_OF, root)
+    texts = [issue.render().replace(str(root), "<root>") for issue in issues if issue.code == case.code]
+    assert texts == [case.text]
+    assert {issue.code for issue in issues} <= {case.code, *OTHERS.get(str(case), ())}
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {case.code for case in CASES} == {rule.code for rule in RULES}
+
+
+def test_a_name_that_was_declared_with_errors_is_known() -> None:
+    declared = SourceMap({("feed", "cliks"): FieldSources(file="a.yaml", positions={})})
+    changed = bundle({"process daily/inputs/clicks/feed": "cliks"})
+    assert validate_bundle(changed, declared, AS_OF) == []
+
+
+def test_issues_stand_at_the_key_that_is_wrong() -> None:
+    positions = {(): (1, 1), ("clusters", "primary", "retention", "limit"): (14, 7)}
+    sources = SourceMap({("feed", "clicks"): FieldSources(file="entities/clicks.yaml", positions=positions)})
+    changes = {"feed clicks/late_arrival/cut_off": "days(40)"}
+    (issue,) = validate_bundle(bundle(changes), sources, AS_OF)
+    assert issue.render() == (
+        "entities/clicks.yaml:14: feed 'clicks': retention days(30) is shorter than late arrival days(40): late data "
+        "would be deleted before it is processed. Raise retention.limit to at least days(40)."
+    )
+
+
+def test_warnings_are_marked() -> None:
+    changes = {"feed clicks/clusters/backup/delay": "hours(1)"}
+    assert [issue.severity for issue in validate_bundle(bundle(changes), SourceMap(), AS_OF)] == [Severity.WARNING]
+
+
+def test_a_circle_through_two_processes_is_found_and_explained() -> None:
+    back = {
+        "name": "back",
+        "frequency": "hours(1)",
+        "clusters": {"primary": {"validity": {"start": "2015-01-02T00:00Z", "end": "2015-12-31T00:00Z"}}},
+        "inputs": {"summary": {"feed": "summary", "start": "today(0,0)", "end": "today(0,0)"}},
+        "outputs": {"clicks": {"feed": "clicks", "instance": "now(0,0)"}},
+        "workflow": {"path": "jobs:run"},
+    }
+    yesterday = {**back, "inputs": {"summary": {"feed": "summary", "start": "yesterday(0,0)", "end": "yesterday(0,0)"}}}
+    assert len(_circles({"process back": back})) == 2
+    assert _circles({"process back": yesterday}) == []
+    assert _circles({"process back": yesterday, "process daily/outputs/summary/instance": "today(0,0)"}) == []
+    same_day = {
+        "process back": back,
+        "process daily/inputs/clicks": {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"},
+        "process daily/outputs/summary/instance": "today(0,0)",
+    }
+    texts = _circles(same_day)
+    assert len(texts) == 2
+    assert texts[1].startswith(
+        "process 'daily': on primary an instance waits for itself: daily 2015-01-02T00:00Z reads feed 'clicks' of "
+        "back 2015-01-02T00:00Z, and back 2015-01-02T00:00Z reads feed 'summary' of daily 2015-01-02T00:00Z. "
+    )
+
+
+def _circles(changes: dict[str, object]) -> list[str]:
+    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
+    return [issue.render() for issue in issues if issue.code == "waits-for-itself"]
+
+
+def test_row_11_a_feed_without_a_data_location_is_refused() -> None:
+    with pytest.raises(ValueError, match="locations"):
+        bundle({"feed clicks/locations": {"stats": "/stats"}})
+
+
+def test_row_13_a_cluster_with_own_locations_uses_only_those() -> None:
+    own = {"data": "/copies/${YEAR}/${MONTH}/${DAY}/${HOUR}"}
+    changed = bundle({"feed clicks/locations/stats": "/stats", "feed clicks/clusters/backup/locations": own})
+    clicks = changed.get_feed("clicks")
+    assert (clicks.locations_on("backup").data, clicks.locations_on("backup").stats) == (own["data"], None)
+    assert clicks.locations_on("primary").stats == "/stats"
+    assert validate_bundle(changed, SourceMap(), AS_OF) == []
+
+
+@pytest.mark.parametrize(("depth", "is_refused"), [("us/nyc", False), ("us/nyc/x", True)])
+def test_row_15_a_partition_deeper_than_declared_is_refused(depth: str, is_refused: bool) -> None:
+    issues = validate_bundle(bundle({"process daily/inputs/clicks/partition": depth}), SourceMap(), AS_OF)
+    assert [issue.code for issue in issues] == ["input-partition"] * is_refused
+
+
+@pytest.mark.parametrize(("limit", "is_refused"), [("days(1)", True), ("days(2)", False)])
+def test_row_18_retention_is_at_least_the_late_cut_off(limit: str, is_refused: bool) -> None:
+    changes = {"feed clicks/late_arrival/cut_off": "days(2)", "feed clicks/clusters/backup/retention/limit": limit}
+    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
+    assert [issue.code for issue in issues] == ["retention-late-arrival"] * is_refused
