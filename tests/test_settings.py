@@ -15,7 +15,7 @@ def _file(folder: Path, text: str) -> Path:
 
 def test_without_anything_the_defaults_hold(tmp_path: Path) -> None:
     settings = load_settings(environ={}, start=tmp_path)
-    assert settings == Settings()
+    assert settings.model_dump() == Settings().model_dump()
     assert (settings.entities, settings.state, settings.strict, settings.root) == ("entities", None, False, tmp_path)
     assert settings.entities_location == str(tmp_path / "entities")
 
@@ -76,9 +76,13 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
         ("- a", {}, "setting 'feed_assets.yaml': it is not a map."),
         ("a: b: c", {}, "setting 'feed_assets.yaml': cannot be read: mapping values are not allowed here"),
         ("demo: {replay: {origin: 2013-11-01T00:00:00Z}}", {}, "setting 'demo.replay.real_start': it is missing."),
-        (REPLAY.replace("00Z", "00", 1), {}, "setting 'demo.replay.origin': datetime.datetime(2013, 11, 1, 0, 0) is not a "),
+        (
+            REPLAY.replace("00Z", "00", 1),
+            {},
+            "setting 'demo.replay.origin': datetime.datetime(2013, 11, 1, 0, 0) is not",
+        ),
         (REPLAY.replace("60", "0"), {}, "setting 'demo.replay.speed': 0 is not above 0."),
-        ("", {"FEED_ASSETS_SETTINGS": "nowhere.yaml"}, "setting 'FEED_ASSETS_SETTINGS': the file 'nowhere.yaml' does not"),
+        ("", {"FEED_ASSETS_SETTINGS": "nowhere.yaml"}, "setting 'FEED_ASSETS_SETTINGS': the file 'nowhere.yaml' does"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, environ: dict[str, str], message: str) -> None:

@@ -69,7 +69,9 @@ class Cluster(Entity):
     def _is_url(cls, value: str) -> str:
         scheme, found, _ = value.partition("://")
         if not found or not scheme.replace("+", "").isalnum():
-            remedy = f"Write file://{value}." if value.startswith("/") else "Write for example file:///data or s3://bucket."
+            remedy = (
+                f"Write file://{value}." if value.startswith("/") else "Write for example file:///data or s3://bucket."
+            )
             raise refuse("storage", f"{value!r} is not a URL", remedy)
         return value
 

@@ -58,9 +58,7 @@ class DependencyGraph:
             dependencies[entity.key] = targets
             for target in targets:
                 dependents[target].add(entity.key)
-        return cls(
-            dependencies=dependencies, dependents={key: frozenset(found) for key, found in dependents.items()}
-        )
+        return cls(dependencies=dependencies, dependents={key: frozenset(found) for key, found in dependents.items()})
 
     def dependents_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
         """Everything that depends on any of `keys`, directly or not; without the keys that do not themselves."""

@@ -126,6 +126,9 @@ def _names_to_map(value: object) -> object:
     return inputs
 
 
+_NAMES_TO_MAP = BeforeValidator(_names_to_map, json_schema_input_type=list[Name] | dict[Name, Workflow | None])
+
+
 class LateProcess(EntityModel):
     """How late data are handled: which inputs are watched, when, and what is run for each.
 
@@ -135,7 +138,7 @@ class LateProcess(EntityModel):
 
     policy: RetryPolicy
     delay: FrequencyField
-    inputs: Annotated[Map[Name, Workflow | None], Field(min_length=1), BeforeValidator(_names_to_map)]
+    inputs: Annotated[Map[Name, Workflow | None], Field(min_length=1), _NAMES_TO_MAP]
 
 
 class Process(Entity):

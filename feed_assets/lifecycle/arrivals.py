@@ -9,20 +9,30 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import zip_longest
+
+from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import FeedRecord, Key, Plan, StoreAddress
+from feed_assets.plan.records import FeedRecord, Plan, StoreAddress
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
-from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, Frontier, FrontierKind, NewFeedEvent
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    Frontier,
+    FrontierKind,
+    NewFeedEvent,
+    NextLook,
+)
 from feed_assets.storage.port import Availability, Look
 
 ORIGIN = "arrival"
-BATCH = 500
+BATCH = 2_000
 LOOKS_A_TICK = 20_000
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(hours=6)
@@ -103,26 +113,6 @@ def decide_row(candidate: Candidate, look: Look, as_of: datetime) -> tuple[FeedI
     return row, event
 
 
-def apply_frontiers(database: Database, plan: Plan) -> None:
-    """Give every external feed and every process that has none a frontier at its first instance."""
-    feeds = {record.key: record for record in plan.feeds.values() if record.is_external}
-    processes = {record.key: record for record in plan.processes.values()}
-    with database.begin() as connection:
-        frontiers = Frontiers(connection)
-        rows = [
-            Frontier(
-                kind=kind,
-                entity=key[0],
-                cluster=key[1],
-                next_index=0,
-                next_time=records[key].sequence.at(0),
-            )
-            for kind, records in ((FrontierKind.FEED, feeds), (FrontierKind.PROCESS, processes))
-            for key in frontiers.missing(kind, list(records))
-        ]
-        frontiers.put(rows)
-
-
 def apply_arrivals(
     database: Database, stores: StorePool, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
 ) -> Found:
@@ -143,19 +133,41 @@ def apply_arrivals(
 def _due(
     database: Database, plan: Plan, cluster: str, as_of: datetime
 ) -> Iterator[tuple[list[Candidate], list[Frontier]]]:
-    """First the instances whose nominal time has come, then those that were missing at an earlier look."""
+    """By turns instances whose nominal time has come and those that were missing at an earlier look, so that neither
+    keeps the other waiting when there is more than a tick can do.
+    """
+    new = _newly_due(database, plan, cluster, as_of)
+    again: Iterator[tuple[list[Candidate], list[Frontier]]] = (
+        (batch, []) for batch in _due_again(database, plan, cluster, as_of)
+    )
+    return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
+
+
+def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:
+    """Batches of instances that were missing. What the plan does not know as an external instance is put off."""
     with database.read() as connection:
-        again = FeedInstances(connection).due_looks(cluster, as_of, LOOKS_A_TICK)
-    yield from _newly_due(database, plan, cluster, as_of)
-    rows = iter([row for row in again if (row.feed, row.cluster) in plan.feeds])
-    while batch := list(islice(rows, BATCH)):
-        yield [Candidate(record=plan.feeds[row.feed, row.cluster], nominal_time=row.nominal_time) for row in batch], []
+        due = FeedInstances(connection).due_looks(cluster, as_of, LOOKS_A_TICK)
+    candidates, unknown = [], []
+    for row in due:
+        record = plan.feeds.get((row.feed, row.cluster))
+        if record is None or not record.is_external or not record.sequence.contains(row.nominal_time):
+            unknown.append(NextLook(*row.key, as_of + LONGEST_PAUSE))
+        else:
+            candidates.append(Candidate(record=record, nominal_time=row.nominal_time))
+    if unknown:
+        with database.begin() as connection:
+            FeedInstances(connection).set_next_looks(unknown)
+    for start in range(0, len(candidates), BATCH):
+        yield candidates[start : start + BATCH]
 
 
 def _newly_due(
     database: Database, plan: Plan, cluster: str, as_of: datetime
 ) -> Iterator[tuple[list[Candidate], list[Frontier]]]:
-    """Batches of instances whose nominal time has come, with the frontiers that stand when the batch is recorded."""
+    """Batches of instances whose nominal time has come, with the frontiers that stand when the batch is recorded.
+
+    The feeds share a batch evenly, so that one with a long past does not keep the others from their present.
+    """
     while True:
         with database.read() as connection:
             due = Frontiers(connection).due(FrontierKind.FEED, as_of, BATCH, cluster=cluster)
@@ -163,15 +175,13 @@ def _newly_due(
             return
         candidates: list[Candidate] = []
         moved: list[Frontier] = []
+        share = max(1, BATCH // len(due))
         for frontier in due:
             record = plan.feeds.get((frontier.entity, frontier.cluster))
             if record is None or not record.is_external:
                 moved.append(_parked(frontier))
                 continue
-            room = BATCH - len(candidates)
-            if room == 0:
-                break
-            indices = _due_indices(record, frontier, as_of)[:room]
+            indices = _due_indices(record, frontier, as_of)[:share]
             candidates.extend(
                 Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices
             )
@@ -209,12 +219,25 @@ def _apply_looks(
 ) -> int:
     looks = look_at(stores, candidates)
     decisions = [decide_row(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    events = [event for _, event in decisions if event is not None]
     with database.begin() as connection:
-        Frontiers(connection).put(list(frontiers))
-        FeedInstances(connection).record_looks([row for row, _ in decisions])
-        EventLog(connection).append(events)
-    return len(events)
+        arrived = record_decisions(connection, decisions)
+        Frontiers(connection).put(frontiers)
+    return arrived
+
+
+def record_decisions(
+    connection: Connection, decisions: Sequence[tuple[FeedInstance, NewFeedEvent | None]]
+) -> int:
+    """Record what looks amount to and return how many instances arrived.
+
+    What somebody else has made AVAILABLE or EVICTED in the meantime stays so, and has no second event.
+    """
+    instances, log = FeedInstances(connection), EventLog(connection)
+    written = instances.record_looks([row for row, _ in decisions])
+    arrived = [(row, event) for row, event in decisions if event is not None and row.key in written]
+    seqs = log.append([event for _, event in arrived])
+    instances.put([replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True)])
+    return len(arrived)
 
 
 def look_at(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
@@ -227,8 +250,3 @@ def look_at(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
         paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
         looks.update(zip(positions, stores.get(address).look(paths, flag), strict=True))
     return [looks[position] for position in range(len(candidates))]
-
-
-def external_keys(plan: Plan) -> frozenset[Key]:
-    """Keys of the feeds whose instances come from outside."""
-    return frozenset(key for key, record in plan.feeds.items() if record.is_external)

@@ -5,18 +5,18 @@ lease was taken over, and an attempt that broke off anywhere is repeated to the 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Clock
-from feed_assets.engines.port import OutputReport, OutputTarget, SubmitOptions, Work
+from feed_assets.engines.port import InputData, OutputTarget, SubmitOptions, Work
 from feed_assets.engines.registry import open_engine
 from feed_assets.errors import FencedOutError, InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
-from feed_assets.lifecycle.job_properties import job_properties, text_context
+from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs
 from feed_assets.lifecycle.leasing import Leased
 from feed_assets.lifecycle.readiness import InputState, input_states
 from feed_assets.lifecycle.stores import StorePool
@@ -36,6 +36,7 @@ from feed_assets.state.records import (
     ProcessKey,
 )
 from feed_assets.storage.port import InstanceStore, Manifest, Staging
+from feed_assets.timing.text import TextContext, render_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,28 +68,25 @@ OnPublished = Callable[[Published], None]
 class _Target:
     edge: OutputEdge
     record: FeedRecord
-    nominal_time: datetime
     store: InstanceStore
     staging: Staging
     lease: Lease
 
     @property
-    def path(self) -> str:
-        return self.record.path(self.nominal_time)
+    def nominal_time(self) -> datetime:
+        return self.lease.nominal_time
 
     @property
-    def work_url(self) -> str:
-        """Where Spark writes: the staging itself, or this machine's part of it where Spark cannot reach the store."""
-        if self.staging.local_path is not None:
-            return self.staging.local_path.as_uri()
-        return self.staging.url
+    def path(self) -> str:
+        return self.record.path(self.nominal_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRunner:
     """Runs process instances, one after the other, for one Dagster run or one simulation.
 
-    `clock` tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first use; `root` is the folder that relative workflow files are below.
+    `clock` tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first
+    use; `root` is the folder that relative workflow files are below.
     """
 
     database: Database
@@ -101,32 +99,44 @@ class InstanceRunner:
     session: "Callable[[], SparkSession]"
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
-        """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is recorded.
+        """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is noted.
 
         Raises:
             LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
             InputsMissingError: a mandatory input instance is missing; names which and where.
+            OutputOutsideValidityError: an output's feed has no instance for it.
             EngineError: the work failed. The instance is FAILED, its old outputs stand as they were.
             FencedOutError: another worker took over; nothing of this attempt became visible after that.
         """
         with ExitStack() as stack:
-            leased = stack.enter_context(
-                Leased(self.database, self.wall, holder=self.run_id, cluster=process.cluster)
-            )
+            leased = stack.enter_context(Leased(self.database, self.wall, holder=self.run_id, cluster=process.cluster))
             leased.acquire(f"process/{process.process}", nominal_time)
+            claims = self._claim(leased, process, nominal_time)
             attempt = self._begin(process, nominal_time)
             try:
-                published = self._attempt(stack, leased, process, nominal_time, attempt, on_published)
+                published = self._attempt(stack, leased, process, nominal_time, attempt, claims, on_published)
             except FencedOutError:
                 raise
             except Exception as exc:
-                self._end(process, nominal_time, ProcessInstanceStatus.FAILED, reason=f"{type(exc).__name__}: {exc}")
+                with suppress(FencedOutError):
+                    reason = f"{type(exc).__name__}: {exc}"
+                    self._end(leased, process, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
                 raise
             except BaseException:
-                self._end(process, nominal_time, ProcessInstanceStatus.KILLED, reason="the run was interrupted")
+                with suppress(FencedOutError):
+                    reason = "the run was interrupted"
+                    self._end(leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason)
                 raise
-            self._end(process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            self._end(leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
             return published
+
+    def _claim(self, leased: Leased, process: ProcessRecord, nominal_time: datetime) -> dict[str, Lease]:
+        """Take the leases of the feed instances to write, by output; one outside its feed's validity is left out."""
+        return {
+            edge.name: leased.acquire(f"feed/{edge.feed}", time)
+            for edge in process.outputs
+            if (time := self.plan.output_time(edge, nominal_time)) is not None
+        }
 
     def _begin(self, process: ProcessRecord, nominal_time: datetime) -> int:
         now = self.clock.now()
@@ -164,10 +174,16 @@ class InstanceRunner:
         return attempt
 
     def _end(
-        self, process: ProcessRecord, nominal_time: datetime, status: ProcessInstanceStatus, reason: str | None
+        self,
+        leased: Leased,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        status: ProcessInstanceStatus,
+        reason: str | None,
     ) -> None:
         now = self.clock.now()
         with self.database.begin() as connection:
+            leased.check_in(connection)
             ProcessInstances(connection).transition(
                 ProcessKey(*process.key, nominal_time),
                 {ProcessInstanceStatus.RUNNING},
@@ -184,16 +200,50 @@ class InstanceRunner:
         process: ProcessRecord,
         nominal_time: datetime,
         attempt: int,
+        claims: Mapping[str, Lease],
         on_published: OnPublished,
     ) -> tuple[Published, ...]:
         began = self.wall.now()
-        inputs = self._gate(process, nominal_time)
+        inputs = self._gate(leased, process, nominal_time)
         context = text_context(self.plan, process, nominal_time)
         reader = stack.enter_context(InputReader(self.plan, self.stores, context))
         data = tuple(reader.read(state) for state in inputs)
-        targets = [self._target(stack, leased, edge, nominal_time, attempt) for edge in process.outputs]
+        targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
+        work = self._work(process, nominal_time, attempt, data, targets, with_inputs(context, data))
+        report = open_engine(work.engine).run(work, self.session)
+        rows = {output.name: output.rows for output in report.outputs}
+        published = []
+        for target in targets:
+            manifest = self._publish(leased, target, process)
+            done = Published(
+                record=target.record,
+                output=target.edge.name,
+                nominal_time=target.nominal_time,
+                manifest=manifest,
+                rows=rows[target.edge.name],
+                url=target.store.url(target.path),
+                inputs={state.edge.name: len(state.present) for state in inputs},
+                missing={state.edge.name: state.missing for state in inputs if state.missing},
+                details={**report.details, **reader.ways()},
+                attempt=attempt,
+                seconds=(self.wall.now() - began).total_seconds(),
+            )
+            self._record(leased, done, process, target)
+            on_published(done)
+            published.append(done)
+        return tuple(published)
+
+    def _work(
+        self,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        attempt: int,
+        data: tuple[InputData, ...],
+        targets: Sequence[_Target],
+        context: TextContext,
+    ) -> Work:
         workflow = process.workflow
-        work = Work(
+        return Work(
             process=process.process,
             cluster=process.cluster,
             nominal_time=nominal_time,
@@ -205,26 +255,18 @@ class InstanceRunner:
             engine=workflow.engine,
             path=workflow.path,
             root=self.root,
-            properties=job_properties(process, context, data, {t.edge.name: t.work_url for t in targets}),
+            properties=job_properties(process, context, data, {t.edge.name: t.staging.url for t in targets}),
             libs=tuple(workflow.lib),
             submit=SubmitOptions(
                 master=workflow.master,
                 deploy_mode=workflow.deploy_mode,
                 main_class=workflow.main_class,
-                args=tuple(workflow.args),
+                args=tuple(render_text(text, context) for text in workflow.args),
                 conf=dict(workflow.conf),
             ),
         )
-        report = open_engine(workflow.engine).run(work, self.session)
-        rows = {output.name: output for output in report.outputs}
-        published = []
-        for target in targets:
-            done = self._publish(leased, target, process, inputs, rows[target.edge.name], attempt, began, {**report.details, **reader.ways()})
-            on_published(done)
-            published.append(done)
-        return tuple(published)
 
-    def _gate(self, process: ProcessRecord, nominal_time: datetime) -> tuple[InputState, ...]:
+    def _gate(self, leased: Leased, process: ProcessRecord, nominal_time: datetime) -> tuple[InputState, ...]:
         """The inputs as they are frozen for this attempt; looks at storage for what the record does not know yet."""
         now = self.clock.now()
         with self.database.read() as connection:
@@ -237,6 +279,7 @@ class InstanceRunner:
         if blocked:
             raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
         with self.database.begin() as connection:
+            leased.check_in(connection)
             ProcessInstances(connection).transition(
                 ProcessKey(*process.key, nominal_time),
                 {ProcessInstanceStatus.RUNNING},
@@ -251,55 +294,28 @@ class InstanceRunner:
         return tuple(store.url(record.path(time)) for time in state.missing)
 
     def _target(
-        self, stack: ExitStack, leased: Leased, edge: OutputEdge, nominal_time: datetime, attempt: int
+        self, stack: ExitStack, edge: OutputEdge, lease: Lease | None, nominal_time: datetime, attempt: int
     ) -> _Target:
+        if lease is None:
+            raise OutputOutsideValidityError(
+                process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time
+            )
         record = self.plan.feeds[edge.feed, edge.cluster]
-        time = self.plan.output_time(edge, nominal_time)
-        if time is None:
-            raise OutputOutsideValidityError(process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time)
-        lease = leased.acquire(f"feed/{edge.feed}", time)
         store = self.stores.get(record.store)
-        staging = store.stage(record.path(time), f"{self.run_id}.{lease.token}.{attempt}")
+        staging = store.stage(record.path(lease.nominal_time), f"{self.run_id}.{lease.token}.{attempt}")
         stack.callback(store.discard, staging)
-        return _Target(edge=edge, record=record, nominal_time=time, store=store, staging=staging, lease=lease)
+        return _Target(edge=edge, record=record, store=store, staging=staging, lease=lease)
 
-    def _publish(
-        self,
-        leased: Leased,
-        target: _Target,
-        process: ProcessRecord,
-        inputs: Sequence[InputState],
-        report: OutputReport,
-        attempt: int,
-        began: datetime,
-        details: Mapping[str, str],
-    ) -> Published:
-        record = target.record
-        manifest = target.store.publish(
+    def _publish(self, leased: Leased, target: _Target, process: ProcessRecord) -> Manifest:
+        return target.store.publish(
             target.staging,
-            flag=record.flag,
-            guard=lambda: leased.check(target.lease),
+            flag=target.record.flag,
+            guard=leased.check,
             extra={"process": process.process, "run": self.run_id, "fence": str(target.lease.token)},
         )
-        now = self.clock.now()
-        published = Published(
-            record=record,
-            output=target.edge.name,
-            nominal_time=target.nominal_time,
-            manifest=manifest,
-            rows=report.rows,
-            url=target.store.url(target.path),
-            inputs={state.edge.name: len(state.present) for state in inputs},
-            missing={state.edge.name: state.missing for state in inputs if state.missing},
-            details=details,
-            attempt=attempt,
-            seconds=(self.wall.now() - began).total_seconds(),
-        )
-        self._record(published, process, target, now)
-        return published
 
-    def _record(self, published: Published, process: ProcessRecord, target: _Target, now: datetime) -> None:
-        record, manifest = published.record, published.manifest
+    def _record(self, leased: Leased, published: Published, process: ProcessRecord, target: _Target) -> None:
+        record, manifest, now = published.record, published.manifest, self.clock.now()
         with self.database.begin() as connection:
             (seq,) = EventLog(connection).append(
                 [
@@ -323,6 +339,7 @@ class InstanceRunner:
                     )
                 ]
             )
+            leased.check_in(connection)
             FeedInstances(connection).put(
                 [
                     FeedInstance(
@@ -347,7 +364,7 @@ def _output_target(target: _Target) -> OutputTarget:
     return OutputTarget(
         name=target.edge.name,
         feed=record.feed,
-        url=target.work_url,
+        url=target.staging.url,
         format=record.format,
         columns=record.columns,
         options=dict(record.options),

@@ -10,12 +10,11 @@ from typing import Self
 from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
-from feed_assets.lifecycle.arrivals import Candidate, decide_row, look_at
+from feed_assets.lifecycle.arrivals import Candidate, decide_row, look_at, record_decisions
 from feed_assets.lifecycle.readiness import InputState
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.database import Database
-from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedKey, FrozenInput
 from feed_assets.timing.text import TextContext, render_text
@@ -40,8 +39,7 @@ def look_again(
     arrived = [(row, event) for row, event in decisions if event is not None]
     if arrived:
         with database.begin() as connection:
-            FeedInstances(connection).record_looks([row for row, _ in arrived])
-            EventLog(connection).append([event for _, event in arrived])
+            record_decisions(connection, arrived)
 
 
 def frozen_inputs(connection: Connection, states: Sequence[InputState]) -> tuple[FrozenInput, ...]:

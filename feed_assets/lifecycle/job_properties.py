@@ -2,12 +2,12 @@
 
 import getpass
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.engines.port import InputData
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.timing.text import TextContext, render_text
-
 
 NONE = "NONE"
 """Stands for the feeds, paths and names of a process without inputs or without outputs (Falcon's word)."""
@@ -23,6 +23,12 @@ def text_context(plan: Plan, process: ProcessRecord, nominal_time: datetime) -> 
         cluster={**dict(cluster.properties), "name": cluster.name, "colo": cluster.colo},
         properties=dict(process.properties),
     )
+
+
+def with_inputs(context: TextContext, inputs: Sequence[InputData]) -> TextContext:
+    """The context in which `dataIn(name, partition)` knows the instances that were found."""
+    urls = {item.name: tuple(instance.url for instance in item.instances) for item in inputs}
+    return replace(context, inputs=urls)
 
 
 def job_properties(

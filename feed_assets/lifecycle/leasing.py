@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from sqlalchemy import Connection
+
 from feed_assets.clock import Clock
 from feed_assets.errors import FencedOutError, StateError
 from feed_assets.state.database import Database
@@ -20,8 +22,8 @@ _logger = logging.getLogger(__name__)
 class Leased:
     """A context in which leases are held; a thread renews them every third of their life until the context ends.
 
-    Time is the wall clock of `clock`, so a lease lasts as long for every worker that shares it. `lost` says that a
-    renewal was refused; the next `check` says so as an exception.
+    Time is the wall clock of `clock`, so a lease lasts as long for every worker that shares it. A renewal that is
+    refused is logged; the next `check` says so as an exception.
     """
 
     def __init__(self, database: Database, clock: Clock, *, holder: str, cluster: str, ttl: timedelta = TTL) -> None:
@@ -46,9 +48,24 @@ class Leased:
             self._held.append(lease)
         return lease
 
-    def check(self, lease: Lease) -> None:
-        """Raises FencedOutError when the lease has been taken over or has run out."""
-        self._leases.check(lease, self._clock.now())
+    def check(self) -> None:
+        """Make sure that every lease is still held; before an effect outside the database.
+
+        Raises:
+            FencedOutError: one has been taken over or has run out.
+        """
+        now = self._clock.now()
+        for lease in self._snapshot():
+            self._leases.check(lease, now)
+
+    def check_in(self, connection: Connection) -> None:
+        """Make sure inside a write transaction that nobody takes a lease over before it ends.
+
+        Raises:
+            FencedOutError: one has been taken over.
+        """
+        for lease in self._snapshot():
+            self._leases.check_in(connection, lease)
 
     def __enter__(self) -> Self:
         self._beat.start()
@@ -60,13 +77,18 @@ class Leased:
         self._ended.set()
         self._beat.join()
         for lease in self._held:
-            self._leases.release(lease)
+            try:
+                self._leases.release(lease)
+            except StateError:
+                _logger.exception("lease on %s at %s could not be given back", lease.entity, lease.nominal_time)
+
+    def _snapshot(self) -> tuple[Lease, ...]:
+        with self._mutex:
+            return tuple(self._held)
 
     def _renew(self) -> None:
         while not self._ended.wait(self._ttl.total_seconds() / 3):
-            with self._mutex:
-                held = list(self._held)
-            for lease in held:
+            for lease in self._snapshot():
                 try:
                     self._leases.renew(lease, self._clock.now(), self._ttl)
                 except FencedOutError:

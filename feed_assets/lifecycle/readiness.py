@@ -74,39 +74,58 @@ def decide_ready(inputs: Sequence[InputState]) -> bool:
 def input_states(
     connection: Connection, plan: Plan, process: ProcessRecord, times: Iterable[datetime], as_of: datetime
 ) -> dict[datetime, tuple[InputState, ...]]:
-    """The inputs of several instances of one process, with as few statements as there are inputs."""
-    times = list(times)
-    by_edge = {edge.name: _edge_states(connection, plan, edge, times, as_of) for edge in process.inputs}
-    return {time: tuple(by_edge[edge.name][time] for edge in process.inputs) for time in times}
+    """The inputs of several instances of one process; see `input_states_many`."""
+    return input_states_many(connection, plan, {process.key: list(times)}, as_of)[process.key]
 
 
-def _edge_states(
-    connection: Connection, plan: Plan, edge: InputEdge, times: Sequence[datetime], as_of: datetime
-) -> dict[datetime, InputState]:
-    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+def input_states_many(
+    connection: Connection, plan: Plan, wanted: Mapping[Key, Sequence[datetime]], as_of: datetime
+) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
+    """The inputs of instances of many processes, in one statement but for data-driven windows."""
     instances = FeedInstances(connection)
-    windows: dict[datetime, tuple[datetime, ...] | None] = {}
-    for time in times:
-        if edge.window.is_data_driven:
-            record = _Recorded(instances, plan, edge)
-            found = edge.window.resolve_data_driven(time, sequence, record, as_of)
-            windows[time] = None if found is None else tuple(sequence.at(index) for index in found)
-        else:
-            windows[time] = tuple(sequence.at(index) for index in edge.window.indices(time, sequence))
-    spans = {time: _span(edge, window) for time, window in windows.items() if window}
-    available = instances.available_times_many(list(spans.values()))
+    resolved = {
+        key: {
+            time: [(edge, _resolve(instances, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
+            for time in times
+        }
+        for key, times in wanted.items()
+    }
+    spans = {
+        _span(edge, window)
+        for by_time in resolved.values()
+        for windows in by_time.values()
+        for edge, window in windows
+        if window
+    }
+    available = {span: frozenset(times) for span, times in instances.available_times_many(list(spans)).items()}
     return {
-        time: InputState(
-            edge=edge,
-            expected=window,
-            available=frozenset(available[spans[time]]) if time in spans else frozenset(),
-        )
-        for time, window in windows.items()
+        key: {
+            time: tuple(
+                InputState(
+                    edge=edge,
+                    expected=window,
+                    available=available[_span(edge, window)] if window else frozenset(),
+                )
+                for edge, window in windows
+            )
+            for time, windows in by_time.items()
+        }
+        for key, by_time in resolved.items()
     }
 
 
+def _resolve(
+    instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
+) -> tuple[datetime, ...] | None:
+    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+    if not edge.window.is_data_driven:
+        return tuple(map(sequence.at, edge.window.indices(time, sequence)))
+    found = edge.window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
+    return None if found is None else tuple(map(sequence.at, found))
+
+
 def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
-    return FeedSpan(edge.feed, edge.cluster, min(window), max(window))
+    return FeedSpan(edge.feed, edge.cluster, window[0], window[-1])
 
 
 class _Recorded(AvailabilityRecord):
@@ -284,11 +303,10 @@ def _waiting(
 def _open_gates(
     connection: Connection, plan: Plan, waiting: Mapping[Key, Sequence[datetime]], as_of: datetime
 ) -> int:
-    ready: list[ProcessKey] = []
-    for key, times in waiting.items():
-        process = plan.processes[key]
-        states = input_states(connection, plan, process, times, as_of)
-        ready.extend(ProcessKey(*key, time) for time in times if decide_ready(states[time]))
+    states = input_states_many(connection, plan, waiting, as_of)
+    ready = [
+        ProcessKey(*key, time) for key, by_time in states.items() for time, inputs in by_time.items() if decide_ready(inputs)
+    ]
     return ProcessInstances(connection).transition_many(
         ready,
         {ProcessInstanceStatus.WAITING},

@@ -65,7 +65,7 @@ def decide_reconciled(
             return instance.status, {
                 "status": ProcessInstanceStatus.FAILED,
                 "ended_at": as_of,
-                "reason": f"its worker died {MOST_ATTEMPTS} times",
+                "reason": f"its worker died at attempt {instance.attempt}, and there are at most {MOST_ATTEMPTS}",
                 "updated_at": as_of,
             }
         case RunState.ENDED | RunState.UNKNOWN:
@@ -81,20 +81,35 @@ def decide_reconciled(
 
 
 def apply_reconciliation(
-    database: Database, launched: Launched, by_run: Mapping[str, RunState], by_request: Mapping[str, RunState], as_of: datetime
+    database: Database,
+    launched: Launched,
+    by_run: Mapping[str, RunState],
+    by_request: Mapping[str, RunState],
+    as_of: datetime,
 ) -> Sequence[ProcessKey]:
-    """Correct the record; returns the keys of the instances that were changed."""
-    decided: list[tuple[ProcessKey, ProcessInstanceStatus, ProcessChanges]] = []
-    for instance in launched.running:
-        state = by_run.get(instance.run_id or "", RunState.UNKNOWN)
-        if (decision := decide_reconciled(instance, state, as_of)) is not None:
-            decided.append((instance.key, *decision))
-    for instance in launched.requested:
-        state = by_request.get(instance.request_key or "", RunState.UNKNOWN)
-        if (decision := decide_reconciled(instance, state, as_of)) is not None:
-            decided.append((instance.key, *decision))
+    """Correct the record; returns the keys of the instances that were changed.
+
+    An instance that another run or request has got since `launched` was read is left alone.
+    """
+    states = [(instance, by_run.get(instance.run_id or "", RunState.UNKNOWN)) for instance in launched.running]
+    states += [(item, by_request.get(item.request_key or "", RunState.UNKNOWN)) for item in launched.requested]
+    decided = [
+        (instance, *decision)
+        for instance, state in states
+        if (decision := decide_reconciled(instance, state, as_of)) is not None
+    ]
     if not decided:
         return ()
     with database.begin() as connection:
         instances = ProcessInstances(connection)
-        return tuple(key for key, status, changes in decided if instances.transition(key, {status}, **changes))
+        current = instances.get_many([instance.key for instance, _, _ in decided])
+        return tuple(
+            instance.key
+            for instance, status, changes in decided
+            if _launch_of(instance) == _launch_of(current[instance.key])
+            and instances.transition(instance.key, {status}, **changes)
+        )
+
+
+def _launch_of(instance: ProcessInstance) -> tuple[int, str | None, str | None]:
+    return instance.attempt, instance.run_id, instance.request_key

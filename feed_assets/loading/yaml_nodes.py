@@ -210,9 +210,7 @@ class _Composer:
 
     def _note(self, code: str, message: str, remedy: str, event: Event) -> None:
         line, column = _position(event)
-        self._document.problems.append(
-            Problem(code=code, message=message, remedy=remedy, line=line, column=column)
-        )
+        self._document.problems.append(Problem(code=code, message=message, remedy=remedy, line=line, column=column))
 
     def _note_syntax(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)

@@ -16,7 +16,6 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-import feed_assets
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.errors import DefinitionsError
 from feed_assets.issues import Issue, Severity, SourceMap
@@ -145,7 +144,8 @@ def _cached_file(cache: Path, digest: str) -> Path:
 @lru_cache
 def _code_stamp() -> str:
     """Stands for the code that loads, validates and compiles, so that no plan outlives a change of it."""
-    package = Path(feed_assets.__path__[0])
-    files = [file for folder in _COMPILING for file in sorted((package / folder).rglob("*.py"))]
+    package = Path(__file__).parents[1]
+    folders = [package.glob("*.py"), *((package / folder).rglob("*.py") for folder in _COMPILING)]
+    files = [file for folder in folders for file in sorted(folder)]
     stats = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files if (stat := file.stat())]
     return f"{sys.version_info}|{stats}"

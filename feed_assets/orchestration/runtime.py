@@ -8,7 +8,7 @@ from dagster import DagsterInstance
 
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
-from feed_assets.lifecycle.arrivals import apply_frontiers
+from feed_assets.lifecycle.redefinition import apply_frontiers
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.location import Location
 from feed_assets.plan.records import Plan

@@ -123,7 +123,7 @@ def reconcile(
     by_request = {}
     if requests:
         runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
-        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in runs}
+        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
     apply_reconciliation(database, launched, by_run, by_request, as_of)
 
 

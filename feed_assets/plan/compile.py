@@ -200,7 +200,7 @@ def _locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate
 def relative_shift(
     window: Window, expression: TimeExpression, feed: InstanceSequence, process: InstanceSequence
 ) -> int | None:
-    """How many instances after the one of the process's nominal time an end of a window always is; None if it varies."""
+    """How many instances after the one of the process's nominal time an end of a window is; None if that varies."""
     truncates = expression.offset.truncation is not Truncation.NONE
     if truncates and window.zone is not None and window.zone.key != feed.timezone.key:
         return None

@@ -1,4 +1,4 @@
-"""What entities compile to: frozen records that the sensors, the runs, the explanations and the Dagster definitions read.
+"""What entities compile to: frozen records that sensors, runs, explanations and the Dagster definitions read.
 
 One record a feed or process and cluster; edges between them carry the window functions, so that the process instances
 which read a feed instance are computed, never looked for.

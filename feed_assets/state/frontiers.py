@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.records import EntityKey, Frontier, FrontierKind
 from feed_assets.state.schema import HAS_NEXT_TIME, frontiers
 from feed_assets.state.upserts import build_upsert
@@ -57,15 +56,7 @@ class Frontiers:
 
     def missing(self, kind: FrontierKind, keys: Sequence[tuple[str, str]]) -> list[EntityKey]:
         """Those of the (entity, cluster) keys that have no frontier, in the order given."""
-        if not keys:
-            return []
-        wanted = key_rows(self._connection.dialect.name, EntityKey._fields)
-        statement = (
-            select(_T.entity, _T.cluster)
-            .join_from(wanted, frontiers, (_T.entity == wanted.c.entity) & (_T.cluster == wanted.c.cluster))
-            .where(_T.kind == kind.value)
-        )
-        rows = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
+        rows = self._connection.execute(select(_T.entity, _T.cluster).where(_T.kind == kind.value))
         present = {(entity, cluster) for entity, cluster in rows}
         return [EntityKey(*key) for key in keys if key not in present]
 

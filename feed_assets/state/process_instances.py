@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Unpack
 
-from sqlalchemy import CompoundSelect, Connection, Select, and_, func, select, tuple_, union, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, select, tuple_, union, update
 
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -38,6 +38,12 @@ _COLUMNS = (
 )
 _NAMES = tuple(column.name for column in _COLUMNS)
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
+
+
+_RUNS = select(_T.process, _T.cluster, func.coalesce(_T.request_key, _T.run_id).label("run")).where(
+    _T.cluster.in_(bindparam("clusters", expanding=True))
+)
+_SELECT_IN_FLIGHT = union(_RUNS.where(_T.status == ProcessInstanceStatus.RUNNING.value), _RUNS.where(IS_REQUESTED))
 
 
 class ProcessInstances:
@@ -122,8 +128,9 @@ class ProcessInstances:
         times: dict[EntityKey, set[datetime]] = {}
         found = self._connection.execute(_select_waiting(self._dialect), {KEY_ROWS: render_rows(rows)})
         for position, nominal_time in found:
-            process, cluster, *_ = rows[position]
-            times.setdefault(EntityKey(process, cluster), set()).add(nominal_time)
+            if nominal_time is not None:
+                process, cluster, *_ = rows[position]
+                times.setdefault(EntityKey(process, cluster), set()).add(nominal_time)
         return {key: sorted(moments) for key, moments in times.items()}
 
     def transition(
@@ -194,8 +201,10 @@ class ProcessInstances:
         """
         if not keys:
             return {}
-        found = self._connection.execute(_select_in_flight(self._dialect), {KEY_ROWS: render_rows(keys)})
-        return dict(Counter(EntityKey(process, cluster) for process, cluster, _ in found))
+        wanted = {EntityKey(*key) for key in keys}
+        in_flight = self._connection.execute(_SELECT_IN_FLIGHT, {"clusters": sorted({key.cluster for key in wanted})})
+        found = (EntityKey(process, cluster) for process, cluster, _ in in_flight)
+        return dict(Counter(key for key in found if key in wanted))
 
     def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
         """RUNNING instances that know their run, oldest first; of one cluster if given."""
@@ -224,6 +233,7 @@ def _select_many(dialect: str) -> Select[Any]:
 
 @lru_cache
 def _select_waiting(dialect: str) -> Select[Any]:
+    """A span without an instance has a null: of an outer join SQLite keeps the order, and goes from span to instances."""
     wanted = key_rows(dialect, ("process", "cluster", "first", "last"))
     is_wanted = and_(
         _T.process == wanted.c.process,
@@ -231,17 +241,7 @@ def _select_waiting(dialect: str) -> Select[Any]:
         _T.status == ProcessInstanceStatus.WAITING.value,
         _T.nominal_time.between(wanted.c.first, wanted.c.last),
     )
-    return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, process_instances, is_wanted)
-
-
-@lru_cache
-def _select_in_flight(dialect: str) -> CompoundSelect[Any]:
-    """Two questions made one, so that each finds its index."""
-    wanted = key_rows(dialect, ("process", "cluster"))
-    is_wanted = and_(_T.process == wanted.c.process, _T.cluster == wanted.c.cluster)
-    runs = select(_T.process, _T.cluster, func.coalesce(_T.request_key, _T.run_id).label("run"))
-    of_wanted = runs.join_from(wanted, process_instances, is_wanted)
-    return union(of_wanted.where(_T.status == ProcessInstanceStatus.RUNNING.value), of_wanted.where(IS_REQUESTED))
+    return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, process_instances, is_wanted, isouter=True)
 
 
 def _of_cluster(statement: Select[Any], cluster: str | None) -> Select[Any]:

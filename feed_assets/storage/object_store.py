@@ -148,7 +148,8 @@ class ObjectStore(InstanceStore):
         with self._translated(CONTROL_FOLDER):
             newest: dict[tuple[str, str], datetime | None] = {}
             for file in list_objects(self._fs, staging_prefix(self._root)).files.values():
-                token, name = file.path.split("/")[:2]
+                token, _, rest = file.path.partition("/")
+                name = rest.partition("/")[0]
                 newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified_at)), default=None)
             old = [slot for slot, changed_at in newest.items() if changed_at is not None and changed_at < older_than]
             for token, name in old:

@@ -1,6 +1,7 @@
 """No instance waits for itself: a process that reads, through however many others, what it writes then or later.
 
-Windows never run backwards, so it is enough to follow the newest instance along every chain of processes.
+Windows never run backwards, so it is enough to follow the newest instance along every chain of processes. Chains of
+more than a dozen processes are not followed to their end.
 """
 
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ class _Follower:
         self._steps = 0
 
     def find(self) -> tuple[_Step, ...] | None:
-        size = self._process.sequence_on(self._cluster).size
+        size = self._scope.sequence_on(self._process, self._cluster).size
         samples = (index for index in _SAMPLES if size is None or index < size)
         return next(filter(None, (self._follow(self._process, index, index, ()) for index in samples)), None)
 
@@ -68,7 +69,7 @@ class _Follower:
         return ", and ".join(parts)
 
     def _instance(self, process: Process, index: int) -> str:
-        return f"{process.name} {render_datetime(process.sequence_on(self._cluster).at(index))}"
+        return f"{process.name} {render_datetime(self._scope.sequence_on(process, self._cluster).at(index))}"
 
     def _follow(self, reader: Process, index: int, goal: int, chain: tuple[_Step, ...]) -> tuple[_Step, ...] | None:
         if len(chain) >= _LONGEST_CHAIN:
@@ -102,7 +103,10 @@ class _Follower:
         window, written = self._scope.find_window(reader, name), self._scope.find_output(writer, output)
         if feed is None or window is None or written is None:
             return None
-        feed_sequence, writers = feed.sequence_on(self._cluster), writer.sequence_on(self._cluster)
-        read = window.indices(reader.sequence_on(self._cluster).at(index), feed_sequence)
+        feed_sequence, writers = (
+            self._scope.sequence_on(feed, self._cluster),
+            self._scope.sequence_on(writer, self._cluster),
+        )
+        read = window.indices(self._scope.sequence_on(reader, self._cluster).at(index), feed_sequence)
         found = written.consumers_of_range(read, feed_sequence, writers) if read else ()
         return found[-1] if found else None

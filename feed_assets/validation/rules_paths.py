@@ -47,7 +47,7 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         template = scope.find_template(feed, name)
         if template is None or not template.variables:
             continue
-        reason = template.find_collision(feed.sequence_on(name))
+        reason = template.find_collision(scope.sequence_on(feed, name))
         path = _data_path(feed, name)
         if reason is None or (path, reason) in refused:
             continue
@@ -72,8 +72,7 @@ def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """Two feeds, or a feed and its replica, do not lie in the same place."""
-    for sharers in _shared(scope, feed):
-        (other, other_cluster), (_, cluster) = sharers
+    for (other, other_cluster), cluster in scope.shared_paths.get(feed.name, ()):
         what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
         yield Complaint(
             path=_data_path(feed, cluster),
@@ -94,13 +93,6 @@ def variables_of(text: str) -> tuple[TimeVariable, ...] | None:
 def listed(variables: tuple[TimeVariable, ...]) -> str:
     """Variables for messages."""
     return ", ".join(f"${{{variable}}}" for variable in variables) or "none"
-
-
-def _shared(scope: Scope, feed: Feed) -> Iterator[tuple[tuple[Feed, str], tuple[Feed, str]]]:
-    for sharers in scope.paths.values():
-        for place in sharers[1:]:
-            if place[0] is feed:
-                yield sharers[0], place
 
 
 def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:

@@ -60,7 +60,9 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
             if start is None or end is None:
                 yield _out_of_calendar(("inputs", name), item.start, item.end)
                 continue
-            yield from _range_complaints(name, item.feed, cluster, begun, (start, end), feed.sequence_on(cluster))
+            yield from _range_complaints(
+                name, item.feed, cluster, begun, (start, end), scope.sequence_on(feed, cluster)
+            )
 
 
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -94,7 +96,7 @@ def check_window_outlives_feed(scope: Scope, process: Process) -> Iterator[Compl
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
             end = feed.clusters[cluster].validity.end if feed else None
-            sequence = process.sequence_on(cluster)
+            sequence = scope.sequence_on(process, cluster)
             if feed is None or end is None or feed.clusters[cluster].validity.is_endless or sequence.size == 0:
                 continue
             last = None if sequence.size is None else _evaluated(window.end, sequence.at(sequence.size - 1), zone)
@@ -170,9 +172,9 @@ def _common_instance(scope: Scope, name: str, cluster: str, one: Writer, other: 
     if feed is None or first is None or second is None:
         return None
     sequence, first_process, second_process = (
-        feed.sequence_on(cluster),
-        one.process.sequence_on(cluster),
-        other.process.sequence_on(cluster),
+        scope.sequence_on(feed, cluster),
+        scope.sequence_on(one.process, cluster),
+        scope.sequence_on(other.process, cluster),
     )
     begin = max(first_process.start, second_process.start)
     nominal_times = islice(first_process.between(begin, NEVER), SAMPLE)

@@ -16,6 +16,7 @@ from feed_assets.entities.process import Process
 from feed_assets.errors import TimingError
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.timing.windows import Window, parse_window
 
@@ -65,6 +66,7 @@ class Scope:
     sources: SourceMap
     as_of: datetime
     root: Path | None = None
+    _sequences: dict[tuple[str, str, str], InstanceSequence] = field(default_factory=dict, init=False, repr=False)
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
 
     def is_declared(self, key: EntityKey) -> bool:
@@ -75,6 +77,13 @@ class Scope:
         """The feed, if it is one and is defined on the cluster."""
         feed = self.bundle.find_feed(name)
         return feed if feed is not None and cluster in feed.clusters else None
+
+    def sequence_on(self, entity: Feed | Process, cluster: str) -> InstanceSequence:
+        """The instances of a feed or process on a cluster."""
+        key = (entity.kind, entity.name, cluster)
+        if key not in self._sequences:
+            self._sequences[key] = entity.sequence_on(cluster)
+        return self._sequences[key]
 
     def find_template(self, feed: Feed, cluster: str) -> PathTemplate | None:
         """The data template of a feed on a cluster, cluster variables filled in."""
@@ -124,15 +133,18 @@ class Scope:
         return {cluster: self._circular_on(cluster) for cluster in clusters}
 
     @cached_property
-    def paths(self) -> dict[str, list[tuple[Feed, str]]]:
-        """The address of data, variables unfilled → the feeds and clusters that have it."""
-        found: dict[str, list[tuple[Feed, str]]] = defaultdict(list)
+    def shared_paths(self) -> dict[str, list[tuple[tuple[Feed, str], str]]]:
+        """Feed → the first feed and cluster whose data have the same address, and its own cluster."""
+        found: dict[str, list[tuple[tuple[Feed, str], str]]] = defaultdict(list)
+        owners: dict[str, tuple[Feed, str]] = {}
         for feed in self.bundle.feeds:
             for name in feed.clusters:
                 template, cluster = self.find_template(feed, name), self.bundle.find_cluster(name)
                 if template is not None and cluster is not None:
                     url = "" if "://" in template.text else cluster.storage.rstrip("/")
-                    found[f"{url}/{template.text.lstrip('/')}"].append((feed, name))
+                    first = owners.setdefault(f"{url}/{template.text.lstrip('/')}", (feed, name))
+                    if first != (feed, name):
+                        found[feed.name].append((first, name))
         return found
 
     def _circular_on(self, cluster: str) -> frozenset[str]:

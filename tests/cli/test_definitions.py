@@ -36,7 +36,12 @@ def _run(*arguments: str) -> Result:
         (GOOD, [], 0, ""),
         (WARNED, [], 0, "warning: entities/a.yaml:4: cluster 'primary': the property 'colo' is hidden"),
         (WARNED, ["--strict"], 1, "warning: "),
-        (BAD, [], 1, "entities/a.yaml:4: cluster 'primary': 'colour' is not a key of a cluster. Did you mean 'colo'?\n"),
+        (
+            BAD,
+            [],
+            1,
+            "entities/a.yaml:4: cluster 'primary': 'colour' is not a key of a cluster. Did you mean 'colo'?\n",
+        ),
         ("", [], 0, "warning: entities: no entity is declared here."),
     ],
 )
@@ -80,7 +85,9 @@ def test_files_of_workflows_are_looked_for_in_the_project(project: Path) -> None
     assert "does not exist" not in _run("validate").stdout
 
 
-@pytest.mark.parametrize("arguments", [["validate", "nowhere"], ["validate", "--colour"], ["nothing"], ["schema", "--kind", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["validate", "nowhere"], ["validate", "--colour"], ["nothing"], ["schema", "--kind", "x"]]
+)
 def test_wrong_usage_ends_with_2_and_a_message_on_standard_error(project: Path, arguments: list[str]) -> None:
     result = _run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -124,7 +131,12 @@ def test_checking_definitions_loads_neither_dagster_nor_spark_nor_the_database(p
     )
     root = Path(cli.__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(root)}, cwd=project
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(root)},
+        cwd=project,
     )
     assert done.stdout == "[]\n"
 
@@ -133,7 +145,10 @@ def test_schema_is_one_for_all_kinds_and_one_for_each() -> None:
     everything = json.loads(_run("schema").stdout)
     assert everything == entity_schema()
     assert [choice["then"]["$ref"] for choice in everything["allOf"]] == [
-        "#/$defs/Cluster", "#/$defs/Datasource", "#/$defs/Feed", "#/$defs/Process"
+        "#/$defs/Cluster",
+        "#/$defs/Datasource",
+        "#/$defs/Feed",
+        "#/$defs/Process",
     ]
     only = json.loads(_run("schema", "--kind", "feed").stdout)
     assert only["properties"] == {"kind": {"enum": ["feed"]}}

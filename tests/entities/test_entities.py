@@ -74,7 +74,7 @@ def test_an_entity_is_a_value() -> None:
         assert hash(entity) == hash(build(label, document))
         assert pickle.loads(pickle.dumps(entity)) == entity
         with pytest.raises(ValidationError):
-            entity.name = "other"
+            entity.name = "other"  # type: ignore[misc]
 
 
 def test_maps_of_an_entity_cannot_change() -> None:
@@ -104,7 +104,7 @@ def test_the_digest_depends_on_what_an_entity_says() -> None:
 
 def test_the_order_of_inputs_is_part_of_the_digest() -> None:
     window = {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}
-    one, other = ({"process daily/inputs": {name: window for name in names}} for names in ("ab", "ba"))
+    one, other = ({"process daily/inputs": dict.fromkeys(names, window)} for names in ("ab", "ba"))
     assert bundle(one).digest != bundle(other).digest
 
 
@@ -125,7 +125,7 @@ def test_a_name_is_used_once_in_a_kind() -> None:
 
 
 def test_what_is_missing_is_named_with_what_may_be_meant() -> None:
-    with pytest.raises(EntityNotFoundError, match="there is no feed 'cliks'. Did you mean 'clicks'?"):
+    with pytest.raises(EntityNotFoundError, match=r"there is no feed 'cliks'\. Did you mean 'clicks'\?"):
         bundle().get_feed("cliks")
     assert bundle().find_process("clicks") is None
 
@@ -133,7 +133,10 @@ def test_what_is_missing_is_named_with_what_may_be_meant() -> None:
 def test_a_bundle_without_some_entities_keeps_the_others() -> None:
     smaller = bundle().without({("feed", "clicks"), ("process", "daily")})
     assert [entity.label for entity in smaller.entities] == [
-        "cluster 'backup'", "cluster 'primary'", "datasource 'shop'", "feed 'summary'"
+        "cluster 'backup'",
+        "cluster 'primary'",
+        "datasource 'shop'",
+        "feed 'summary'",
     ]
 
 
@@ -142,7 +145,10 @@ def test_dependents_are_found_through_others() -> None:
     assert graph.dependents_of([(Kind.CLUSTER, "backup")]) == {("feed", "clicks"), ("process", "daily")}
     assert graph.dependents_of([("process", "daily")]) == frozenset()
     assert graph.dependencies_of([("process", "daily")]) == {
-        ("cluster", "primary"), ("cluster", "backup"), ("feed", "clicks"), ("feed", "summary")
+        ("cluster", "primary"),
+        ("cluster", "backup"),
+        ("feed", "clicks"),
+        ("feed", "summary"),
     }
 
 
@@ -185,7 +191,8 @@ def test_the_timeout_is_six_steps_and_at_least_half_an_hour(
 def test_late_inputs_are_a_list_or_a_map_with_workflows() -> None:
     base = {"policy": "final", "delay": "hours(1)"}
     for inputs, expected in ((["a", "b"], {"a": None, "b": None}), ({"a": None}, {"a": None})):
-        late = Process.model_validate({**BASE["process daily"], "late_process": {**base, "inputs": inputs}}).late_process
+        document = {**BASE["process daily"], "late_process": {**base, "inputs": inputs}}
+        late = Process.model_validate(document).late_process
         assert late is not None
         assert late.inputs == expected
 
@@ -207,4 +214,5 @@ def test_the_permission_of_an_acl_is_kept_as_it_is_written() -> None:
 
 
 def test_values_are_quoted_for_people() -> None:
-    assert [describe(value) for value in ({}, [], None, "x", 5, True)] == ["a map", "a list", "nothing", "'x'", "5", "true"]
+    values: list[object] = [{}, [], None, "x", 5, True]
+    assert [describe(value) for value in values] == ["a map", "a list", "nothing", "'x'", "5", "true"]

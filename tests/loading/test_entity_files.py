@@ -86,10 +86,14 @@ def test_a_place_that_cannot_be_read_is_an_error(location: str, tmp_path: Path) 
 
 
 def test_files_that_are_not_text_or_too_big_are_issues() -> None:
-    files = [EntityFile(name="a.yaml", content=b"a: 1\nb: \xff\n"), EntityFile(name="b.yaml", content=b"#" * 17_000_000)]
+    files = [
+        EntityFile(name="a.yaml", content=b"a: 1\nb: \xff\n"),
+        EntityFile(name="b.yaml", content=b"#" * 17_000_000),
+    ]
     loaded = load_files(files, NO_VALUES)
     assert [(issue.code, issue.source and issue.source.render()) for issue in loaded.issues] == [
-        ("file-encoding", "a.yaml:2"), ("file-too-big", "b.yaml")
+        ("file-encoding", "a.yaml:2"),
+        ("file-too-big", "b.yaml"),
     ]
 
 

@@ -16,15 +16,33 @@ def test_documents_come_with_the_place_of_every_key() -> None:
     first, second = iter_documents("a: 1\nb:\n  - x\n  - {c: d}\n---\ne: f\n")
     assert first.value == {"a": 1, "b": ["x", {"c": "d"}]}
     assert first.positions == {
-        (): (1, 1), ("a",): (1, 1), ("b",): (2, 1), ("b", 0): (3, 5), ("b", 1): (4, 5), ("b", 1, "c"): (4, 6)
+        (): (1, 1),
+        ("a",): (1, 1),
+        ("b",): (2, 1),
+        ("b", 0): (3, 5),
+        ("b", 1): (4, 5),
+        ("b", 1, "c"): (4, 6),
     }
     assert (second.line, second.value) == (6, {"e": "f"})
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0", 0), ("-5", -5), ("0.5", 0.5), ("1e3", "1e3"), ("0x1F", "0x1F"), ("1_000", "1_000"), ("007", "007"),
-     ("off", "off"), ("True", "True"), ("null", None), (".inf", ".inf"), ("9" * 60, "9" * 60), ("12:30:45", "12:30:45")],
+    [
+        ("0", 0),
+        ("-5", -5),
+        ("0.5", 0.5),
+        ("1e3", "1e3"),
+        ("0x1F", "0x1F"),
+        ("1_000", "1_000"),
+        ("007", "007"),
+        ("off", "off"),
+        ("True", "True"),
+        ("null", None),
+        (".inf", ".inf"),
+        ("9" * 60, "9" * 60),
+        ("12:30:45", "12:30:45"),
+    ],
 )
 def test_a_plain_scalar_is_a_number_only_if_it_reads_back_the_same(text: str, value: object) -> None:
     assert parse_scalar(text) == value
@@ -54,7 +72,8 @@ def test_a_key_is_written_once() -> None:
 
 def test_an_alias_bomb_is_given_up_and_the_next_document_is_read() -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"{name}: &{name} [{', '.join(['*' + before] * 10)}]" for before, name in zip("abcdef", "bcdefg", strict=True)]
+    for before, name in zip("abcdef", "bcdefg", strict=True):
+        lines.append(f"{name}: &{name} [{', '.join(['*' + before] * 10)}]")
     bomb, after = iter_documents("\n".join(lines) + "\n---\nok: 1\n")
     assert [problem.code for problem in bomb.problems] == ["yaml-too-big"]
     assert after.value == {"ok": 1}

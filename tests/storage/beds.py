@@ -62,6 +62,11 @@ def forbid() -> None:
     raise FencedOut
 
 
+def cannot_exchange(one: str, other: str) -> bool:
+    """What `exchange` answers on a filesystem that knows no exchange."""
+    return False
+
+
 def stage(store: InstanceStore, path: str, files: Files, token: str = "run-1") -> Staging:
     staging = store.stage(path, token)
     for name, data in files.items():

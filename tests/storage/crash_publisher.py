@@ -11,12 +11,13 @@ import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 from feed_assets.errors import StagingLostError
 from feed_assets.storage import local_slot
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Staging
-from tests.storage.beds import allow, publish, read_all, stage
+from tests.storage.beds import allow, cannot_exchange, publish, read_all, stage
 
 PATH = "weather/05"
 OLD = {"old-0.csv": b"old", "s/old-1.csv": b"older"}
@@ -68,8 +69,7 @@ def left_over(root: Path) -> list[str]:
 
 def main(root: Path, swap: str, repeat: str) -> None:
     if swap == "renames":
-        # What `exchange` answers on filesystems that know no exchange.
-        local_slot.exchange = lambda one, other: False
+        patch.object(local_slot, "exchange", cannot_exchange).start()
     number = 0
     died = True
     while died:

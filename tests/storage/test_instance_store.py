@@ -98,7 +98,11 @@ def test_many_looks_answer_in_the_order_asked_and_repeat_the_path_as_asked(bed: 
     asked = [*reversed(hours), "elsewhere", hours[3]]
     looks = bed.store.look(asked, None)
     assert [look.path for look in looks] == asked
-    assert [look.bytes for look in looks] == [*(hour if hour in (3, 7, 23) else 0 for hour in reversed(range(24))), 0, 3]
+    assert [look.bytes for look in looks] == [
+        *(hour if hour in (3, 7, 23) else 0 for hour in reversed(range(24))),
+        0,
+        3,
+    ]
     assert bed.store.look([], None) == []
 
 

@@ -16,7 +16,7 @@ from feed_assets.storage import local_reader, local_slot
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.local_tree import TreeFile, iter_tree
 from feed_assets.storage.port import Availability, Look, Manifest
-from tests.storage.beds import FencedOut, allow, publish, read_all, stage
+from tests.storage.beds import FencedOut, allow, cannot_exchange, publish, read_all, stage
 
 HOUR = "weather/05"
 VERSIONS = {
@@ -60,8 +60,8 @@ def test_a_publication_through_a_link_out_of_the_root_is_refused(
     (tmp_path / "root" / "weather").symlink_to(outside)
     with pytest.raises(PathRefusedError, match="symbolic link"):
         publish(store, HOUR, {"x": b"1"})
+    (outside / "05").mkdir()
     with pytest.raises(PathRefusedError, match="symbolic link"):
-        (outside / "05").mkdir()
         store.look([HOUR], None)
     assert sorted(item.name for item in outside.iterdir()) == ["05", "secret.csv"]
 
@@ -131,7 +131,7 @@ def test_a_file_in_the_way_of_the_parents_is_told(store: LocalStore, tmp_path: P
 
 
 def test_two_renames_replace_an_instance_where_nothing_can_be_exchanged(store: LocalStore, tmp_path: Path) -> None:
-    with patch.object(local_slot, "exchange", lambda one, other: False):
+    with patch.object(local_slot, "exchange", cannot_exchange):
         publish(store, HOUR, {"old": b"1"})
         publish(store, HOUR, {"new": b"2"}, token="run-2")
     assert read_all(store, HOUR) == {"new": b"2"}
@@ -162,7 +162,7 @@ def test_a_half_removed_staging_is_never_published(store: LocalStore) -> None:
         (Path(folder) / "ready.json").unlink()
         raise Gone
 
-    with patch.object(local_slot.shutil, "rmtree", remove_a_little), pytest.raises(Gone):
+    with patch("feed_assets.storage.local_slot.shutil.rmtree", remove_a_little), pytest.raises(Gone):
         store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
     with pytest.raises(StagingLostError):
         store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
@@ -284,8 +284,11 @@ def test_a_reader_interrupted_anywhere_by_publications_sees_one_of_them(
 
     def versions_of(look: Look, manifest: Manifest) -> tuple[list[int], list[int]]:
         names = {entry.path for entry in manifest.entries}
-        looked = [number for number, files in VERSIONS.items() if (sum(map(len, files.values())), len(files)) ==
-                  (look.bytes, look.files)]
+        looked = [
+            number
+            for number, files in VERSIONS.items()
+            if (sum(map(len, files.values())), len(files)) == (look.bytes, look.files)
+        ]
         return looked, [number for number, files in VERSIONS.items() if set(files) == names]
 
     with patch.object(local_reader, "iter_tree", interrupted):

@@ -13,7 +13,10 @@ from feed_assets.storage.port import Manifest, ManifestEntry
 
 names = st.binary(min_size=1).map(os.fsdecode) | st.text(st.characters(categories=("L", "P", "Z")), min_size=1)
 entries = st.builds(
-    ManifestEntry, path=names, size=st.integers(min_value=0), checksum=st.from_regex(r"sha256:[0-9a-f]{8}", fullmatch=True)
+    ManifestEntry,
+    path=names,
+    size=st.integers(min_value=0),
+    checksum=st.from_regex(r"sha256:[0-9a-f]{8}", fullmatch=True),
 )
 
 

@@ -10,7 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from feed_assets.errors import InstanceChangingError, StorageError
 from feed_assets.storage.object_store import ObjectStore
-from feed_assets.storage.port import Availability
+from feed_assets.storage.port import Availability, Staging
 from feed_assets.storage.registry import open_store
 from tests.storage.beds import FencedOut, allow, forbid, publish, read_all, stage
 from tests.storage.conftest import BUCKET
@@ -25,7 +25,7 @@ class Step(Exception):
     """The machine is gone."""
 
 
-class SteppedFileSystem(MemoryFileSystem):
+class SteppedFileSystem(MemoryFileSystem):  # type: ignore[misc]
     """Calls `before_change` and `after_change` around each change of a store of its own."""
 
     cachable = False
@@ -156,9 +156,9 @@ def test_readers_between_the_steps_see_one_version_or_partial(
     assert [*dict.fromkeys(seen)] == ["old", "PARTIAL", "new"]
 
 
-def break_off(store: ObjectStore, fs: SteppedFileSystem, token: str = "run-2") -> None:
-    """Leave a publication that has begun and copied nothing yet."""
-    staging = stage(store, HOUR, NEW, token)
+def break_off(store: ObjectStore, fs: SteppedFileSystem) -> Staging:
+    """Leave a publication that has begun and has copied a little."""
+    staging = stage(store, HOUR, NEW, "run-2")
 
     def guard() -> None:
         fs.before_change = Countdown(3)
@@ -167,6 +167,7 @@ def break_off(store: ObjectStore, fs: SteppedFileSystem, token: str = "run-2") -
         store.publish(staging, flag=None, guard=guard, extra={})
     fs.before_change = allow
     assert store.look([HOUR], None)[0].availability is Availability.PARTIAL
+    return staging
 
 
 def test_a_broken_off_publication_is_finished_before_the_next_one(store: ObjectStore, fs: SteppedFileSystem) -> None:
@@ -178,22 +179,20 @@ def test_a_broken_off_publication_is_finished_before_the_next_one(store: ObjectS
     assert whole(store, None) == "new"
 
 
+@pytest.mark.parametrize("act", ["sweep", "discard", "stage"])
 def test_sweeping_or_discarding_or_staging_again_finishes_what_had_begun(
-    store: ObjectStore, fs: SteppedFileSystem
+    store: ObjectStore, fs: SteppedFileSystem, act: str
 ) -> None:
-    for act in (
-        lambda: store.sweep_staging(FUTURE),
-        lambda: store.discard(store_staging),
-        lambda: store.stage(HOUR, "run-2"),
-    ):
-        publish(store, HOUR, OLD, flag=None)
-        store_staging = stage(store, "other", {}, "run-2")
-        store_staging = type(store_staging)(
-            path=HOUR, token="run-2", url=store_staging.url, local_path=store_staging.local_path
-        )
-        break_off(store, fs)
-        act()
-        assert whole(store, None) == "new"
+    publish(store, HOUR, OLD, flag=None)
+    staging = break_off(store, fs)
+    match act:
+        case "sweep":
+            assert store.sweep_staging(FUTURE) == 1
+        case "discard":
+            store.discard(staging)
+        case "stage":
+            store.stage(HOUR, staging.token)
+    assert whole(store, None) == "new"
 
 
 def test_an_instance_whose_staging_is_lost_can_only_be_published_again(
@@ -260,7 +259,9 @@ def test_a_publisher_whose_work_another_process_finished_is_content(store: Objec
     assert whole(store, None) == "new"
 
 
-def test_what_is_written_into_the_staging_prefix_directly_is_published(store: ObjectStore, fs: SteppedFileSystem) -> None:
+def test_what_is_written_into_the_staging_prefix_directly_is_published(
+    store: ObjectStore, fs: SteppedFileSystem
+) -> None:
     staging = stage(store, HOUR, {"uploaded.csv": b"1"})
     (sign,) = fs.find("/root/.feed-assets/staging")
     fs.pipe_file(sign.replace("slot.json", "data/direct.csv"), b"2")

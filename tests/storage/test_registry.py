@@ -22,7 +22,9 @@ def test_a_directory_opens_by_path_and_by_url(tmp_path: Path, url: str) -> None:
 
 
 def test_s3_opens_without_asking_the_server(tmp_path: Path) -> None:
-    store = open_store("s3a://bucket/prefix/", {"region": "eu-west-1", "key": "k", "secret": "s", "spark_scheme": "s3a"})
+    store = open_store(
+        "s3a://bucket/prefix/", {"region": "eu-west-1", "key": "k", "secret": "s", "spark_scheme": "s3a"}
+    )
     assert isinstance(store, ObjectStore)
     assert store.url("/a//b") == "s3a://bucket/prefix/a/b"
     assert store.spark_url("a") == "s3a://bucket/prefix/a"

@@ -157,7 +157,9 @@ CASES = (
         code="replication-slice-depth",
         good={f"{PRIMARY}/partition": "a", f"{BACKUP}/partition": "b"},
         bad={f"{PRIMARY}/partition": "a/b", f"{BACKUP}/partition": "c"},
-        text="feed 'clicks': the partitions of source primary and target backup, a/b/c, are 3 levels deep, but the feed "
+        text="feed 'clicks': the partitions of source primary and target backup, a/b/c, are 3 levels deep, but the "
+        "feed "
+        ""
         "declares 2. Declare the levels under partitions, or shorten the partition.",
     ),
     Case(
@@ -209,7 +211,9 @@ CASES = (
         name="coarse",
         good={"feed summary/frequency": "hours(24)"},
         bad={"feed summary/frequency": "hours(12)"},
-        text="feed 'summary': locations.data is too coarse: without ${HOUR} several instances of hours(12) have the same "
+        text="feed 'summary': locations.data is too coarse: without ${HOUR} several instances of hours(12) have the "
+        "same "
+        ""
         "path. Add the missing variable to the path.",
     ),
     Case(
@@ -273,9 +277,7 @@ CASES = (
         name="both",
         bad={
             f"{DAILY}/outputs/clicks": {"feed": "other", "instance": "now(0,0)"},
-            "feed other": another(
-                "feed summary", name="other", locations={"data": "/other/${YEAR}/${MONTH}/${DAY}"}
-            ),
+            "feed other": another("feed summary", name="other", locations={"data": "/other/${YEAR}/${MONTH}/${DAY}"}),
         },
         text="process 'daily': 'clicks' is the name of an input and of an output. Rename one of them.",
     ),
@@ -387,7 +389,9 @@ CASES = (
             f"{DAILY}/clusters/primary/validity/start": "2015-01-03T00:00Z",
         },
         bad={f"{DAILY}/inputs/before": {"feed": "summary", "start": "yesterday(0,0)", "end": "yesterday(0,0)"}},
-        text="process 'daily': on primary an instance waits for itself: daily 2015-01-02T00:00Z reads feed 'summary' of "
+        text="process 'daily': on primary an instance waits for itself: daily 2015-01-02T00:00Z reads feed 'summary' "
+        "of "
+        ""
         "daily 2015-01-02T00:00Z. "
         "Let a window on the way end earlier, for example at now(0,-60) or yesterday(0,0).",
     ),

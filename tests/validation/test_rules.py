@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.issues import FieldSources, Severity, SourceMap
+from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case
@@ -49,7 +49,7 @@ def test_a_name_that_was_declared_with_errors_is_known() -> None:
 
 
 def test_issues_stand_at_the_key_that_is_wrong() -> None:
-    positions = {(): (1, 1), ("clusters", "primary", "retention", "limit"): (14, 7)}
+    positions: dict[FieldPath, tuple[int, int]] = {(): (1, 1), ("clusters", "primary", "retention", "limit"): (14, 7)}
     sources = SourceMap({("feed", "clicks"): FieldSources(file="entities/clicks.yaml", positions=positions)})
     changes = {"feed clicks/late_arrival/cut_off": "days(40)"}
     (issue,) = validate_bundle(bundle(changes), sources, AS_OF)

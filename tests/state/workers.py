@@ -1,0 +1,135 @@
+"""What the tests let other processes do, and how they let several do it at the same moment."""
+
+import multiprocessing
+import queue
+import random
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+from feed_assets.errors import FeedAssetsError, LeaseHeldError
+from feed_assets.state.database import open_database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.leases import Leases
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.state.samples import START, event, feed_instance, hour, process_instance
+
+SPAWN = multiprocessing.get_context("spawn")
+PATIENCE_SECONDS = 60
+
+
+def start_together(work: Callable[[str, int], Any], url: str, count: int) -> Callable[[], list[Any]]:
+    """Start `work(url, number)` in several processes, all at once; the result waits for what they return."""
+    barrier = SPAWN.Barrier(count)
+    results: queue.Queue[tuple[int, Any]] = SPAWN.Queue()  # type: ignore[assignment]
+    processes = [SPAWN.Process(target=_run, args=(work, url, number, barrier, results)) for number in range(count)]
+    for process in processes:
+        process.start()
+
+    def wait() -> list[Any]:
+        found = dict(results.get(timeout=PATIENCE_SECONDS) for _ in processes)
+        for process in processes:
+            process.join()
+        return [found[number] for number in range(count)]
+
+    return wait
+
+
+def _run(work: Callable[[str, int], Any], url: str, number: int, barrier: Barrier, results: Any) -> None:
+    barrier.wait(PATIENCE_SECONDS)
+    try:
+        result = work(url, number)
+    except FeedAssetsError as exc:
+        result = str(exc)
+    results.put((number, result))
+
+
+def migrate(url: str, _number: int) -> str:
+    database = open_database(url)
+    database.migrate()
+    with database.read() as connection:
+        EventLog(connection).last_seq()
+    database.close()
+    return "migrated"
+
+
+def append_slowly(url: str, number: int) -> list[int]:
+    """Twenty transactions of three events each, held open for a while after the append."""
+    database = open_database(url)
+    moments = random.Random(number)
+    seqs = []
+    for turn in range(20):
+        with database.begin() as connection:
+            seqs += EventLog(connection).append([event(turn, origin=f"worker {number}")] * 3)
+            time.sleep(moments.random() / 100)
+    database.close()
+    return seqs
+
+
+def acquire(url: str, number: int) -> int | str:
+    database = open_database(url)
+    try:
+        return Leases(database).acquire(
+            "clicks", "primary", START, f"worker {number}", START, timedelta(seconds=60)
+        ).token
+    except LeaseHeldError as exc:
+        return exc.holder
+    finally:
+        database.close()
+
+
+def run_waiting(url: str, number: int) -> list[bool]:
+    """Try to take each of fifty waiting instances; which of them it got."""
+    database = open_database(url)
+    won = []
+    for n in range(50):
+        with database.begin() as connection:
+            won.append(
+                ProcessInstances(connection).transition(
+                    process_instance(n).key,
+                    {ProcessInstanceStatus.WAITING},
+                    status=ProcessInstanceStatus.RUNNING,
+                    run_id=f"worker {number}",
+                    updated_at=hour(n),
+                )
+            )
+    database.close()
+    return won
+
+
+def request_one(url: str, number: int) -> list[str]:
+    """Take unrequested instances one by one until there is none; their nominal times."""
+    database = open_database(url)
+    taken = []
+    while True:
+        with database.begin() as connection:
+            instances = ProcessInstances(connection)
+            found = instances.unrequested("primary", 1)
+            if not found:
+                break
+            time.sleep(0.002)
+            instances.transition(
+                found[0].key,
+                {ProcessInstanceStatus.READY},
+                request_key=f"worker {number}",
+                requested_at=START,
+                updated_at=START,
+            )
+            taken.append(found[0].nominal_time.isoformat())
+    database.close()
+    return taken
+
+
+def write_until_killed(url: str, pipe: Pipe) -> None:
+    """Write a lot, say so, and keep the transaction open for ever."""
+    database = open_database(url)
+    with database.begin() as connection:
+        EventLog(connection).append([event(n) for n in range(1000)])
+        FeedInstances(connection).put(feed_instance(n) for n in range(1000))
+        pipe.send("written")
+        time.sleep(PATIENCE_SECONDS)
