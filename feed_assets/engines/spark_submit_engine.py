@@ -1,18 +1,18 @@
-"""Runs an external application through the `spark-submit` of the installed pyspark: its command line and environment."""
+"""Runs an external application through the `spark-submit` of the installed pyspark: command line and environment."""
 
 import logging
-import os
-import sys
+import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.libraries import PYTHON_SUFFIXES, resolve_file
 from feed_assets.engines.port import Engine, OutputReport, SubmitOptions, Work, WorkReport
 from feed_assets.engines.supervised import SupervisedProcess
-from feed_assets.errors import WorkflowFailedError, WorkflowNotFoundError
+from feed_assets.errors import WorkflowFailedError
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _ABSENT = "NONE"
 _KEPT_LINES = 20
+_LONGEST_VARIABLE = 32_768
 
 
 class SparkSubmitEngine(Engine):
@@ -32,24 +33,25 @@ class SparkSubmitEngine(Engine):
 
     It finds facts and properties in its Spark configuration as `spark.feed_assets.<name>` and in its environment as
     `FEED_ASSETS_<NAME>` (`-` and `.` written as `_`): `process`, `cluster`, `nominal_time` (`2013-11-03T05:00Z`),
-    `timezone`, `run_id`, `attempt`, and each property whose name is none of these. They stand on a command line, where
-    other users of the machine can see them: a secret belongs into the environment of the deployment.
+    `timezone`, `run_id`, `attempt`, and each property whose name is none of these. They travel in a file that only this
+    user can read, not on the command line. A value that is too long for an environment (32,768 characters, as the paths
+    of a very long window may be) is in the configuration only.
 
     What it prints goes to this module's logger line by line. It ends with its parent: when the run is cancelled or
     killed, so are the driver and what the driver has started.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it has its own
-        command = render_command(work)
-        _logger.info("submitting %s", work.path)
-        environment = spark_environment() | _facts_in_environment(work)
+        facts = render_facts(work)
+        environment = {_environment_name(name): text for name, text in facts.items() if len(text) <= _LONGEST_VARIABLE}
         last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        with SupervisedProcess(command, env=environment, cwd=work.root, output=None) as process:
-            for raw in process.lines:
-                line = raw.decode(errors="replace").rstrip()
-                last_lines.append(line)
-                _logger.info("%s", line)
-            code = process.wait()
+        with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
+            properties_file = Path(folder, "spark.properties")
+            named = {f"spark.feed_assets.{name}": text for name, text in facts.items()}
+            properties_file.write_text(render_properties(named), encoding="utf-8")
+            command = render_command(work, properties_file)
+            _logger.info("submitting %s", work.path)
+            code = _run_to_end(command, spark_environment() | environment, work.root, last_lines)
         if code != 0:
             raise WorkflowFailedError(
                 process=work.process,
@@ -62,7 +64,16 @@ class SparkSubmitEngine(Engine):
         return WorkReport(outputs=reports, details={"application": work.path})
 
 
-def render_command(work: Work) -> list[str]:
+def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path, last_lines: deque[str]) -> int:
+    with SupervisedProcess(command, env=env, cwd=cwd, output=None) as process:
+        for raw in process.lines:
+            line = raw.decode(errors="replace").rstrip()
+            last_lines.append(line)
+            _logger.info("%s", line)
+        return process.wait()
+
+
+def render_command(work: Work, properties_file: Path) -> list[str]:
     """The command line of `spark-submit` for the work.
 
     Raises:
@@ -71,7 +82,6 @@ def render_command(work: Work) -> list[str]:
     submit = work.submit or SubmitOptions()
     python_libs = [resolve_file(work, name) for name in work.libs if name.endswith(PYTHON_SUFFIXES)]
     java_libs = [resolve_file(work, name) for name in work.libs if not name.endswith(PYTHON_SUFFIXES)]
-    conf = {f"spark.feed_assets.{name}": value for name, value in _facts(work).items()} | dict(submit.conf)
     options = {
         "--master": submit.master,
         "--deploy-mode": submit.deploy_mode,
@@ -79,11 +89,13 @@ def render_command(work: Work) -> list[str]:
         "--class": submit.main_class,
         "--py-files": ",".join(python_libs),
         "--jars": ",".join(java_libs),
+        "--properties-file": str(properties_file),
     }
     return [
         str(spark_home() / "bin" / "spark-submit"),
+        "--load-spark-defaults",
         *(part for option, value in options.items() if value for part in (option, value)),
-        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+        *(part for name, value in submit.conf.items() for part in ("--conf", f"{name}={value}")),
         resolve_file(work, work.path),
         *(",".join(data.paths) or _ABSENT for data in work.inputs),
         *(target.url for target in work.outputs),
@@ -91,9 +103,32 @@ def render_command(work: Work) -> list[str]:
     ]
 
 
-def spark_home() -> Path:
-    """The folder of the installed pyspark, which is a whole Spark; found without importing it."""
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
+def render_facts(work: Work) -> dict[str, str]:
+    """What the application may know, by name; a property does not replace a fact of the same name."""
+    return {
+        **work.properties,
+        "process": work.process,
+        "cluster": work.cluster,
+        "nominal_time": render_datetime(work.nominal_time),
+        "timezone": work.timezone.key,
+        "run_id": work.run_id,
+        "attempt": str(work.attempt),
+    }
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """A Java properties file.
+
+    >>> render_properties({"spark.feed_assets.a b": "C:\\\\x = 1\\n2"})
+    'spark.feed_assets.a\\\\ b=C:\\\\\\\\x = 1\\\\n2\\n'
+    """
+    return "".join(f"{_escaped(name, ' =:#!')}={_escaped(value, '')}\n" for name, value in properties.items())
+
+
+def _escaped(text: str, special: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "".join(f"\\{letter}" if letter in special else letter for letter in escaped)
+
+
+def _environment_name(name: str) -> str:
+    return f"FEED_ASSETS_{re.sub(r'[^A-Za-z0-9]', '_', name).upper()}"

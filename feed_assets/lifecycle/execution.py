@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Clock
-from feed_assets.engines.port import InputData, OutputTarget, SubmitOptions, Work
+from feed_assets.engines.port import Engine, InputData, OutputTarget, SubmitOptions, Work
 from feed_assets.engines.registry import open_engine
 from feed_assets.errors import FencedOutError, InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
@@ -86,7 +86,7 @@ class InstanceRunner:
     """Runs process instances, one after the other, for one Dagster run or one simulation.
 
     `clock` tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first
-    use; `root` is the folder that relative workflow files are below.
+    use; `root` is the folder that relative workflow files are below; `engines` opens an engine by its name.
     """
 
     database: Database
@@ -97,6 +97,7 @@ class InstanceRunner:
     root: Path
     run_id: str
     session: "Callable[[], SparkSession]"
+    engines: Callable[[str], Engine] = open_engine
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
         """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is noted.
@@ -210,7 +211,7 @@ class InstanceRunner:
         data = tuple(reader.read(state) for state in inputs)
         targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
         work = self._work(process, nominal_time, attempt, data, targets, with_inputs(context, data))
-        report = open_engine(work.engine).run(work, self.session)
+        report = self.engines(work.engine).run(work, self.session)
         rows = {output.name: output.rows for output in report.outputs}
         published = []
         for target in targets:

@@ -12,6 +12,8 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
+from feed_assets.entities.process import Order
+from feed_assets.lifecycle.redefinition import find_changed, forget_changed
 from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import Cursors, EventLog
@@ -33,6 +35,8 @@ from feed_assets.timing.windows import AvailabilityRecord
 EVENTS_A_STEP = 5_000
 PROCESSES_A_STEP = 500
 INSTANCES_A_STEP = 100
+
+SUPERSEDED = "a newer instance has come into being, and the order is LAST_ONLY"
 
 _ARRIVING = frozenset(
     {FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED}
@@ -137,14 +141,23 @@ class _Recorded(AvailabilityRecord):
         self._sequence = plan.feeds[edge.feed, edge.cluster].sequence
 
     def latest_available(self, not_after_index: int, count: int) -> list[int]:
-        edge = self._edge
-        times = self._instances.latest_available(edge.feed, edge.cluster, self._sequence.at(not_after_index), count)
-        return [self._sequence.index(time) for time in times]
+        edge, newest, limit = self._edge, self._sequence.at(not_after_index), count
+        while True:
+            times = self._instances.latest_available(edge.feed, edge.cluster, newest, limit)
+            found = self._known(times)
+            if len(found) >= count or len(times) < limit:
+                return found[:count]
+            limit *= 2
 
     def available_between(self, first: int, last: int) -> list[int]:
         edge, sequence = self._edge, self._sequence
-        times = self._instances.available_times(edge.feed, edge.cluster, sequence.at(first), sequence.at(last))
-        return [sequence.index(time) for time in times]
+        return self._known(
+            self._instances.available_times(edge.feed, edge.cluster, sequence.at(first), sequence.at(last))
+        )
+
+    def _known(self, times: Iterable[datetime]) -> list[int]:
+        """The record may hold times of an earlier definition, which are no instances now."""
+        return [self._sequence.index(time) for time in times if self._sequence.contains(time)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +173,16 @@ class Readied:
 def apply_readiness(
     database: Database, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
 ) -> Readied:
-    """For one cluster: materialize due process instances, open the gates of those whose inputs are there, close those out of time."""
+    """For one cluster: materialize due process instances, open the gates of those whose inputs are there, and time out
+    those that have waited too long.
+    """
     materialized = ready = 0
     while count := _apply_materialization(database, plan, cluster, as_of):
         materialized += count[0]
         ready += count[1]
         if budget.is_spent:
             return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+    ready += _apply_changed(database, plan, cluster, as_of)
     while True:
         more, count_ready = _apply_events(database, plan, cluster, as_of)
         ready += count_ready
@@ -174,8 +190,8 @@ def apply_readiness(
             break
         if budget.is_spent:
             return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
-    timed_out = _apply_deadlines(database, plan, cluster, as_of)
-    return Readied(materialized=materialized, ready=ready, timed_out=timed_out, is_complete=True)
+    late_ready, timed_out = _apply_deadlines(database, plan, cluster, as_of)
+    return Readied(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
 
 
 def _apply_materialization(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, int] | None:
@@ -196,6 +212,9 @@ def _apply_materialization(database: Database, plan: Plan, cluster: str, as_of: 
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting([row for new in rows.values() for row in new])
+        for key, new in rows.items():
+            if new and plan.processes[key].order is Order.LAST_ONLY:
+                _supersede(instances, plan.processes[key], new[-1].nominal_time, as_of)
         Frontiers(connection).put(moved)
         keys = {key: [row.nominal_time for row in new] for key, new in rows.items()}
         ready = _open_gates(connection, plan, keys, as_of)
@@ -207,30 +226,48 @@ def decide_materialization(
 ) -> tuple[list[ProcessInstance], Frontier]:
     """The next instances of a process whose nominal time has come, at most `INSTANCES_A_STEP`, oldest first.
 
-    An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out.
+    An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out. With
+    LAST_ONLY an instance whose successor has come into being too is left out from the start.
     """
     sequence = record.sequence
     assert frontier.next_time is not None
     first = max(0, sequence.index_at_or_after(frontier.next_time))
-    stop = sequence.index_at_or_before(as_of) + 1
+    due = sequence.index_at_or_before(as_of) + 1
     if sequence.size is not None:
-        stop = min(stop, sequence.size)
-    stop = max(first, min(stop, first + INSTANCES_A_STEP))
+        due = min(due, sequence.size)
+    stop = max(first, min(due, first + INSTANCES_A_STEP))
+    superseded = range(first, due - 1) if record.order is Order.LAST_ONLY else range(0)
     rows = [
         ProcessInstance(
             process=record.process,
             cluster=record.cluster,
             nominal_time=sequence.at(index),
-            status=ProcessInstanceStatus.WAITING,
+            status=ProcessInstanceStatus.SKIPPED if index in superseded else ProcessInstanceStatus.WAITING,
             updated_at=as_of,
             materialized_at=as_of,
             deadline_at=as_of + record.timeout.as_duration(),
+            ended_at=as_of if index in superseded else None,
+            reason=SUPERSEDED if index in superseded else None,
             definition_digest=record.digest,
         )
         for index in range(first, stop)
     ]
     ended = sequence.size is not None and stop >= sequence.size
     return rows, replace(frontier, next_index=stop, next_time=None if ended else sequence.at(stop))
+
+
+def _supersede(instances: ProcessInstances, record: ProcessRecord, newest: datetime, as_of: datetime) -> None:
+    """With LAST_ONLY, leave out what has not been launched when its successor comes into being, as in Falcon."""
+    for status in (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY):
+        rows = instances.with_status(status, record.process, record.cluster, limit=EVENTS_A_STEP)
+        instances.transition_many(
+            [row.key for row in rows if row.nominal_time < newest and row.request_key is None],
+            {status},
+            status=ProcessInstanceStatus.SKIPPED,
+            ended_at=as_of,
+            updated_at=as_of,
+            reason=SUPERSEDED,
+        )
 
 
 def _cursor(cluster: str) -> str:
@@ -297,7 +334,11 @@ def _waiting(
             spans[key] = [(sequence.at(0), None)]
         else:
             spans[key] = [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
-    return {(key.entity, key.cluster): times for key, times in instances.waiting_times(spans).items()}
+    found = instances.waiting_times(spans)
+    return {
+        (key.entity, key.cluster): list(filter(plan.processes[key].sequence.contains, times))
+        for key, times in found.items()
+    }
 
 
 def _open_gates(
@@ -305,7 +346,10 @@ def _open_gates(
 ) -> int:
     states = input_states_many(connection, plan, waiting, as_of)
     ready = [
-        ProcessKey(*key, time) for key, by_time in states.items() for time, inputs in by_time.items() if decide_ready(inputs)
+        ProcessKey(*key, time)
+        for key, by_time in states.items()
+        for time, inputs in by_time.items()
+        if decide_ready(inputs)
     ]
     return ProcessInstances(connection).transition_many(
         ready,
@@ -316,19 +360,41 @@ def _open_gates(
     )
 
 
-def _apply_deadlines(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
+def _apply_changed(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
+    """Look again at all that wait of the processes whose definition has changed: no event tells of that."""
+    with database.read() as connection:
+        if not find_changed(connection, cluster):
+            return 0
+    with database.begin() as connection:
+        keys = [key for name in sorted(find_changed(connection, cluster)) if (key := (name, cluster)) in plan.processes]
+        forget_changed(connection, cluster)
+        return _open_gates(connection, plan, _waiting(connection, plan, dict.fromkeys(keys)), as_of)
+
+
+def _apply_deadlines(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, int]:
+    """Look a last time at what is out of time; how many gates opened, and how many instances timed out.
+
+    What the plan does not know, because it was removed or has errors, waits without a deadline until it comes back.
+    """
+    with database.read() as connection:
+        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster):
+            return 0, 0
     with database.begin() as connection:
         instances = ProcessInstances(connection)
-        overdue = instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster)
-        by_process: dict[Key, list[datetime]] = defaultdict(list)
-        for row in overdue:
-            if (row.process, row.cluster) in plan.processes:
-                by_process[row.process, row.cluster].append(row.nominal_time)
-        _open_gates(connection, plan, by_process, as_of)
-        keys = [ProcessKey(*key, time) for key, times in by_process.items() for time in times]
-        return instances.transition_many(
-            keys,
-            {ProcessInstanceStatus.WAITING},
+        known: dict[Key, list[datetime]] = defaultdict(list)
+        unknown: list[ProcessKey] = []
+        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster):
+            process = plan.processes.get((row.process, row.cluster))
+            if process is not None and process.sequence.contains(row.nominal_time):
+                known[process.key].append(row.nominal_time)
+            else:
+                unknown.append(row.key)
+        waiting = {ProcessInstanceStatus.WAITING}
+        instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
+        ready = _open_gates(connection, plan, known, as_of)
+        return ready, instances.transition_many(
+            [ProcessKey(*key, time) for key, times in known.items() for time in times],
+            waiting,
             status=ProcessInstanceStatus.TIMEDOUT,
             ended_at=as_of,
             updated_at=as_of,

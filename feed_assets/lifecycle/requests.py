@@ -1,17 +1,17 @@
-"""Which ready process instances to launch next, and together: runs of neighbours, never more than `parallel` at once."""
+"""Which ready process instances to launch next, and together: neighbours in at most `parallel` runs at once."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
 from feed_assets.entities.process import Order
-from feed_assets.lifecycle.readiness import contiguous
+from feed_assets.lifecycle.readiness import SUPERSEDED, contiguous
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
 INSTANCES_A_RUN = 100
 READY_A_TICK = 5_000
@@ -87,18 +87,23 @@ def _split(runs: Sequence[range], slots: int, *, from_end: bool = False) -> list
 def apply_requests(
     database: Database, plan: Plan, cluster: str, as_of: datetime, wall: datetime, limit: int
 ) -> list[LaunchRequest]:
-    """Decide what to launch and mark it as asked for, in one transaction; at most `limit` runs; `wall` is the wall clock."""
+    """Decide what to launch and mark it as asked for, in one transaction.
+
+    Args:
+        database: holds the ready instances.
+        plan: what is declared; other instances go back to waiting, until they are declared again.
+        cluster: whose instances.
+        as_of: the time of the data.
+        wall: the time of day.
+        limit: how many runs at most.
+    """
     requests: list[LaunchRequest] = []
     with database.read() as connection:
         if not ProcessInstances(connection).has_unrequested(cluster):
             return []
     with database.begin() as connection:
         instances = ProcessInstances(connection)
-        ready: dict[Key, list[int]] = defaultdict(list)
-        for row in instances.unrequested(cluster, READY_A_TICK):
-            process = plan.processes.get((row.process, row.cluster))
-            if process is not None and process.sequence.contains(row.nominal_time):
-                ready[process.key].append(process.sequence.index(row.nominal_time))
+        ready = _ready(instances, plan, cluster, as_of)
         in_flight = instances.in_flight(list(ready))
         for key, indices in ready.items():
             process = plan.processes[key]
@@ -110,7 +115,7 @@ def apply_requests(
                     status=ProcessInstanceStatus.SKIPPED,
                     ended_at=as_of,
                     updated_at=as_of,
-                    reason="a newer instance was ready and the order is LAST_ONLY",
+                    reason=SUPERSEDED,
                 )
             requests.extend(_request(process, run, wall) for run in decision.launch[: limit - len(requests)])
             if len(requests) >= limit:
@@ -124,6 +129,43 @@ def apply_requests(
                 updated_at=as_of,
             )
     return requests
+
+
+def _ready(instances: ProcessInstances, plan: Plan, cluster: str, as_of: datetime) -> Mapping[Key, Sequence[int]]:
+    """The numbers of ready instances by process: of all, or where they are too many, the next ones of each process."""
+    rows = instances.unrequested(cluster, READY_A_TICK)
+    if len(rows) == READY_A_TICK:
+        processes = [record for record in plan.processes.values() if record.cluster == cluster]
+        rows = [*rows, *(row for record in processes for row in _next_of(instances, record))]
+    ready: dict[Key, set[int]] = defaultdict(set)
+    unknown: list[ProcessKey] = []
+    for row in rows:
+        process = plan.processes.get((row.process, row.cluster))
+        if process is not None and process.sequence.contains(row.nominal_time):
+            ready[process.key].add(process.sequence.index(row.nominal_time))
+        else:
+            unknown.append(row.key)
+    instances.transition_many(
+        unknown,
+        {ProcessInstanceStatus.READY},
+        status=ProcessInstanceStatus.WAITING,
+        deadline_at=None,
+        updated_at=as_of,
+        reason="it is not declared any more",
+    )
+    return {key: sorted(indices) for key, indices in ready.items()}
+
+
+def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessInstance]:
+    """More instances than the process can have in flight, from the end at which it begins."""
+    rows = instances.with_status(
+        ProcessInstanceStatus.READY,
+        process.process,
+        process.cluster,
+        limit=2 * process.parallel * INSTANCES_A_RUN,
+        newest_first=process.order is not Order.FIFO,
+    )
+    return [row for row in rows if row.request_key is None]
 
 
 def _request(process: ProcessRecord, indices: range, wall: datetime) -> LaunchRequest:

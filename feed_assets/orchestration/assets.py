@@ -1,7 +1,7 @@
 """Feeds and processes as assets: which keys, partitions, edges and facts Dagster is given."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagster import (
     AssetDep,
@@ -20,6 +20,7 @@ from dagster import (
 )
 
 from feed_assets.orchestration import names
+from feed_assets.orchestration.cycles import undrawn_inputs
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
 from feed_assets.orchestration.materialization import materialize_process
 from feed_assets.orchestration.partitions import Grid, grid
@@ -32,7 +33,8 @@ from feed_assets.timing.sequence import InstanceSequence
 
 @dataclass(frozen=True, slots=True)
 class AssetLayout:
-    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by.
+    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by, `dynamic` those of each
+    cluster whose keys Dagster must be given.
 
     A process is the `@multi_asset` of its feeds where it writes the instance of its own nominal time to each of them and
     is the only one to do so; else it is an asset of its own, and its feeds are external assets below it.
@@ -41,6 +43,8 @@ class AssetLayout:
     plan: Plan
     makers: Mapping[Key, ProcessRecord]
     grids: Mapping[Key, Grid]
+    dynamic: Mapping[str, frozenset[Grid]]
+    undrawn: frozenset[tuple[Key, Key]]
 
     def feed_asset(self, key: Key) -> tuple[AssetKey, Grid]:
         """The asset key and the grid of a feed."""
@@ -75,7 +79,17 @@ def lay_out(plan: Plan) -> AssetLayout:
         for feed in feeds:
             makers[feed.key] = process
             grids[feed.key] = shared
-    return AssetLayout(plan=plan, makers=makers, grids=grids)
+    layout = AssetLayout(plan=plan, makers=makers, grids=grids, dynamic={}, undrawn=undrawn_inputs(plan))
+    return replace(layout, dynamic=_dynamic_grids(layout))
+
+
+def _dynamic_grids(layout: AssetLayout) -> dict[str, frozenset[Grid]]:
+    used: dict[str, set[Grid]] = {cluster: set() for cluster in layout.plan.clusters}
+    for (_, cluster), each in layout.grids.items():
+        used[cluster].add(each)
+    for process in layout.plan.processes.values():
+        used[process.cluster].add(layout.process_grid(process))
+    return {cluster: frozenset(each for each in found if each.is_dynamic) for cluster, found in used.items()}
 
 
 def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:
@@ -135,13 +149,12 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
 
 
 def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:
-    own = {(edge.feed, edge.cluster) for edge in process.outputs}
     by_feed: dict[Key, list[InputEdge]] = {}
     for edge in process.inputs:
         by_feed.setdefault((edge.feed, edge.cluster), []).append(edge)
     deps = []
     for key, edges in by_feed.items():
-        if key in own:
+        if (key, process.key) in layout.undrawn:
             continue
         asset_key, feed_grid = layout.feed_asset(key)
         deps.append(AssetDep(asset_key, partition_mapping=window_mapping(edges, feed_grid.sequence, sequence)))

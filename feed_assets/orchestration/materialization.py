@@ -3,7 +3,7 @@
 Each instance is published and told of by itself, so one that fails takes no other along; the run then fails naming it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dagster import (
@@ -16,6 +16,7 @@ from dagster import (
 )
 from dagster_pyspark import LazyPySparkResource
 
+from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.orchestration import names
@@ -57,9 +58,9 @@ def materialize_process(
     )
     request = context.run.tags.get(names.TAG_REQUEST)
     failures: dict[str, str] = {}
-    for partition in context.partition_keys:
+    for partition in in_order(process.order, context.partition_keys):
         try:
-            nominal_time = grid.nominal_time(partition)
+            nominal_time = process.sequence.at(process.sequence.index(grid.nominal_time(partition)))
             if request is not None and not _is_wanted(runtime, context, process, nominal_time, request):
                 context.log.info(f"{partition} needs no run any more")
                 continue
@@ -77,6 +78,11 @@ def materialize_process(
         )
     for key in context.selected_asset_keys:
         yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
+
+
+def in_order(order: Order, partitions: Sequence[str]) -> Sequence[str]:
+    """The partitions of a range as the process takes them: newest first with LIFO, else oldest first."""
+    return partitions[::-1] if order is Order.LIFO else partitions
 
 
 def _describe(process: ProcessRecord, failures: Mapping[str, str], total: int) -> str:

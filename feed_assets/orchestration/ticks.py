@@ -88,7 +88,10 @@ def run_tick(
     with database.read() as connection:
         events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, cluster=cluster)
     told = list(arrival_events(layout, events))
-    checks = [] if cursor.checked == runtime.location.digest else [issues_check(runtime.location.issues)]
+    checks = []
+    if cursor.checked != runtime.location.digest:
+        set_pool_limits(layout, cluster, instance)
+        checks.append(issues_check(runtime.location.issues))
     run_requests = [build_run_request(layout, request) for request in requests]
     following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=runtime.location.digest)
     return SensorResult(
@@ -184,15 +187,9 @@ def arrival_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterable
 def dynamic_keys(
     layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime
 ) -> list[AddDynamicPartitionsRequest]:
-    """Keys that dynamic grids lack, oldest first: each grid is asked for its newest key, not for all."""
+    """Keys that dynamic grids lack, oldest first."""
     requests: dict[str, AddDynamicPartitionsRequest] = {}
-    grids = {grid for (_, where), grid in layout.grids.items() if where == cluster and grid.is_dynamic}
-    grids |= {
-        grid
-        for process in layout.plan.processes.values()
-        if process.cluster == cluster and (grid := layout.process_grid(process)).is_dynamic
-    }
-    for grid in grids:
+    for grid in layout.dynamic[cluster]:
         keys = _missing_keys(grid, instance, as_of)
         if keys:
             requests[grid.dynamic_name] = grid.add_request(keys)
@@ -204,9 +201,21 @@ def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Seq
     stop = sequence.index_at_or_before(as_of) + 1
     if sequence.size is not None:
         stop = min(stop, sequence.size)
+    if stop <= 0 or instance.has_dynamic_partition(grid.dynamic_name, grid.key(sequence.at(stop - 1))):
+        return ()
     known = instance.get_dynamic_partitions(grid.dynamic_name)
     start = sequence.index(grid.nominal_time(known[-1])) + 1 if known else 0
     return [grid.key(sequence.at(index)) for index in range(start, min(stop, start + KEYS_A_TICK))]
+
+
+def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:
+    """Make the limit of each process's pool its `parallel`; done when a plan is new, so a limit set by hand stays."""
+    storage = instance.event_log_storage
+    known = {pool.name: pool.limit for pool in storage.get_pool_limits() if not pool.from_default}
+    for process in layout.plan.processes.values():
+        pool = names.pool_name(process)
+        if process.cluster == cluster and known.get(pool) != process.parallel:
+            storage.set_concurrency_slots(pool, process.parallel)
 
 
 def issues_check(issues: Sequence[Issue]) -> AssetCheckEvaluation:

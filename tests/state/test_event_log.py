@@ -2,7 +2,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.event_log import Cursors, EventLog
 from feed_assets.state.records import FeedEvent, FeedEventKind
 from tests.state.samples import event, hour
-from tests.state.workers import append_slowly, start_together
+from tests.state.workers import Team, append_slowly
 
 
 def test_an_event_comes_back_as_it_was_written(database: Database) -> None:
@@ -101,13 +101,17 @@ def test_the_history_of_an_instance_is_in_order(database: Database) -> None:
 
 
 def test_a_cursor_that_follows_the_log_misses_nothing_while_others_append(database: Database, database_url: str) -> None:
-    wait = start_together(append_slowly, database_url, 3)
+    team = Team(append_slowly, database_url, 3)
     seen: list[int] = []
-    while len(seen) < 180:
+    while True:
+        was_working = team.is_working
         with database.read() as connection:
-            seen += [found.seq for found in EventLog(connection).read(seen[-1] if seen else 0, 7)]
+            found = EventLog(connection).read(seen[-1] if seen else 0, 7)
+        seen += [row.seq for row in found]
+        if not found and not was_working:
+            break
     assert seen == list(range(1, 181))
-    assert sorted(seq for seqs in wait() for seq in seqs) == seen
+    assert sorted(seq for seqs in team.results() for seq in seqs) == seen
 
 
 def test_a_cursor_keeps_what_was_put_last(database: Database) -> None:

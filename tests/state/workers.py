@@ -1,7 +1,6 @@
 """What the tests let other processes do, and how they let several do it at the same moment."""
 
 import multiprocessing
-import queue
 import random
 import time
 from collections.abc import Callable
@@ -23,21 +22,29 @@ SPAWN = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 60
 
 
-def start_together(work: Callable[[str, int], Any], url: str, count: int) -> Callable[[], list[Any]]:
-    """Start `work(url, number)` in several processes, all at once; the result waits for what they return."""
-    barrier = SPAWN.Barrier(count)
-    results: queue.Queue[tuple[int, Any]] = SPAWN.Queue()  # type: ignore[assignment]
-    processes = [SPAWN.Process(target=_run, args=(work, url, number, barrier, results)) for number in range(count)]
-    for process in processes:
-        process.start()
+class Team:
+    """Several processes that all do `work(url, number)`, beginning at the same moment."""
 
-    def wait() -> list[Any]:
-        found = dict(results.get(timeout=PATIENCE_SECONDS) for _ in processes)
-        for process in processes:
-            process.join()
-        return [found[number] for number in range(count)]
+    def __init__(self, work: Callable[[str, int], Any], url: str, size: int) -> None:
+        self._barrier = SPAWN.Barrier(size)
+        self._results = SPAWN.Queue()
+        self._members = [
+            SPAWN.Process(target=_run, args=(work, url, number, self._barrier, self._results), daemon=True)
+            for number in range(size)
+        ]
+        for member in self._members:
+            member.start()
 
-    return wait
+    @property
+    def is_working(self) -> bool:
+        return any(member.is_alive() for member in self._members)
+
+    def results(self) -> list[Any]:
+        """What each has returned, or the text of its error; waits for all."""
+        found = dict(self._results.get(timeout=PATIENCE_SECONDS) for _ in self._members)
+        for member in self._members:
+            member.join()
+        return [found[number] for number in range(len(self._members))]
 
 
 def _run(work: Callable[[str, int], Any], url: str, number: int, barrier: Barrier, results: Any) -> None:

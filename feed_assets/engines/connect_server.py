@@ -1,0 +1,157 @@
+"""A Spark Connect server of our own on this machine: one JVM that many runs share, started, probed and ended here."""
+
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from urllib.parse import urlsplit
+
+from feed_assets.engines.installation import spark_environment, spark_home
+from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.errors import ConnectServerError
+
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_LOOPBACK = "127.0.0.1"
+_START_SECONDS = 60.0
+_KEPT_LINES = 20
+_DEFAULT_PORT = 15002
+_CONNECT_DEFAULTS = MappingProxyType(
+    {
+        "spark.port.maxRetries": "0",
+        "spark.connect.execute.manager.detachedTimeout": "30s",
+        "spark.connect.execute.manager.maintenanceInterval": "10s",
+    }
+)
+
+
+class ConnectServer:
+    """A Spark Connect server on loopback; as a context manager it runs inside the block.
+
+    It has no access control: whoever can open a connection to loopback on this machine can use it. What a client
+    that died was computing is given up half a minute later. The server ends with the process that started it,
+    however that one ends.
+
+    `log_file` is replaced at each start. `port` None takes a free one.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_file: Path,
+        master: str = "local[*]",
+        conf: Mapping[str, str] = MappingProxyType({}),
+        port: int | None = None,
+        root: Path | None = None,
+    ) -> None:
+        self._log_file = log_file
+        self._port = port or _free_port()
+        self._root = root or Path.cwd()
+        self._conf = session_conf(
+            master=master,
+            conf={
+                **_CONNECT_DEFAULTS,
+                **conf,
+                "spark.connect.grpc.binding.address": _LOOPBACK,
+                "spark.connect.grpc.binding.port": str(self._port),
+            },
+            root=self._root,
+        )
+        self._process: SupervisedProcess | None = None
+
+    def __enter__(self) -> "ConnectServer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """What a cluster says as `spark: {remote: …}`."""
+        return f"sc://{_LOOPBACK}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process group of the server while it is started."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the server and return when it has answered a first request. Nothing happens when it is started.
+
+        Raises:
+            ConnectServerError: it ended, or did not answer within a minute; it does not run then.
+        """
+        if self._process is not None:
+            return
+        options = [part for name, value in self._conf.items() for part in ("--conf", f"{name}={value}")]
+        command = [str(spark_home() / "bin" / "spark-submit"), *options, "--class", _CLASS, "spark-internal"]
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as undo:
+            with self._log_file.open("wb") as log:
+                process = SupervisedProcess(command, env=spark_environment(), cwd=self._root, output=log)
+            undo.callback(process.stop)
+            self._wait_until_ready(process)
+            self._process = process
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """End the server and what it started. Nothing happens when it is not started."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def wait(self) -> int:
+        """Wait until the server ends by itself; its exit code."""
+        assert self._process is not None, "the server is not started"
+        return self._process.wait()
+
+    def _wait_until_ready(self, process: SupervisedProcess) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while not probe(self.url):
+            code = process.poll()
+            if code is None and time.monotonic() < until:
+                time.sleep(0.1)
+                continue
+            raise ConnectServerError(
+                url=self.url,
+                reason="it did not answer in time" if code is None else f"it ended with exit code {code}",
+                log_file=str(self._log_file),
+                last_lines=self._last_lines(),
+            )
+
+    def _last_lines(self) -> tuple[str, ...]:
+        with self._log_file.open(encoding="utf-8", errors="replace") as log:
+            return tuple(line.rstrip() for line in deque(log, maxlen=_KEPT_LINES))
+
+
+def probe(url: str) -> bool:
+    """Whether a Spark Connect server answers at a URL such as `sc://127.0.0.1:15002`; it has a second to accept."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname, address.port or _DEFAULT_PORT), timeout=1).close()
+    except OSError:
+        return False
+    client = SparkConnectClient(connection=url)
+    try:
+        client.get_configs("spark.app.name")
+        client.release_session()
+    except PySparkException:
+        return False
+    finally:
+        client.close()
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind((_LOOPBACK, 0))
+        return int(listener.getsockname()[1])

@@ -1,0 +1,339 @@
+"""A small world for tests: entities in a few words, real stores and a real state database, and ticks at given times."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import event
+
+from feed_assets.clock import FrozenClock, TimeBudget
+from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.lifecycle.arrivals import Found, apply_arrivals
+from feed_assets.lifecycle.execution import InstanceRunner, OnPublished, Published
+from feed_assets.lifecycle.readiness import Readied, apply_readiness
+from feed_assets.lifecycle.redefinition import apply_frontiers
+from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.stores import StorePool
+from feed_assets.operations.location import declare_location
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedEvent,
+    FeedInstance,
+    FeedInstanceStatus,
+    Frontier,
+    FrontierKind,
+    ProcessInstance,
+    ProcessInstanceStatus,
+)
+from feed_assets.storage.local import LocalStore
+from feed_assets.storage.port import InstanceStore, Look
+from feed_assets.storage.registry import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2013, 11, 1, tzinfo=UTC)
+PLENTY = 3600.0
+Job = Callable[[Work], Mapping[str, str]]
+
+
+def at(text: str) -> datetime:
+    """A UTC time in few letters: "03" is day 3 of November 2013, "03T05:30" a minute of it; longer texts are whole."""
+    if len(text) <= len("03T05:30"):
+        text = f"2013-11-{text}"
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def hours(count: int, start: datetime = START) -> list[datetime]:
+    """The first `count` hours."""
+    return [start + timedelta(hours=n) for n in range(count)]
+
+
+def validity(start: datetime, end: datetime | None) -> dict[str, Any]:
+    return {"validity": {"start": start, **({"end": end} if end else {})}}
+
+
+def feed(
+    name: str,
+    frequency: str = "hours(1)",
+    *,
+    start: datetime = START,
+    end: datetime | None = None,
+    flag: str | None = None,
+    clusters: Sequence[str] = ("primary",),
+    **more: Any,
+) -> Feed:
+    """A feed of CSV files with a folder for each minute."""
+    return Feed(
+        name=name,
+        frequency=frequency,
+        format="csv",
+        availability_flag=flag,
+        locations={"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}-${{MINUTE}}"},
+        clusters={cluster: validity(start, end) for cluster in clusters},
+        **more,
+    )
+
+
+def process(
+    name: str,
+    frequency: str = "hours(1)",
+    *,
+    inputs: Mapping[str, str] = {},
+    outputs: Mapping[str, str] = {},
+    optional: Sequence[str] = (),
+    start: datetime = START,
+    end: datetime | None = None,
+    clusters: Sequence[str] = ("primary",),
+    **more: Any,
+) -> Process:
+    """A process. `inputs` map feeds to windows such as "now(-1,0) now(0,0)", `outputs` to one expression; the names of
+    inputs and outputs are those of the feeds.
+    """
+    windows = {source: (window.split() * 2)[:2] for source, window in inputs.items()}
+    return Process(
+        name=name,
+        frequency=frequency,
+        clusters={cluster: validity(start, end) for cluster in clusters},
+        inputs={
+            source: {"feed": source, "start": window[0], "end": window[1], "optional": source in optional}
+            for source, window in windows.items()
+        },
+        outputs={target: {"feed": target, "instance": instance} for target, instance in outputs.items()},
+        **{"workflow": {"path": "jobs:run"}, **more},
+    )
+
+
+class CountingStore(LocalStore):
+    """A local store that notes the paths that are looked at."""
+
+    def __init__(self, root: Path, looked: list[str]) -> None:
+        super().__init__(root)
+        self._looked = looked
+
+    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
+        self._looked.extend(paths)
+        return super().look(paths, flag)
+
+
+class FileEngine(Engine):
+    """Runs a function that says what each output holds; the text is written to one file. No Spark."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it needs none
+        texts = self._job(work)
+        for target in work.outputs:
+            folder = Path(urlsplit(target.url).path)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "part-0.csv").write_text(texts[target.name])
+        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in work.outputs))
+
+
+def no_session() -> "SparkSession":
+    raise AssertionError("nothing here needs Spark")
+
+
+def read_inputs(work: Work) -> dict[str, list[str]]:
+    """What a job sees of its inputs: for each, the texts of its paths in their order."""
+    return {
+        data.name: [
+            "".join(sorted(file.read_text() for file in Path(urlsplit(path).path).glob("*.csv"))) for path in data.paths
+        ]
+        for data in work.inputs
+    }
+
+
+@dataclass(slots=True)
+class World:
+    """Entities that were declared, and everything that moves: made by `World.of`."""
+
+    root: Path
+    plan: Plan
+    database: Database
+    stores: StorePool
+    looked: list[str]
+    scheme: str
+    job: Job = field(default=lambda work: {target.name: "made" for target in work.outputs})
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @classmethod
+    def of(
+        cls, root: Path, *entities: AnyEntity, clusters: Sequence[str] = ("primary",), scheme: str = "file"
+    ) -> "World":
+        """A world in which nothing has happened yet; storage is below `root`, or in memory with the scheme `memory`."""
+        looked: list[str] = []
+        database = open_database(f"sqlite:///{root / 'state.db'}")
+        database.migrate()
+
+        def open_counting(url: str, options: dict[str, object]) -> InstanceStore:
+            scheme, _, path = url.partition("://")
+            return CountingStore(Path(path), looked) if scheme == "file" else open_store(url, options)
+
+        stores = StorePool(open_counting)
+        empty = Plan(digest="", clusters={}, feeds={}, processes={})
+        world = cls(root=root, plan=empty, database=database, stores=stores, looked=looked, scheme=scheme)
+        world.declare(*entities, clusters=clusters)
+        return world
+
+    def declare(self, *entities: AnyEntity, clusters: Sequence[str] = ("primary",)) -> None:
+        """Replace all definitions; clusters are added."""
+        base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
+        places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
+        self.plan = declare_location([*places, *entities], START).plan
+        apply_frontiers(self.database, self.plan)
+
+    def feed(self, name: str, cluster: str = "primary") -> FeedRecord:
+        return self.plan.feeds[name, cluster]
+
+    def process(self, name: str, cluster: str = "primary") -> ProcessRecord:
+        return self.plan.processes[name, cluster]
+
+    def store(self, cluster: str = "primary") -> InstanceStore:
+        return self.stores.get(self.plan.clusters[cluster].store)
+
+    def land(self, name: str, *times: datetime, text: str = "data", cluster: str = "primary", below: str = "") -> None:
+        """Put one file into instances of a feed, as an outside program does."""
+        for time in times:
+            folder = self.folder(name, time, cluster) / below
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"part-{next(self._numbers)}.csv").write_text(text)
+
+    def flag(self, name: str, *times: datetime) -> None:
+        """Put the availability flag into instances of a feed."""
+        for time in times:
+            self.folder(name, time).mkdir(parents=True, exist_ok=True)
+            (self.folder(name, time) / (self.feed(name).flag or "_SUCCESS")).touch()
+
+    def folder(self, name: str, time: datetime, cluster: str = "primary") -> Path:
+        folder = self.store(cluster).local_path(self.feed(name, cluster).path(time))
+        assert folder is not None
+        return folder
+
+    def content(self, name: str, time: datetime) -> str | None:
+        """What the instance holds, as readers see it."""
+        file = self.folder(name, time) / "part-0.csv"
+        return file.read_text() if file.exists() else None
+
+    def arrive(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> Found:
+        return apply_arrivals(self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds))
+
+    def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> Readied:
+        return apply_readiness(self.database, self.plan, cluster, as_of, TimeBudget(seconds))
+
+    def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> list[LaunchRequest]:
+        return apply_requests(self.database, self.plan, cluster, as_of, as_of, limit)
+
+    def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
+        """A whole tick of a cluster's sensor, but for Dagster's part."""
+        self.arrive(as_of, cluster)
+        self.ready(as_of, cluster)
+        return self.request(as_of, cluster)
+
+    def runner(self, as_of: datetime, run_id: str = "run-1", wall: datetime | None = None) -> InstanceRunner:
+        return InstanceRunner(
+            database=self.database,
+            stores=self.stores,
+            plan=self.plan,
+            clock=FrozenClock(as_of),
+            wall=FrozenClock(wall or as_of),
+            root=self.root,
+            run_id=run_id,
+            session=no_session,
+            engines=lambda _: FileEngine(self.job),
+        )
+
+    def run(
+        self,
+        name: str,
+        nominal_time: datetime,
+        as_of: datetime,
+        run_id: str = "run-1",
+        on_published: OnPublished = lambda _: None,
+        cluster: str = "primary",
+    ) -> tuple[Published, ...]:
+        """Run one instance now, as a Dagster run does."""
+        return self.runner(as_of, run_id).run(self.process(name, cluster), nominal_time, on_published)
+
+    def launch(self, requests: Sequence[LaunchRequest], as_of: datetime) -> list[datetime]:
+        """Run what was asked for; the nominal times in their order."""
+        times = [(request, time) for request in requests for time in request.nominal_times]
+        for request, time in times:
+            self.run(request.process.process, time, as_of, self.run_id(), cluster=request.process.cluster)
+        return [time for _, time in times]
+
+    def run_id(self) -> str:
+        """A name that no run has had."""
+        return f"run-{next(self._numbers)}"
+
+    def statuses(self, name: str, cluster: str = "primary") -> dict[datetime, ProcessInstanceStatus]:
+        return {time: row.status for time, row in self.instances(name, cluster).items()}
+
+    def instances(self, name: str, cluster: str = "primary") -> dict[datetime, ProcessInstance]:
+        with self.database.read() as connection:
+            rows = ProcessInstances(connection).find_between(name, cluster, at("2000-01-01"), at("2100-01-01"))
+        return {row.nominal_time: row for row in rows}
+
+    def times(self, name: str, status: ProcessInstanceStatus, cluster: str = "primary") -> list[datetime]:
+        return [time for time, found in self.statuses(name, cluster).items() if found is status]
+
+    def put_instances(self, name: str, times: Sequence[datetime], status: ProcessInstanceStatus) -> None:
+        """Process instances that have come into being somehow."""
+        row = ProcessInstance(process=name, cluster="primary", nominal_time=START, status=status, updated_at=START)
+        with self.database.begin() as connection:
+            ProcessInstances(connection).add_waiting([replace(row, nominal_time=time) for time in times])
+
+    def feed_instances(self, name: str, cluster: str = "primary") -> dict[datetime, FeedInstance]:
+        with self.database.read() as connection:
+            rows = FeedInstances(connection).find_between(name, cluster, at("2000-01-01"), at("2100-01-01"))
+        return {row.nominal_time: row for row in rows}
+
+    def feed_statuses(self, name: str, cluster: str = "primary") -> dict[datetime, FeedInstanceStatus]:
+        return {time: row.status for time, row in self.feed_instances(name, cluster).items()}
+
+    def times_of_feed(self, name: str, status: FeedInstanceStatus) -> list[datetime]:
+        return [time for time, found in self.feed_statuses(name).items() if found is status]
+
+    def events(self, name: str | None = None) -> list[FeedEvent]:
+        with self.database.read() as connection:
+            return EventLog(connection).read(0, 100_000, None if name is None else [name])
+
+    def frontier(self, kind: FrontierKind, name: str, cluster: str = "primary") -> Frontier | None:
+        with self.database.read() as connection:
+            return Frontiers(connection).get(kind, name, cluster)
+
+    def staged(self) -> list[Path]:
+        """Stagings that were left lying about."""
+        files = [file for file in self.root.rglob("*") if file.is_file()]
+        return [file for file in files if ".feed-assets" in file.parts and "locks" not in file.parts]
+
+
+@contextmanager
+def counted_statements() -> Iterator[list[str]]:
+    """The SQL statements that are executed in the block."""
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    event.listen(SqlEngine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(SqlEngine, "before_cursor_execute", note)

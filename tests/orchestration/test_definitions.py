@@ -1,0 +1,225 @@
+"""What Dagster is given: assets, edges, partitions, facts, sensors, and the check on the location's own asset."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from feed_assets import Cluster, Feed, Process, build_definitions
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.errors import DefinitionsError
+from feed_assets.settings import load_settings
+
+VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
+
+
+def cluster(name: str = "here") -> Cluster:
+    return Cluster(name=name, storage="memory://root", spark={"master": "local[1]"})
+
+
+def feed(name: str, frequency: str = "days(1)", path: str = "/${YEAR}/${MONTH}/${DAY}", **fields: object) -> Feed:
+    return Feed.model_validate(
+        {
+            "name": name,
+            "frequency": frequency,
+            "format": "csv",
+            "schema": "n int, at timestamp",
+            "locations": {"data": f"/{name}{path}"},
+            "clusters": {"here": {"validity": VALIDITY}},
+            **fields,
+        }
+    )
+
+
+def process(name: str, inputs: dict[str, object], outputs: dict[str, object], **fields: object) -> Process:
+    return Process.model_validate(
+        {
+            "name": name,
+            "frequency": "days(1)",
+            "clusters": {"here": {"validity": {"start": "2026-01-08T00:00Z", "end": "2026-03-01T00:00Z"}}},
+            "inputs": inputs,
+            "outputs": outputs,
+            "workflow": {"engine": "python", "path": "jobs:run"},
+            **fields,
+        }
+    )
+
+
+def built(*entities: AnyEntity) -> dg.Definitions:
+    definitions = build_definitions([cluster(), *entities], settings=load_settings(environ={}))
+    dg.Definitions.validate_loadable(definitions)
+    return definitions
+
+
+def window(name: str, start: str, end: str) -> dict[str, object]:
+    return {name: {"feed": name, "start": start, "end": end}}
+
+
+def output(name: str, instance: str = "today(0,0)") -> dict[str, object]:
+    return {name: {"feed": name, "instance": instance}}
+
+
+def mapping(definitions: dg.Definitions, downstream: Sequence[str], upstream: Sequence[str]) -> dg.PartitionMapping:
+    graph = definitions.resolve_asset_graph()
+    found = graph.get(dg.AssetKey(downstream)).partition_mappings.get(dg.AssetKey(upstream))
+    assert found is not None
+    return found
+
+
+def test_a_process_makes_the_feeds_of_its_own_instances() -> None:
+    definitions = built(feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b")))
+    graph = definitions.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["here", "b"])).is_executable
+    assert not graph.get(dg.AssetKey(["here", "a"])).is_executable
+    assert graph.get(dg.AssetKey(["here", "b"])).pools == {"process/here/p"}
+    assert graph.get(dg.AssetKey(["here", "b"])).backfill_policy == dg.BackfillPolicy.single_run()
+
+
+def test_a_process_that_writes_another_instance_is_an_asset_above_its_feed() -> None:
+    definitions = built(feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)")))
+    graph = definitions.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["here", "p"])).is_executable
+    assert not graph.get(dg.AssetKey(["here", "b"])).is_executable
+    assert graph.get(dg.AssetKey(["here", "b"])).parent_keys == {dg.AssetKey(["here", "p"])}
+
+
+def test_a_process_of_the_name_of_a_feed_keeps_apart_from_it() -> None:
+    definitions = built(feed("a"), feed("b"), process("a", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)")))
+    assert dg.AssetKey(["here", "process", "a"]) in definitions.resolve_asset_graph().get_all_asset_keys()
+
+
+def test_two_producers_of_one_feed_are_assets_above_it() -> None:
+    early = process("early", {}, output("b"), clusters={"here": {"validity": {"start": "2026-01-01T00:00Z", "end": "2026-02-01T00:00Z"}}})
+    late = process("late", {}, output("b"), clusters={"here": {"validity": {"start": "2026-02-01T00:00Z", "end": "2026-03-01T00:00Z"}}})
+    graph = built(feed("b"), early, late).resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["here", "b"])).parent_keys == {dg.AssetKey(["here", "early"]), dg.AssetKey(["here", "late"])}
+
+
+def test_a_window_of_constant_instances_is_an_exact_mapping() -> None:
+    definitions = built(feed("a"), feed("b"), process("p", window("a", "today(-144,0)", "today(0,0)"), output("b")))
+    found = mapping(definitions, ["here", "b"], ["here", "a"])
+    assert isinstance(found, dg.TimeWindowPartitionMapping)
+    assert (found.start_offset, found.end_offset) == (-6, 0)
+
+
+def test_a_day_of_hours_is_an_exact_mapping() -> None:
+    hourly = feed("a", "hours(1)", "/${YEAR}/${MONTH}/${DAY}/${HOUR}")
+    definitions = built(hourly, feed("b"), process("p", window("a", "today(0,0)", "today(23,0)"), output("b")))
+    found = mapping(definitions, ["here", "b"], ["here", "a"])
+    assert isinstance(found, dg.TimeWindowPartitionMapping)
+    assert (found.start_offset, found.end_offset) == (0, 0)
+
+
+def test_a_window_that_dagster_cannot_say_is_held_by_its_mapping() -> None:
+    hourly = feed("a", "hours(1)", "/${YEAR}/${MONTH}/${DAY}/${HOUR}")
+    definitions = built(hourly, feed("b"), process("p", window("a", "now(-30,0)", "now(-2,0)"), output("b")))
+    graph = definitions.resolve_asset_graph()
+    found = mapping(definitions, ["here", "b"], ["here", "a"])
+    upstream = graph.get(dg.AssetKey(["here", "a"])).partitions_def
+    downstream = graph.get(dg.AssetKey(["here", "b"])).partitions_def
+    assert upstream is not None
+    assert downstream is not None
+    keys = found.get_upstream_mapped_partitions_result_for_partitions(
+        downstream.subset_with_partition_keys(["2026-01-20"]), downstream, upstream
+    ).partitions_subset.get_partition_keys()
+    window_keys = {f"2026-01-{day}-{hour:02}:00" for day, first, last in ((18, 18, 23), (19, 0, 22)) for hour in range(first, last + 1)}
+    assert window_keys <= set(keys)
+
+
+@pytest.mark.parametrize(
+    ("frequency", "path"), [("hours(5)", "/${YEAR}${MONTH}${DAY}${HOUR}"), ("minutes(45)", "/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}"), ("days(2)", "/${YEAR}${MONTH}${DAY}")]
+)
+def test_odd_frequencies_are_dynamic_partitions(frequency: str, path: str) -> None:
+    definitions = built(
+        feed("a", frequency, path),
+        feed("b", frequency, path),
+        process("p", window("a", "now(0,0)", "now(0,0)"), output("b", "now(0,0)"), frequency=frequency, clusters={"here": {"validity": VALIDITY}}),
+    )
+    graph = definitions.resolve_asset_graph()
+    assert isinstance(graph.get(dg.AssetKey(["here", "b"])).partitions_def, dg.DynamicPartitionsDefinition)
+    assert isinstance(mapping(definitions, ["here", "b"], ["here", "a"]), dg.IdentityPartitionMapping)
+
+
+def test_feeds_that_read_each_other_through_time_load() -> None:
+    """a reads yesterday's b, b reads today's a: no instance waits for itself, but Dagster's graph of assets has no cycles."""
+    definitions = built(
+        feed("a"),
+        feed("b"),
+        process("pa", window("b", "yesterday(0,0)", "yesterday(0,0)"), output("a")),
+        process("pb", window("a", "today(0,0)", "today(0,0)"), output("b")),
+    )
+    assert len(definitions.resolve_asset_graph().get_all_asset_keys()) == 3
+
+
+def test_a_feed_tells_what_it_is() -> None:
+    described = feed(
+        "a",
+        description="What arrives.",
+        tags={"owner": "ops", "level": "gold"},
+        groups=["raw"],
+        availability_flag="_DONE",
+        late_arrival={"cut_off": "hours(6)"},
+    )
+    node = built(described).resolve_asset_graph().get(dg.AssetKey(["here", "a"]))
+    assert node.description == "What arrives."
+    assert node.group_name == "raw"
+    assert node.owners == ["team:ops"]
+    assert {"owner": "ops", "level": "gold"}.items() <= node.tags.items()
+    assert node.kinds == {"feed", "csv"}
+    texts = {name: getattr(value, "value", value) for name, value in node.metadata.items()}
+    assert texts["feed_assets/frequency"] == "days(1)"
+    assert texts["feed_assets/availability_flag"] == "_DONE"
+    assert texts["feed_assets/late_arrival_cut_off"] == "hours(6)"
+    assert texts["dagster/uri"] == "memory://root/a/${YEAR}/${MONTH}/${DAY}"
+    assert [(column.name, column.type) for column in texts["dagster/column_schema"].columns] == [("n", "int"), ("at", "timestamp")]
+
+
+def test_there_is_one_sensor_a_cluster() -> None:
+    definitions = build_definitions([cluster("a"), cluster("b-c")], settings=load_settings(environ={}))
+    assert [sensor.name for sensor in definitions.sensors or ()] == ["arrival_a", "arrival_b_c"]
+
+
+def test_wrong_entities_in_python_are_refused_at_once() -> None:
+    with pytest.raises(DefinitionsError, match="there is no cluster 'here'"):
+        build_definitions([feed("a")], settings=load_settings(environ={}))
+
+
+GOOD = """
+kind: cluster
+name: here
+storage: memory://root
+---
+kind: feed
+name: good
+frequency: days(1)
+locations: {data: "/good/${YEAR}/${MONTH}/${DAY}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+"""
+
+
+def _written(tmp_path: Path) -> dict[str, str]:
+    folder = tmp_path / "entities"
+    folder.mkdir()
+    (folder / "good.yaml").write_text(GOOD)
+    (folder / "bad.yaml").write_text(GOOD.split("---")[1].replace("name: good", "name: bad").replace("days(1)", "weeks(1)"))
+    return {"FEED_ASSETS_ENTITIES": str(folder)}
+
+
+def test_one_bad_file_does_not_take_the_location_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    definitions = build_definitions(settings=load_settings(environ=_written(tmp_path), start=tmp_path))
+    keys = definitions.resolve_asset_graph().get_all_asset_keys()
+    assert dg.AssetKey(["here", "good"]) in keys
+    assert dg.AssetKey(["here", "bad"]) not in keys
+    assert "'weeks(1)' is not a frequency" in caplog.text
+    (check,) = definitions.asset_checks or ()
+    assert isinstance(check, dg.AssetChecksDefinition)
+    evaluation = check.node_def.compute_fn.decorated_fn()  # type: ignore[union-attr]
+    assert not evaluation.passed
+    assert "weeks(1)" in evaluation.metadata["issues"].value
+
+
+def test_strict_settings_refuse_the_location(tmp_path: Path) -> None:
+    environ = {**_written(tmp_path), "FEED_ASSETS_STRICT": "true"}
+    with pytest.raises(DefinitionsError, match="is not a frequency"):
+        build_definitions(settings=load_settings(environ=environ, start=tmp_path))

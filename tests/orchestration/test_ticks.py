@@ -1,0 +1,167 @@
+"""Ticks of the arrival sensor against a real Dagster instance, without a daemon."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
+
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.location import Location, load_location
+from feed_assets.orchestration.assets import AssetLayout, lay_out
+from feed_assets.orchestration.runtime import Runtime, open_runtime
+from feed_assets.orchestration.ticks import TickCursor, parse_cursor, run_tick
+from feed_assets.settings import load_settings
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.small import ENTITIES, JOBS, START, key, land
+
+NOON = START + timedelta(hours=12, minutes=5)
+
+
+class World:
+    """A location on a frozen clock, ticked by hand."""
+
+    def __init__(self, home: Home, instance: DagsterInstance, entities: str = ENTITIES) -> None:
+        home.prepare(entities, JOBS)
+        self.home = home
+        self.instance = instance
+        self.cursor: str | None = None
+        settings = load_settings(
+            environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
+            start=home.folder,
+        )
+        self.location: Location = load_location(settings, NOON)
+        self.layout: AssetLayout = lay_out(self.location.plan)
+        self.runtime: Runtime = open_runtime(settings, self.location)
+        self.at(NOON)
+
+    def at(self, moment: object) -> None:
+        self.runtime.clock = FrozenClock(moment)  # type: ignore[arg-type]
+        self.runtime.wall = FrozenClock(moment)  # type: ignore[arg-type]
+
+    def tick(self) -> SensorResult:
+        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor)
+        self.cursor = result.cursor
+        return result
+
+    def counts(self) -> dict[ProcessInstanceStatus, int]:
+        with self.runtime.database(self.instance).read() as connection:
+            return ProcessInstances(connection).counts("summing", "here")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path, instance: DagsterInstance) -> World:
+    return World(Home(folder=tmp_path), instance)
+
+
+def arrivals(result: SensorResult) -> list[str | None]:
+    return [event.partition for event in result.asset_events if isinstance(event, AssetMaterialization)]
+
+
+def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(world: World) -> None:
+    land(world.home.data, 3, 1)
+    result = world.tick()
+    assert arrivals(result) == [key(3)]
+    (request,) = result.run_requests or ()
+    assert request.partition_key == key(3)
+    assert request.asset_selection == [AssetKey(["here", "sums"])]
+    assert request.tags["feed_assets/process"] == "summing"
+    assert world.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
+
+
+def test_neighbours_share_a_run(world: World) -> None:
+    for hour in (3, 4, 5):
+        land(world.home.data, hour, 1)
+    (request,) = world.tick().run_requests or ()
+    assert request.partition_key is None
+    assert request.tags["dagster/asset_partition_range_start"] == key(3)
+    assert request.tags["dagster/asset_partition_range_end"] == key(5)
+
+
+def test_never_more_runs_than_parallel_are_asked_for(world: World) -> None:
+    for hour in (3, 5):
+        land(world.home.data, hour, 1)
+    assert len(world.tick().run_requests or ()) == 1
+    land(world.home.data, 7, 1)
+    world.at(NOON + timedelta(seconds=30))
+    assert not world.tick().run_requests
+
+
+def test_a_second_tick_asks_for_nothing_and_tells_nothing_again(world: World) -> None:
+    land(world.home.data, 3, 1)
+    world.tick()
+    again = world.tick()
+    assert not again.run_requests
+    assert not again.asset_events
+
+
+def test_a_tick_whose_cursor_was_lost_tells_again_and_asks_for_nothing(world: World) -> None:
+    land(world.home.data, 3, 1)
+    world.tick()
+    world.cursor = None
+    again = world.tick()
+    assert arrivals(again) == [key(3)]
+    assert not again.run_requests
+
+
+def test_a_request_that_dagster_never_saw_is_made_again(world: World) -> None:
+    land(world.home.data, 3, 1)
+    (first,) = world.tick().run_requests or ()
+    world.at(NOON + timedelta(seconds=61))
+    (second,) = world.tick().run_requests or ()
+    assert second.partition_key == first.partition_key
+    assert second.run_key != first.run_key
+
+
+def test_files_without_the_flag_wait(world: World) -> None:
+    land(world.home.data, 3, 1)
+    (world.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
+    assert not world.tick().run_requests
+    land(world.home.data, 3, 1)
+    world.at(NOON + timedelta(hours=2))
+    assert world.tick().run_requests
+
+
+def test_the_check_on_the_location_is_reported_once(world: World) -> None:
+    checks = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert [check.passed for check in checks] == [True]
+    assert not [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+
+
+def test_pools_hold_as_many_runs_as_parallel_says(tmp_path: Path, instance: DagsterInstance) -> None:
+    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", "name: summing\n    parallel: 3"))
+    world.tick()
+    (pool,) = instance.event_log_storage.get_pool_limits()
+    assert (pool.name, pool.limit, pool.from_default) == ("process/here/summing", 3, False)
+
+
+def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    odd = ENTITIES.replace("hours(1)", "hours(5)")
+    world = World(Home(folder=tmp_path), instance, odd)
+    (request,) = world.tick().dynamic_partitions_requests or ()
+    assert list(request.partition_keys) == [key(0), key(5), key(10)]
+    instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+    assert not world.tick().dynamic_partitions_requests
+    world.at(NOON + timedelta(hours=4))
+    (later,) = world.tick().dynamic_partitions_requests or ()
+    assert list(later.partition_keys) == [key(15)]
+
+
+def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
+    cursor = replace(TickCursor(), told=7, checked="d")
+    assert parse_cursor(cursor.render()) == cursor
+    with pytest.raises(ValueError, match="is not of version 1"):
+        parse_cursor('{"version": 2}')

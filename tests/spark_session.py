@@ -1,0 +1,21 @@
+"""The one Spark session of a test run: `from tests.spark_session import spark` makes the fixture known to a folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from feed_assets.engines.sessions import session_conf
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    builder = SparkSession.builder
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
+    for name, value in session_conf(master="local[2]", conf=conf, root=Path(__file__).parents[1]).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
