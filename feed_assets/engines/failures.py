@@ -1,5 +1,6 @@
 """Where what user code and Spark raise becomes an `EngineError`: one place, so that callers need to know one class."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,6 +9,7 @@ from feed_assets.errors import EngineError, WorkflowFailedError
 from feed_assets.timing.dates import render_datetime
 
 _LONGEST_REASON = 2_000
+_APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …
 
 
 @contextmanager
@@ -33,12 +35,12 @@ def reporting_failures(work: Work) -> Iterator[None]:
 
 
 def render_cause(exc: BaseException) -> str:
-    """The class and the text of an exception, without the JVM stack trace that Spark appends and a closing full stop.
+    """The class and the text of an exception, without what Spark appends to a message and without a closing full stop.
 
     >>> render_cause(ValueError("no such origin."))
     'ValueError: no such origin'
     """
-    text = str(exc).split("\n\nJVM stacktrace:")[0].strip()
+    text = _APPENDED.split(str(exc), maxsplit=1)[0].strip()
     if len(text) > _LONGEST_REASON:
         text = f"{text[:_LONGEST_REASON]} …"
     return f"{type(exc).__name__}: {text}".rstrip(". :\n")

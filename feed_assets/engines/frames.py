@@ -33,6 +33,9 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
     columns when the schema has a column of a partition's name, else for their files alone
     (`recursiveFileLookup: true`; Spark itself would leave such files out without a word).
 
+    Two things of Spark's csv are worth knowing: a quoted empty string is read as null, and a value may hold a line
+    break only with the option `multiLine: true`.
+
     An optional input without an instance is an empty DataFrame with the feed's schema.
     Differs from Falcon: that passes the path of an empty directory.
 
@@ -111,7 +114,9 @@ def _empty_input(spark: "SparkSession", data: InputData, schema: "StructType | N
             reason="its window holds no instance, and without a schema nobody knows the columns of an empty input",
             next_step=f"Declare schema: on the feed {data.feed!r}.",
         )
-    return spark.createDataFrame([], schema=schema)
+    from pyspark.sql import functions as sf
+
+    return spark.range(0).select(*(sf.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields))
 
 
 def _reader_defaults(data: InputData, schema: "StructType | None") -> Mapping[str, str]:
@@ -179,7 +184,7 @@ def _differences(returned: list[str], declared: list[str]) -> list[str]:
 
 def _type_mismatch(target: OutputTarget, exc: "AnalysisException") -> OutputMismatchError:
     facts = exc.getMessageParameters() or {}
-    column = facts.get("columnName", "a column")
+    column = facts.get("name", "?")
     if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
         reason = f"column {column} is {facts.get('type')}, and the schema says {facts.get('expectedType')}"
         next_step = "Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema."

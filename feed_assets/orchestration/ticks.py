@@ -211,10 +211,11 @@ def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Seq
 def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:
     """Make the limit of each process's pool its `parallel`; done when a plan is new, so a limit set by hand stays."""
     storage = instance.event_log_storage
+    default = instance.get_concurrency_config().pool_config.default_pool_limit
     known = {pool.name: pool.limit for pool in storage.get_pool_limits() if not pool.from_default}
     for process in layout.plan.processes.values():
         pool = names.pool_name(process)
-        if process.cluster == cluster and known.get(pool) != process.parallel:
+        if process.cluster == cluster and known.get(pool, default) != process.parallel:
             storage.set_concurrency_slots(pool, process.parallel)
 
 

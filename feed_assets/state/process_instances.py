@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Unpack
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, select, tuple_, union, update
+from sqlalchemy import Connection, Select, and_, bindparam, func, select, union, update
 
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -37,6 +37,8 @@ _COLUMNS = (
     _T.definition_digest,
 )
 _NAMES = tuple(column.name for column in _COLUMNS)
+# Else SQLite would walk through all instances that have the status, instead of to those with the keys.
+_STATUS_WITHOUT_INDEX = _T.status.concat("")
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
 
 
@@ -107,6 +109,9 @@ class ProcessInstances:
             statement = statement.where(_T.process == process)
         if cluster is not None:
             statement = statement.where(_T.cluster == cluster)
+        if process is not None and cluster is not None:
+            # Else SQLite would walk through the finished instances in the order asked for.
+            statement = statement.with_hint(process_instances, "INDEXED BY fa_process_instances_by_process", "sqlite")
         order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
         return self._find(statement.order_by(*order).limit(limit))
 
@@ -158,10 +163,10 @@ class ProcessInstances:
         statement = (
             update(process_instances)
             .where(
-                tuple_(_T.process, _T.cluster, _T.nominal_time).in_(
-                    select(wanted.c.process, wanted.c.cluster, wanted.c.nominal_time)
-                ),
-                _T.status.in_(sorted(status.value for status in expected)),
+                _T.process == wanted.c.process,
+                _T.cluster == wanted.c.cluster,
+                _T.nominal_time == wanted.c.nominal_time,
+                _STATUS_WITHOUT_INDEX.in_(sorted(status.value for status in expected)),
             )
             .values(values)
         )
@@ -233,7 +238,7 @@ def _select_many(dialect: str) -> Select[Any]:
 
 @lru_cache
 def _select_waiting(dialect: str) -> Select[Any]:
-    """A span without an instance has a null: of an outer join SQLite keeps the order, and goes from span to instances."""
+    """A span without an instance has a null: SQLite keeps the order of an outer join, from span to instances."""
     wanted = key_rows(dialect, ("process", "cluster", "first", "last"))
     is_wanted = and_(
         _T.process == wanted.c.process,

@@ -100,7 +100,9 @@ def test_the_history_of_an_instance_is_in_order(database: Database) -> None:
         ]
 
 
-def test_a_cursor_that_follows_the_log_misses_nothing_while_others_append(database: Database, database_url: str) -> None:
+def test_a_cursor_that_follows_the_log_misses_nothing_while_others_append(
+    database: Database, database_url: str
+) -> None:
     team = Team(append_slowly, database_url, 3)
     seen: list[int] = []
     while True:

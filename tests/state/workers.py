@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection as Pipe
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Semaphore
 from typing import Any
 
 from feed_assets.errors import FeedAssetsError, LeaseHeldError
@@ -28,8 +28,9 @@ class Team:
     def __init__(self, work: Callable[[str, int], Any], url: str, size: int) -> None:
         self._barrier = SPAWN.Barrier(size)
         self._results = SPAWN.Queue()
+        self._begun = SPAWN.Semaphore(0)
         self._members = [
-            SPAWN.Process(target=_run, args=(work, url, number, self._barrier, self._results), daemon=True)
+            SPAWN.Process(target=_run, args=(work, url, number, self._barrier, self._begun, self._results), daemon=True)
             for number in range(size)
         ]
         for member in self._members:
@@ -39,6 +40,11 @@ class Team:
     def is_working(self) -> bool:
         return any(member.is_alive() for member in self._members)
 
+    def wait_until_begun(self) -> None:
+        """Wait until the first has its work before it, and long enough for it to get to the database."""
+        self._begun.acquire(timeout=PATIENCE_SECONDS)
+        time.sleep(0.2)
+
     def results(self) -> list[Any]:
         """What each has returned, or the text of its error; waits for all."""
         found = dict(self._results.get(timeout=PATIENCE_SECONDS) for _ in self._members)
@@ -47,8 +53,11 @@ class Team:
         return [found[number] for number in range(len(self._members))]
 
 
-def _run(work: Callable[[str, int], Any], url: str, number: int, barrier: Barrier, results: Any) -> None:
+def _run(
+    work: Callable[[str, int], Any], url: str, number: int, barrier: Barrier, begun: Semaphore, results: Any
+) -> None:
     barrier.wait(PATIENCE_SECONDS)
+    begun.release()
     try:
         result = work(url, number)
     except FeedAssetsError as exc:
@@ -81,9 +90,9 @@ def append_slowly(url: str, number: int) -> list[int]:
 def acquire(url: str, number: int) -> int | str:
     database = open_database(url)
     try:
-        return Leases(database).acquire(
-            "clicks", "primary", START, f"worker {number}", START, timedelta(seconds=60)
-        ).token
+        return (
+            Leases(database).acquire("clicks", "primary", START, f"worker {number}", START, timedelta(seconds=60)).token
+        )
     except LeaseHeldError as exc:
         return exc.holder
     finally:

@@ -1,0 +1,100 @@
+"""Measures Dagster's own automation: one evaluation of `eager()` over hourly assets with a history and some news.
+
+Arguments: pairs, hours of history, new materializations. The history is copied inside SQLite from one real event of
+each asset, because Dagster reports about 200 events a second.
+"""
+
+import json
+import sqlite3
+import sys
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from benchmarks.workload import HOUR, Pair, pairs_of
+from benchmarks.workload import START as BEGIN
+
+KEY = "%Y-%m-%d-%H:%M"
+
+
+def main(pairs: str, hours: str, new: str) -> None:
+    """Print the seconds of an evaluation with nothing new, of one with the news, and how much it requested."""
+    world, history = pairs_of(int(pairs)), int(hours)
+    definitions = build_peer(world)
+    spread = -(-int(new) // len(world))
+    at = BEGIN + (history + spread - 1) * HOUR
+    with dg.DagsterInstance.local_temp() as instance:
+        begun = time.perf_counter()
+        fill(instance, world, history)
+        filled = time.perf_counter() - begun
+        as_of = at + timedelta(minutes=30)
+
+        def evaluate(cursor: Any) -> tuple[float, Any]:
+            begun = time.perf_counter()
+            result = dg.evaluate_automation_conditions(definitions, instance, cursor=cursor, evaluation_time=as_of)
+            return time.perf_counter() - begun, result
+
+        _, result = evaluate(None)
+        idle, result = evaluate(result.cursor)
+        news = [(pair, at - n * HOUR) for n in range(spread) for pair in world][: int(new)]
+        for pair, nominal_time in news:
+            instance.report_runless_asset_event(materialization(pair.source, nominal_time))
+        seconds, result = evaluate(result.cursor)
+        requested = result.total_requested
+        print(json.dumps({"idle": idle, "tick": seconds, "requested": requested, "fill": filled}))
+
+
+def build_peer(pairs: list[Pair]) -> dg.Definitions:
+    """Hourly feeds from outside, and an eager asset below each."""
+    hours = dg.HourlyPartitionsDefinition(start_date=BEGIN.strftime(KEY), end_offset=1)
+
+    def result(pair: Pair) -> dg.AssetsDefinition:
+        @dg.asset(
+            key=["primary", pair.result],
+            deps=[["primary", pair.source]],
+            partitions_def=hours,
+            automation_condition=dg.AutomationCondition.eager(),
+        )
+        def made() -> None: ...
+
+        return made
+
+    sources = [dg.AssetSpec(["primary", pair.source], partitions_def=hours) for pair in pairs]
+    return dg.Definitions(assets=[*sources, *map(result, pairs)])
+
+
+def materialization(name: str, nominal_time: datetime) -> dg.AssetMaterialization:
+    """That a partition is there."""
+    return dg.AssetMaterialization(["primary", name], partition=nominal_time.strftime(KEY))
+
+
+def fill(instance: dg.DagsterInstance, pairs: list[Pair], hours: int) -> None:
+    """Materialize the first `hours` partitions of every asset."""
+    if hours == 0:
+        return
+    for pair in pairs:
+        for name in (pair.source, pair.result):
+            instance.report_runless_asset_event(materialization(name, BEGIN))
+    (file,) = Path(instance.root_directory).rglob("index.db")
+    first, *others = [(BEGIN + n * HOUR).strftime(KEY) for n in range(hours)]
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("BEGIN")
+    connection.execute("CREATE TEMP TABLE hour (key TEXT)")
+    connection.executemany("INSERT INTO hour VALUES (?)", ((key,) for key in others))
+    same = "run_id, dagster_event_type, timestamp, step_key, asset_key"
+    connection.execute(
+        f"INSERT INTO event_logs ({same}, event, partition) "
+        f"SELECT {same}, replace(event, :first, hour.key), hour.key FROM event_logs CROSS JOIN hour "
+        "WHERE partition = :first",
+        {"first": first},
+    )
+    connection.execute("COMMIT")
+    connection.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,62 @@
+"""Measures ticks of the arrival sensor. Arguments: folder, pairs, hours of history, repeats, and numbers of new instances."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from benchmarks.tick_bed import TickBed, tick_bed
+from benchmarks.workload import pairs_of
+
+UNTIL_QUIET = 200
+
+
+def main(folder: str, pairs: str, hours: str, repeats: str, *counts: str) -> None:
+    """Print the seconds of each kind of tick, one list a kind."""
+    with tick_bed(Path(folder), pairs_of(int(pairs)), int(hours)) as bed:
+        first, _ = bed.tick()
+        result: dict[str, object] = {
+            "first": first,
+            "idle": [bed.tick()[0] for _ in range(3 * int(repeats))],
+            "look": _repeated(int(repeats), lambda: _look(bed)),
+        }
+        for count in map(int, counts):
+            result[f"new/{count}"] = _repeated(int(repeats), lambda: _new(bed, count))
+        print(json.dumps(result))
+
+
+def _repeated(repeats: int, measure: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
+    return [measure() for _ in range(repeats)]
+
+
+def _look(bed: TickBed) -> dict[str, float]:
+    """Every source has one instance that is due and missing, and every process one that waits for it."""
+    (nominal_time,) = bed.advance(1)
+    bed.tick()
+    bed.set_clock(nominal_time + timedelta(minutes=40))
+    seconds, result = bed.tick()
+    assert result.skip_reason is not None
+    assert f"{len(bed.pairs)} looks, 0 arrivals" in (result.skip_reason.skip_message or "")
+    bed.settle()
+    return {"tick": seconds}
+
+
+def _new(bed: TickBed, count: int) -> dict[str, float]:
+    """`count` instances have arrived since the last tick, the same number for each source as far as it goes."""
+    due = bed.advance(-(-count // len(bed.pairs)))
+    bed.land([(pair, nominal_time) for nominal_time in due for pair in bed.pairs][:count])
+    seconds, result = bed.tick()
+    total, ticks, told, requested = seconds, 1, len(result.asset_events), len(result.run_requests or ())
+    while result.asset_events or result.run_requests:
+        again, result = bed.tick()
+        total, ticks = total + again, ticks + 1
+        told, requested = told + len(result.asset_events), requested + len(result.run_requests or ())
+        assert ticks < UNTIL_QUIET
+    assert told == count, f"{told} of {count} arrivals were told"
+    bed.settle()
+    return {"tick": seconds, "all": total, "ticks": ticks, "requests": requested}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

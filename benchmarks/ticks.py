@@ -1,0 +1,136 @@
+"""(b) One tick over 1,000 hourly feeds that have a year of history, each read by one process; against Dagster's `eager()`.
+
+Our tick finds what has arrived, opens gates, asks for runs and tells Dagster; the peer's evaluation decides what to run.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.probes import run_probe, say
+from benchmarks.report import Figure, Part, faster
+
+YEAR = 8_760
+TENTH = YEAR // 10
+NEWS = (100, 3_500)
+AT_LEAST = 50
+IDLE_SECONDS = 0.050
+LOOK_SECONDS = 0.250
+FLATNESS = 1.5
+EAGER = "Dagster's evaluate_automation_conditions, eager()"
+
+
+def measure_ticks(folder: Path, *, quick: bool) -> Iterator[Figure]:
+    """Idle and looking ticks at a year and at a tenth of it; ticks with news against the peer's evaluation."""
+    pairs, repeats = (200, 2) if quick else (1_000, 5)
+    news = tuple(count * pairs // 1_000 for count in NEWS)
+    year = _ours(folder, pairs, TENTH if quick else YEAR, repeats, news)
+    tenth = _ours(folder, pairs, TENTH // 10 if quick else TENTH, repeats, news)
+    yield from _absolute(year, tenth, pairs)
+    yield from _against_same_size(folder, pairs, TENTH // 10 if quick else TENTH, tenth, news)
+    yield from _against_year(folder, pairs // 10, TENTH if quick else YEAR, repeats, news[-1] // 10, year)
+
+
+def _ours(folder: Path, pairs: int, hours: int, repeats: int, news: tuple[int, ...]) -> dict[str, Any]:
+    say(f"ticks: {pairs:,} feeds and processes, {hours:,} hours of history ({4 * pairs * hours:,} rows and more)")
+    bed = folder / f"bed-{pairs}-{hours}"
+    result = run_probe("tick_probe", bed, pairs, hours, repeats, *news)
+    shutil.rmtree(bed)
+    return {"hours": hours, "pairs": pairs, **result}
+
+
+def _theirs(pairs: int, hours: int, new: int) -> dict[str, Any]:
+    say(f"ticks: the peer with {pairs:,} feeds, {hours:,} hours of history, {new:,} new; takes minutes")
+    return run_probe("tick_peer", pairs, hours, new)
+
+
+def _of(ours: dict[str, Any], kind: str, value: str = "tick") -> float:
+    return median(each[value] if isinstance(each, dict) else each for each in ours[kind])
+
+
+def _absolute(year: dict[str, Any], tenth: dict[str, Any], pairs: int) -> Iterator[Figure]:
+    peer = f"the same with a tenth of the history ({tenth['hours']:,} hours)"
+    for kind, name, limit in (
+        ("idle", "idle tick, nothing to look at", IDLE_SECONDS),
+        ("look", f"tick that looks at {pairs:,} missing instances in local storage", LOOK_SECONDS),
+    ):
+        ours, small = _of(year, kind), _of(tenth, kind)
+        yield Figure(
+            part=Part.TICKS,
+            name=f"{name}; {year['hours']:,} hours of history",
+            ours=ours,
+            unit="s",
+            peer=peer,
+            theirs=small,
+            ratio=ours / small,
+            target=f"at most {limit * 1000:g} ms",
+            is_met=ours <= limit,
+        )
+    yield Figure(
+        part=Part.TICKS,
+        name="growth of the idle and looking tick with ten times the history",
+        ours=_of(year, "look"),
+        unit="s",
+        peer=peer,
+        theirs=_of(tenth, "look"),
+        ratio=max(_of(year, kind) / _of(tenth, kind) for kind in ("idle", "look")),
+        target=f"at most {FLATNESS:g}x",
+        is_met=all(_of(year, kind) / _of(tenth, kind) <= FLATNESS for kind in ("idle", "look")),
+    )
+
+
+def _against_same_size(
+    folder: Path, pairs: int, hours: int, ours: dict[str, Any], news: tuple[int, ...]
+) -> Iterator[Figure]:
+    for new in news:
+        theirs = _theirs(pairs, hours, new)
+        if new == news[0]:
+            yield faster(
+                Part.TICKS,
+                f"idle tick; {pairs:,} feeds, {hours:,} hours of history",
+                _of(ours, "idle"),
+                EAGER,
+                theirs["idle"],
+            )
+        yield faster(
+            Part.TICKS,
+            f"tick with {new:,} new instances; {pairs:,} feeds, {hours:,} hours of history",
+            _of(ours, f"new/{new}"),
+            EAGER,
+            theirs["tick"],
+            at_least=AT_LEAST if new == news[-1] else None,
+            note="a tenth of the year, because filling the peer's event log takes long",
+        )
+        yield faster(
+            Part.TICKS,
+            f"all {_of(ours, f'new/{new}', 'ticks'):.0f} ticks until {new:,} new instances are told and requested",
+            _of(ours, f"new/{new}", "all"),
+            EAGER + " (one evaluation)",
+            theirs["tick"],
+        )
+
+
+def _against_year(
+    folder: Path, pairs: int, hours: int, repeats: int, new: int, full: dict[str, Any]
+) -> Iterator[Figure]:
+    small = _ours(folder, pairs, hours, repeats, (new,))
+    theirs = _theirs(pairs, hours, new)
+    yield faster(
+        Part.TICKS,
+        f"tick with {new:,} new instances; {pairs:,} feeds, {hours:,} hours of history",
+        _of(small, f"new/{new}"),
+        EAGER,
+        theirs["tick"],
+        at_least=AT_LEAST,
+    )
+    yield faster(
+        Part.TICKS,
+        f"tick with {10 * new:,} new instances; {10 * pairs:,} feeds, {hours:,} hours of history",
+        _of(full, f"new/{10 * new}"),
+        EAGER + ", ten times what it takes for a tenth of the assets",
+        10 * theirs["tick"],
+        at_least=AT_LEAST,
+        note="the peer's time grows in proportion to its assets; at full size it would take an hour with its filling",
+    )

@@ -1,0 +1,65 @@
+"""The numbers of docs/guarantees.md are those of the code, and the parts it says nobody calls are called by nobody."""
+
+import re
+from pathlib import Path
+
+from feed_assets.lifecycle import arrivals, leasing, reconciliation, requests
+from feed_assets.orchestration import definitions, ticks
+from feed_assets.state import database
+from feed_assets.state.schema import feed_events
+from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
+from tests.documents.markdown import ROOT, tables_of
+
+PAGE = (ROOT / "docs/guarantees.md").read_text("utf-8")
+ACTING = [
+    file
+    for folder in ("lifecycle", "orchestration", "operations")
+    for file in (ROOT / "feed_assets" / folder).glob("*.py")
+]
+
+
+def written_in(files: list[Path], pattern: str) -> set[str]:
+    return {found for file in files for found in re.findall(pattern, file.read_text("utf-8"))}
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    (numbers,) = [table for table in tables_of("docs/guarantees.md") if table.section == "Numbers"]
+    kinds = written_in(ACTING, r"kind=FeedEventKind\.([A-Z]+)")
+    assert dict(numbers.rows) == {
+        "seconds a lease lasts": f"{leasing.TTL.total_seconds():.0f}",
+        "attempts after deaths of workers": str(reconciliation.MOST_ATTEMPTS),
+        "seconds until a request without a run is repeated": f"{reconciliation.REQUEST_PATIENCE.total_seconds():.0f}",
+        "least seconds between ticks": str(definitions.MINIMUM_SECONDS),
+        "seconds after which a tick begins no new batch": f"{ticks.SECONDS_A_TICK:.0f}",
+        "run requests a tick": str(ticks.REQUESTS_A_TICK),
+        "events told to Dagster a tick": str(ticks.EVENTS_A_TICK),
+        "looks a tick at instances that were missing": str(arrivals.LOOKS_A_TICK),
+        "instances a run": str(requests.INSTANCES_A_RUN),
+        "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),
+        "kinds of events that are written": " ".join(sorted(kinds)),
+    }
+
+
+def test_pauses_between_looks_are_those_of_the_code() -> None:
+    assert arrivals.AGE_PER_PAUSE == 50
+    assert (arrivals.SHORTEST_PAUSE.total_seconds(), arrivals.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
+    assert "a fiftieth of its age, between 1 second and 6 hours" in PAGE
+
+
+def test_names_of_files_and_tables_are_those_of_the_code() -> None:
+    for name in (CONTROL_FOLDER, PUBLISHING_NAME, feed_events.name):
+        assert f"`{name}" in PAGE
+
+
+def test_what_nothing_does_yet_is_done_by_nothing() -> None:
+    assert "nothing removes it yet" in PAGE
+    assert written_in(ACTING, r"\.(sweep_staging)\(") == set()
+    assert "How outputs were written is not said" in PAGE
+    assert written_in(ACTING, r"[\"'](output \{)") == set()
+
+
+def test_the_samples_of_dagster_homes_have_what_is_relied_on() -> None:
+    for file in (ROOT / "examples/dagster_home").glob("*/dagster.yaml"):
+        content = file.read_text("utf-8")
+        assert "run_monitoring: {enabled: true" in content
+        assert "default_limit: 1" in content

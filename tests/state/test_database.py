@@ -1,0 +1,171 @@
+import multiprocessing
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from feed_assets.errors import StateError
+from feed_assets.state import database as database_module
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.event_log import Cursors, EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from tests.state.samples import event, feed_instance, hour
+from tests.state.workers import PATIENCE_SECONDS, SPAWN, write_until_killed
+
+
+def test_what_a_failed_block_has_written_is_gone(database: Database) -> None:
+    with pytest.raises(ZeroDivisionError):
+        _write_and_fail(database)
+    with database.read() as connection:
+        assert EventLog(connection).last_seq() == 0
+        assert FeedInstances(connection).get("clicks", "primary", hour(0)) is None
+
+
+def _write_and_fail(database: Database) -> None:
+    with database.begin() as connection:
+        EventLog(connection).append([event()])
+        FeedInstances(connection).put([feed_instance()])
+        raise ZeroDivisionError
+
+
+def test_a_read_refuses_to_write(database: Database) -> None:
+    with pytest.raises(StateError, match=r"read-?only"), database.read() as connection:
+        Cursors(connection).put("a", "b")
+    with database.begin() as connection:
+        assert Cursors(connection).get("a") is None
+        Cursors(connection).put("a", "b")
+
+
+def test_a_read_sees_one_moment(database: Database) -> None:
+    with database.read() as reader:
+        before = EventLog(reader).last_seq()
+        with database.begin() as writer:
+            EventLog(writer).append([event()])
+        assert (before, EventLog(reader).last_seq()) == (0, 0)
+    with database.read() as reader:
+        assert EventLog(reader).last_seq() == 1
+
+
+def test_a_time_without_a_zone_is_refused(database: Database) -> None:
+    with pytest.raises(StateError, match="offset-naive"), database.begin() as connection:
+        EventLog(connection).append([event(recorded_at=hour(0).replace(tzinfo=None))])
+
+
+def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(database: Database, database_url: str) -> None:
+    ours, theirs = SPAWN.Pipe()
+    writer = SPAWN.Process(target=write_until_killed, args=(database_url, theirs))
+    writer.start()
+    assert ours.poll(PATIENCE_SECONDS)
+    writer.kill()
+    writer.join()
+    ours.close()
+    theirs.close()
+    with database.begin() as connection:
+        assert EventLog(connection).append([event(1)]) == [1]
+        assert FeedInstances(connection).counts("clicks", "primary") == {}
+
+
+def test_a_forked_child_uses_connections_of_its_own(database: Database) -> None:
+    with database.begin() as connection:
+        EventLog(connection).append([event(0)])
+    child = multiprocessing.get_context("fork").Process(target=_append, args=(database,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    with database.begin() as connection:
+        assert EventLog(connection).append([event(2)]) == [3]
+
+
+def _append(database: Database) -> None:
+    with database.begin() as connection:
+        EventLog(connection).append([event(1)])
+
+
+def test_a_database_without_our_tables_says_so(database_url: str) -> None:
+    database = open_database(database_url)
+    for opened in (database.begin, database.read):
+        with pytest.raises(StateError, match="no feed-assets tables"), opened():
+            pass
+    database.close()
+
+
+def test_a_closed_database_opens_again(database: Database) -> None:
+    database.close()
+    with database.begin() as connection:
+        EventLog(connection).append([event()])
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("mysql://me:secret@host/db", r"mysql://me:\*\*\*@host/db: databases of the kind 'mysql' are not supported"),
+        ("what is this", "its address is no database URL"),
+    ],
+)
+def test_an_address_of_something_else_is_refused(url: str, reason: str) -> None:
+    with pytest.raises(StateError, match=reason):
+        open_database(url)
+
+
+def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path}/absent/state.db")
+    with pytest.raises(StateError, match=r"absent/state.db: it cannot be used: unable to open"):
+        database.migrate()
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+psycopg"])
+def test_every_way_to_write_postgresql_means_one_driver_and_hides_the_password(scheme: str) -> None:
+    database = open_database(f"{scheme}://me:secret@host/db")
+    assert (database.name, database.dialect) == ("postgresql+psycopg2://me:***@host/db", "postgresql")
+
+
+def test_a_sqlite_file_is_in_write_ahead_mode_and_waits_for_its_turn(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path}/state.db")
+    database.migrate()
+    with database.read() as connection:
+        assert connection.scalar(text("PRAGMA journal_mode")) == "wal"
+        assert connection.scalar(text("PRAGMA busy_timeout")) == 30_000
+        assert connection.scalar(text("PRAGMA foreign_keys")) == 1
+    database.close()
+
+
+def test_a_database_in_memory_is_shared_by_threads_that_take_turns() -> None:
+    database = open_database("sqlite://")
+    database.migrate()
+
+    def work() -> None:
+        for n in range(20):
+            with database.begin() as connection:
+                EventLog(connection).append([event(n)])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with database.read() as connection:
+        assert EventLog(connection).last_seq() == 80
+    database.close()
+
+
+def test_databases_in_memory_are_apart() -> None:
+    first, second = open_database("sqlite://"), open_database("sqlite://")
+    for database in (first, second):
+        database.migrate()
+    with first.begin() as connection:
+        EventLog(connection).append([event()])
+    with second.read() as connection:
+        assert EventLog(connection).last_seq() == 0
+    first.close()
+    second.close()
+
+
+def test_a_transaction_inside_another_in_memory_fails_instead_of_mixing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "MEMORY_WAIT_SECONDS", 0.05)
+    database = open_database("sqlite://")
+    database.migrate()
+    with database.begin(), pytest.raises(StateError, match="timed out"), database.read():
+        pass
+    database.close()

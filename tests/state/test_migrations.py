@@ -1,0 +1,114 @@
+import pytest
+from alembic.command import downgrade
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from feed_assets.errors import StateError
+from feed_assets.state.database import open_database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, metadata
+from tests.state.samples import event
+from tests.state.workers import Team, migrate
+
+
+def alembic_config(connection: Connection | None = None) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", "feed_assets.state:migrations")
+    return config
+
+
+def schema_of(connection: Connection) -> list[tuple[str, str]]:
+    """Everything the database knows about our tables and indexes, in its own words."""
+    statements = {
+        "sqlite": "SELECT name, sql FROM sqlite_master WHERE name LIKE 'fa!_%' ESCAPE '!'",
+        "postgresql": """
+            SELECT indexname, replace(indexdef, current_schema(), '') FROM pg_indexes
+            WHERE schemaname = current_schema() AND tablename LIKE 'fa!_%' ESCAPE '!'
+            UNION ALL
+            SELECT table_name || '.' || column_name,
+                concat_ws(' ', ordinal_position, data_type, is_nullable, column_default)
+            FROM information_schema.columns WHERE table_schema = current_schema() AND table_name LIKE 'fa!_%' ESCAPE '!'
+            """,
+    }
+    rows = connection.execute(text(statements[connection.dialect.name]))
+    return sorted((name, " ".join((definition or "").split())) for name, definition in rows)
+
+
+def test_the_code_knows_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(alembic_config()).get_current_head() == SCHEMA_REVISION
+
+
+def test_migrating_an_empty_database_makes_the_tables_the_code_uses(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.read() as connection:
+        migrated = schema_of(connection)
+    with database.begin() as connection:
+        metadata.drop_all(connection)
+        assert schema_of(connection) == []
+        metadata.create_all(connection)
+        assert schema_of(connection) == migrated
+    assert len(migrated) > 10
+    database.close()
+
+
+def test_migrating_again_changes_nothing(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        EventLog(connection).append([event()])
+    database.migrate()
+    other = open_database(database_url)
+    other.migrate()
+    with other.read() as connection:
+        assert EventLog(connection).last_seq() == 1
+    database.close()
+    other.close()
+
+
+def test_processes_that_start_at_once_migrate_once(database_url: str) -> None:
+    assert Team(migrate, database_url, 4).results() == ["migrated"] * 4
+    database = open_database(database_url)
+    with database.read() as connection:
+        assert connection.scalars(text(f"SELECT version_num FROM {VERSION_TABLE}")).all() == [SCHEMA_REVISION]
+    database.close()
+
+
+def test_a_newer_schema_is_refused(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    database.close()
+    late = open_database(database_url)
+    for use in (late.migrate, late.begin().__enter__, late.read().__enter__):
+        with pytest.raises(StateError, match=r"schema 9999 is newer than .* Upgrade feed-assets here"):
+            use()
+    late.close()
+
+
+def test_an_older_schema_is_refused_until_it_is_migrated(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0000'"))
+    database.close()
+    late = open_database(database_url)
+    with pytest.raises(StateError, match=r"schema 0000 is out of date\. Migrate it"), late.read():
+        pass
+    late.close()
+
+
+def test_the_tables_of_others_are_left_alone_and_ours_can_be_taken_away(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        connection.execute(text("CREATE TABLE runs (id INTEGER)"))
+        connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+        downgrade(alembic_config(connection), "base")
+        assert set(inspect(connection).get_table_names()) == {"runs", "alembic_version", VERSION_TABLE}
+    database.migrate()
+    with database.read() as connection:
+        assert EventLog(connection).last_seq() == 0
+    database.close()

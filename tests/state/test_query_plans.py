@@ -1,0 +1,120 @@
+"""No question the ticks ask may walk through a whole table, however the rest of the code changes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEventKind, FrontierKind, NextLook, ProcessInstanceStatus
+from tests.state.samples import event, feed_instance, hour, process_instance
+
+READY, WAITING = ProcessInstanceStatus.READY, ProcessInstanceStatus.WAITING
+KEY = ("daily", "primary", hour(0))
+SPAN = ("clicks", "primary", hour(0), hour(1))
+
+QUESTIONS: dict[str, Callable[[Connection], Any]] = {
+    "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
+    "read": lambda c: EventLog(c).read(0, 9),
+    "read of a cluster": lambda c: EventLog(c).read(0, 9, cluster="primary"),
+    "read of feeds": lambda c: EventLog(c).read(0, 9, ["clicks"]),
+    "for_instance": lambda c: EventLog(c).for_instance("clicks", "primary", hour(0)),
+    "for_feed": lambda c: EventLog(c).for_feed("clicks", "primary", FeedEventKind.ARRIVED),
+    "get": lambda c: FeedInstances(c).get("clicks", "primary", hour(0)),
+    "get_many": lambda c: FeedInstances(c).get_many([("clicks", "primary", hour(0))]),
+    "find_between": lambda c: FeedInstances(c).find_between(*SPAN),
+    "available_times": lambda c: FeedInstances(c).available_times(*SPAN),
+    "available_times_many": lambda c: FeedInstances(c).available_times_many([SPAN]),
+    "latest_available": lambda c: FeedInstances(c).latest_available("clicks", "primary", hour(0), 3),
+    "due_looks": lambda c: FeedInstances(c).due_looks("primary", hour(0), 9),
+    "record_looks": lambda c: FeedInstances(c).record_looks([feed_instance()]),
+    "set_next_looks": lambda c: FeedInstances(c).set_next_looks([NextLook("clicks", "primary", hour(0), None)]),
+    "counts of a feed": lambda c: FeedInstances(c).counts("clicks", "primary"),
+    "add_waiting": lambda c: ProcessInstances(c).add_waiting([process_instance()]),
+    "process get": lambda c: ProcessInstances(c).get(*KEY),
+    "process find_between": lambda c: ProcessInstances(c).find_between("daily", "primary", hour(0), hour(1)),
+    "with_status": lambda c: ProcessInstances(c).with_status(WAITING, limit=9),
+    "with_status of a process": lambda c: ProcessInstances(c).with_status(WAITING, "daily", "primary", limit=9),
+    "waiting_times": lambda c: ProcessInstances(c).waiting_times({("daily", "primary"): [(hour(0), None)]}),
+    "transition_many": lambda c: ProcessInstances(c).transition_many(
+        [KEY], {WAITING}, status=READY, updated_at=hour(0)
+    ),
+    "deadlines_passed": lambda c: ProcessInstances(c).deadlines_passed(hour(0), 9, cluster="primary"),
+    "has_unrequested": lambda c: ProcessInstances(c).has_unrequested("primary"),
+    "unrequested": lambda c: ProcessInstances(c).unrequested("primary", 9),
+    "requested_before": lambda c: ProcessInstances(c).requested_before("primary", hour(0)),
+    "in_flight": lambda c: ProcessInstances(c).in_flight([("daily", "primary")]),
+    "active_with_run": lambda c: ProcessInstances(c).active_with_run("primary"),
+    "counts of a process": lambda c: ProcessInstances(c).counts("daily", "primary"),
+    "due": lambda c: Frontiers(c).due(FrontierKind.FEED, hour(0), 9, cluster="primary"),
+    "missing": lambda c: Frontiers(c).missing(FrontierKind.FEED, [("clicks", "primary")]),
+}
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    database = open_database("sqlite://")
+    database.migrate()
+    yield database
+    database.close()
+
+
+def plans_of(database: Database, question: str) -> dict[str, list[str]]:
+    statements: list[str] = []
+    with database.begin() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        raw.set_trace_callback(statements.append)
+        QUESTIONS[question](connection)
+        raw.set_trace_callback(None)
+        return {
+            statement: [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}")]
+            for statement in statements
+            if statement.startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))
+        }
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_finds_its_rows_by_an_index(database: Database, question: str) -> None:
+    plans = plans_of(database, question)
+    assert plans
+    for statement, plan in plans.items():
+        assert not [line for line in plan if line.startswith("SCAN fa_")], statement
+        assert keys_come_first(plan), (statement, plan)
+
+
+def keys_come_first(plan: list[str]) -> bool:
+    """Whether no table of ours is entered before the keys that were handed over, where there are any."""
+    steps = [line.split()[1] for line in plan if line.startswith(("SCAN", "SEARCH"))]
+    return "entry" not in steps or steps[0] == "entry"
+
+
+@pytest.mark.parametrize(
+    ("question", "way"),
+    [
+        ("read", "PRIMARY KEY (rowid>?)"),
+        ("read of a cluster", "(cluster=? AND seq>?)"),
+        ("read of feeds", "PRIMARY KEY (rowid>?)"),
+        ("for_instance", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("for_feed", "(feed=? AND cluster=?)"),
+        ("available_times_many", "(feed=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
+        ("latest_available", "(feed=? AND cluster=? AND nominal_time<?)"),
+        ("due_looks", "(cluster=? AND next_look_at>? AND next_look_at<?)"),
+        ("set_next_looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
+        ("waiting_times", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
+        ("transition_many", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
+        ("unrequested", "fa_process_instances_unrequested (cluster=?)"),
+        ("requested_before", "fa_process_instances_requested (cluster=?)"),
+        ("in_flight", "fa_process_instances_requested (cluster=?)"),
+    ],
+)
+def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:
+    plans = plans_of(database, question)
+    assert any(way in line for plan in plans.values() for line in plan), plans
