@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.workload import Pair
 
-_HEAD = '''\
+_HEAD = """\
 from dagster import (
     AssetDep, AssetExecutionContext, AssetSelection, AssetSpec, BackfillPolicy, Definitions, SkipReason, TableColumn,
     TableSchema, TimeWindowPartitionMapping, TimeWindowPartitionsDefinition, asset, in_process_executor, sensor,
@@ -16,8 +16,8 @@ hours = TimeWindowPartitionsDefinition(
     start="2025-01-01-00:00", end="2027-01-01-00:00", fmt="%Y-%m-%d-%H:%M", cron_schedule="0 * * * *", end_offset=1
 )
 same_hour = TimeWindowPartitionMapping(start_offset=0, end_offset=0, allow_nonexistent_upstream_partitions=True)
-'''
-_PAIR = '''
+"""
+_PAIR = """
 source_{n} = AssetSpec(
     ["primary", "source-{n}"],
     partitions_def=hours,
@@ -80,8 +80,8 @@ source_{n} = AssetSpec(
 )
 def result_{n}(context: AssetExecutionContext) -> None:
     context.resources.spark.spark_session.range(1).write.parquet(f"/data/result-{n}/{{context.partition_key}}")
-'''
-_TAIL = '''
+"""
+_TAIL = """
 @sensor(asset_selection=AssetSelection.all())
 def arrival(context):
     return SkipReason("nothing has arrived")
@@ -93,7 +93,7 @@ defs = Definitions(
     resources={{"spark": LazyPySparkResource(spark_config={{}})}},
     executor=in_process_executor,
 )
-'''
+"""
 
 
 def write_hand_written(folder: Path, pairs: Sequence[Pair]) -> None:

@@ -128,7 +128,9 @@ class Report:
             )
         console.print(table)
         versions = ", ".join(f"{name} {version}" for name, version in self.packages.items())
-        console.print(f"{self.cores} cores, load {self.load:.1f}, Python {self.python}, SQLite {self.sqlite}, {versions}")
+        console.print(
+            f"{self.cores} cores, load {self.load:.1f}, Python {self.python}, SQLite {self.sqlite}, {versions}"
+        )
 
 
 def make_report(figures: Sequence[Figure], *, quick: bool) -> Report:

@@ -65,7 +65,9 @@ class TickBed:
     def settle(self) -> None:
         """Make everything that is open done, as if it had arrived and run: the next scenario starts from rest."""
         with sqlite3.connect(self.folder / STATE) as connection:
-            connection.execute("UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING')")
+            connection.execute(
+                "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING')"
+            )
             connection.execute(
                 "UPDATE fa_feed_instances SET status = 'AVAILABLE', next_look_at = NULL "
                 "WHERE status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL"

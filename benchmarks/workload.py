@@ -93,7 +93,9 @@ def pairs_of(count: int) -> list[Pair]:
 def write_entities(folder: Path, pairs: list[Pair], storage: Path) -> None:
     """One file a pair, and one with the cluster."""
     folder.mkdir(parents=True)
-    cluster = f"kind: cluster\nname: {CLUSTER}\ncolo: here\nstorage: {storage.as_uri()}\nspark: {{master: 'local[2]'}}\n"
+    cluster = (
+        f"kind: cluster\nname: {CLUSTER}\ncolo: here\nstorage: {storage.as_uri()}\nspark: {{master: 'local[2]'}}\n"
+    )
     (folder / "cluster.yaml").write_text(cluster)
     for pair in pairs:
         (folder / f"{pair.process}.yaml").write_text(pair.render())

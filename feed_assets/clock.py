@@ -38,7 +38,7 @@ class FrozenClock(Clock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayClock(Clock):
-    """Data time: stands at `origin` until `real_start`, then runs `speed` times as fast as `reference`.
+    """Data time: stands at `origin` until `real_start`, runs `speed` times as fast as `reference`, and stands at `until`.
 
     >>> day = datetime(2013, 11, 3, tzinfo=UTC)
     >>> clock = ReplayClock(origin=day, real_start=datetime(2030, 1, 1, tzinfo=UTC), speed=60.0,
@@ -50,15 +50,17 @@ class ReplayClock(Clock):
     origin: datetime
     real_start: datetime
     speed: float
+    until: datetime | None = None
     reference: Clock = field(default_factory=SystemClock)
 
     def now(self) -> datetime:
         elapsed = self.reference.now() - self.real_start
-        return (self.origin + max(elapsed, elapsed * 0) * self.speed).astimezone(UTC)
+        moment = self.origin + max(elapsed, elapsed * 0) * self.speed
+        return (moment if self.until is None else min(moment, self.until)).astimezone(UTC)
 
 
 class Replay(Protocol):
-    """What a demo asks for: data time `origin` at the real time `real_start`, `speed` times as fast."""
+    """What a demo asks for: data time `origin` at the real time `real_start`, `speed` times as fast, to `until`."""
 
     @property
     def origin(self) -> datetime: ...
@@ -66,6 +68,8 @@ class Replay(Protocol):
     def real_start(self) -> datetime: ...
     @property
     def speed(self) -> float: ...
+    @property
+    def until(self) -> datetime | None: ...
 
 
 class ClockSettings(Protocol):
@@ -80,7 +84,7 @@ def open_clock(settings: ClockSettings) -> Clock:
     replay = settings.replay
     if replay is None:
         return SystemClock()
-    return ReplayClock(origin=replay.origin, real_start=replay.real_start, speed=replay.speed)
+    return ReplayClock(origin=replay.origin, real_start=replay.real_start, speed=replay.speed, until=replay.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -383,7 +383,9 @@ class OutputMismatchError(EngineError):
 class WorkflowFailedError(EngineError):
     """User code or Spark raised, or an external application ended with a failure."""
 
-    def __init__(self, *, process: str, nominal_time: str, path: str, reason: str, last_lines: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, process: str, nominal_time: str, path: str, reason: str, last_lines: tuple[str, ...] = ()
+    ) -> None:
         self.process = process
         self.nominal_time = nominal_time
         self.last_lines = last_lines

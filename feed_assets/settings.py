@@ -39,13 +39,14 @@ _EXPECTED = {
 
 
 class ReplaySettings(BaseModel):
-    """Replay of past data: it is `origin` at the real time `real_start`, and then time runs `speed` times as fast."""
+    """Replay of past data: it is `origin` at the real time `real_start`, then time runs `speed` times as fast, to `until`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     origin: AwareDatetime
     real_start: AwareDatetime
     speed: float = Field(default=1.0, gt=0)
+    until: AwareDatetime | None = None
 
 
 class DemoSettings(BaseModel):

@@ -36,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DAGSTER_YAML = ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml"
 MARKER = ".feed-assets-demo"
 ORIGIN = datetime(2013, 11, 1, tzinfo=UTC)
-UNTIL = datetime(2013, 12, 1, 7, tzinfo=UTC)
+LAST_DELIVERY = datetime(2013, 12, 1, 7, tzinfo=UTC)
+UNTIL = datetime(2013, 12, 2, tzinfo=UTC)
 START_UP = timedelta(seconds=12)
 PATIENCE_SECONDS = 300
 NEW_YORK = ZoneInfo("America/New_York")
@@ -74,7 +75,7 @@ class Demo:
 
     def environment(self, real_start: datetime) -> dict[str, str]:
         """What Dagster's processes are told."""
-        speed = (UNTIL - ORIGIN).total_seconds() / self.seconds
+        speed = (LAST_DELIVERY - ORIGIN).total_seconds() / self.seconds
         return {
             "DAGSTER_HOME": str(self.home),
             "FEED_ASSETS_ENTITIES": "examples/flights/entities",
@@ -82,6 +83,7 @@ class Demo:
             "FEED_ASSETS_DEMO__REPLAY__ORIGIN": ORIGIN.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__REAL_START": real_start.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__SPEED": repr(speed),
+            "FEED_ASSETS_DEMO__REPLAY__UNTIL": UNTIL.isoformat(),
         }
 
     def prepare(self) -> None:

@@ -182,9 +182,7 @@ def _newly_due(
                 moved.append(_parked(frontier))
                 continue
             indices = _due_indices(record, frontier, as_of)[:share]
-            candidates.extend(
-                Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices
-            )
+            candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
             moved.append(_moved(record, frontier, indices))
         yield candidates, moved
 
@@ -225,9 +223,7 @@ def _apply_looks(
     return arrived
 
 
-def record_decisions(
-    connection: Connection, decisions: Sequence[tuple[FeedInstance, NewFeedEvent | None]]
-) -> int:
+def record_decisions(connection: Connection, decisions: Sequence[tuple[FeedInstance, NewFeedEvent | None]]) -> int:
     """Record what looks amount to and return how many instances arrived.
 
     What somebody else has made AVAILABLE or EVICTED in the meantime stays so, and has no second event.

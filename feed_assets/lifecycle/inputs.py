@@ -117,4 +117,4 @@ class InputReader:
             self._scratch = tempfile.TemporaryDirectory(prefix="feed-assets-")
         copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M}"
         store.fetch(path, copy, record.flag)
-        return copy.as_uri()
+        return f"file://{copy}"

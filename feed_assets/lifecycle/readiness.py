@@ -38,9 +38,7 @@ INSTANCES_A_STEP = 100
 
 SUPERSEDED = "a newer instance has come into being, and the order is LAST_ONLY"
 
-_ARRIVING = frozenset(
-    {FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED}
-)
+_ARRIVING = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +168,7 @@ class Readied:
     is_complete: bool
 
 
-def apply_readiness(
-    database: Database, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
-) -> Readied:
+def apply_readiness(database: Database, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget) -> Readied:
     """For one cluster: materialize due process instances, open the gates of those whose inputs are there, and time out
     those that have waited too long.
     """
@@ -341,9 +337,7 @@ def _waiting(
     }
 
 
-def _open_gates(
-    connection: Connection, plan: Plan, waiting: Mapping[Key, Sequence[datetime]], as_of: datetime
-) -> int:
+def _open_gates(connection: Connection, plan: Plan, waiting: Mapping[Key, Sequence[datetime]], as_of: datetime) -> int:
     states = input_states_many(connection, plan, waiting, as_of)
     ready = [
         ProcessKey(*key, time)

@@ -70,8 +70,7 @@ def lay_out(plan: Plan) -> AssetLayout:
     for process in plan.processes.values():
         feeds = [plan.feeds[edge.feed, edge.cluster] for edge in process.outputs]
         own = all(
-            len(feed.outputs_of) == 1 and edge.shift == 0
-            for edge, feed in zip(process.outputs, feeds, strict=True)
+            len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.outputs, feeds, strict=True)
         )
         if not feeds or not own:
             continue

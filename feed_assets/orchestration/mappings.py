@@ -27,9 +27,7 @@ _SHORTEST_MONTH = timedelta(days=28)
 _SHORTEST_DAY = timedelta(hours=23)
 
 
-def window_mapping(
-    edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence
-) -> PartitionMapping:
+def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
     """The mapping of a process's partitions (downstream) to those of a feed that it reads (upstream), by all edges."""
     upstream, downstream = grid(feed), grid(process)
     if any(edge.window.is_data_driven for edge in edges):

@@ -56,7 +56,7 @@ def materialize_process(
         run_id=context.run_id,
         session=lambda: spark.spark_session,
     )
-    request = context.run.tags.get(names.TAG_REQUEST)
+    request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
     failures: dict[str, str] = {}
     for partition in in_order(process.order, context.partition_keys):
         try:
@@ -69,7 +69,9 @@ def materialize_process(
                 context.log_event(_own_event(own_key, partition, process, published))
         except Exception as exc:  # noqa: BLE001: one instance's failure is its own; it is logged, recorded and raised below
             failures[partition] = f"{type(exc).__name__}: {exc}"
-            context.log.error(f"{partition} failed: {failures[partition]}", exc_info=not isinstance(exc, FeedAssetsError))
+            context.log.error(
+                f"{partition} failed: {failures[partition]}", exc_info=not isinstance(exc, FeedAssetsError)
+            )
     if failures:
         raise Failure(
             description=_describe(process, failures, len(context.partition_keys)),
@@ -94,10 +96,12 @@ def _describe(process: ProcessRecord, failures: Mapping[str, str], total: int) -
 def _is_wanted(
     runtime: Runtime, context: AssetExecutionContext, process: ProcessRecord, nominal_time: datetime, request: str
 ) -> bool:
-    """Whether the instance still is what the sensor asked for; a run started by hand is always wanted."""
+    """Whether the instance still is what the sensor asked for; a run started or repeated by hand always is."""
     with runtime.database(context.instance).read() as connection:
         row = ProcessInstances(connection).get(*ProcessKey(*process.key, nominal_time))
-    return row is None or (row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING})
+    return row is None or (
+        row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
+    )
 
 
 def _tell(context: AssetExecutionContext, done: Published, keys: Mapping[Key, tuple[AssetKey, Grid]]) -> None:

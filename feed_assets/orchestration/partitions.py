@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache
 from zoneinfo import ZoneInfo
 
 from dagster import (
@@ -89,7 +89,7 @@ class Grid:
 _UTC = ZoneInfo("UTC")
 
 
-@lru_cache(maxsize=None)
+@cache
 def grid(sequence: InstanceSequence) -> Grid:
     """The grid of a sequence."""
     wall = sequence.wall_start
@@ -101,7 +101,7 @@ def grid(sequence: InstanceSequence) -> Grid:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _definition(grid: Grid) -> PartitionsDefinition[str]:
     if grid.cron is None:
         return DynamicPartitionsDefinition(name=grid.dynamic_name)

@@ -112,9 +112,7 @@ def describe(found: Found, readied: Readied, told: int) -> str:
     )
 
 
-def reconcile(
-    database: Database, cluster: str, instance: DagsterInstance, as_of: datetime, wall: datetime
-) -> None:
+def reconcile(database: Database, cluster: str, instance: DagsterInstance, as_of: datetime, wall: datetime) -> None:
     """Ask Dagster what became of the runs that the record believes in, and correct the record."""
     launched = find_launched(database, cluster, wall)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id})

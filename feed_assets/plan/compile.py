@@ -60,9 +60,7 @@ class _Compiler:
     def _process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence = process.sequence_on(cluster)
         late = frozenset(process.late_process.inputs) if process.late_process else frozenset()
-        inputs = tuple(
-            self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs
-        )
+        inputs = tuple(self._input(process, name, cluster, sequence, is_late=name in late) for name in process.inputs)
         outputs = tuple(self._output(process, name, cluster, sequence) for name in process.outputs)
         for edge in inputs:
             self._inputs[edge.feed, cluster].append(edge)

@@ -99,13 +99,12 @@ class EventLog:
 
     def for_feed(self, feed: str, cluster: str, kind: FeedEventKind) -> list[FeedEvent]:
         """All events of one kind of a feed on a cluster, oldest first; for reports, not for ticks."""
-        statement = (
-            select(*_COLUMNS)
-            .where(feed_events.c.feed == feed, feed_events.c.cluster == cluster, feed_events.c.kind == kind.value)
-            .order_by(feed_events.c.seq)
-            .with_hint(feed_events, "INDEXED BY fa_feed_events_by_instance", "sqlite")
+        statement = select(*_COLUMNS).where(
+            feed_events.c.feed == feed, feed_events.c.cluster == cluster, feed_events.c.kind == kind.value
         )
-        return [_from_row(row) for row in self._connection.execute(statement)]
+        # Sorted here: asked for the order, SQLite would walk through all events of the cluster.
+        found = [_from_row(row) for row in self._connection.execute(statement)]
+        return sorted(found, key=lambda event: event.seq)
 
     def _find_keys(self, keys: Collection[str]) -> dict[str, int]:
         if not keys:

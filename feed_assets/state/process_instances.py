@@ -104,16 +104,18 @@ class ProcessInstances:
         newest_first: bool = False,
     ) -> list[ProcessInstance]:
         """At most `limit` instances with a status, by nominal time; of one process and one cluster if given."""
-        statement = select(*_COLUMNS).where(_T.status == status.value)
+        is_wanted = [_T.status == status.value]
         if process is not None:
-            statement = statement.where(_T.process == process)
+            is_wanted.append(_T.process == process)
         if cluster is not None:
-            statement = statement.where(_T.cluster == cluster)
-        if process is not None and cluster is not None:
-            # Else SQLite would walk through the finished instances in the order asked for.
-            statement = statement.with_hint(process_instances, "INDEXED BY fa_process_instances_by_process", "sqlite")
+            is_wanted.append(_T.cluster == cluster)
         order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
-        return self._find(statement.order_by(*order).limit(limit))
+        statement = select(*_COLUMNS).where(*is_wanted).order_by(*order).limit(limit)
+        if process is not None and cluster is not None:
+            # The times first: SQLite finds them in an index alone, and else would walk through what has ended.
+            times = select(_T.nominal_time).where(*is_wanted).order_by(order[0]).limit(limit).correlate(None)
+            statement = statement.where(_T.nominal_time.in_(times))
+        return self._find(statement)
 
     def waiting_times(
         self, spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]]

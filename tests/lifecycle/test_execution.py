@@ -184,7 +184,9 @@ def test_missing_inputs_are_told_in_whole_sentences(tmp_path: Path) -> None:
 
 def test_an_output_outside_the_validity_of_its_feed_fails_the_instance(tmp_path: Path) -> None:
     world = World.of(
-        tmp_path, feed("counts", end=at("01T05:00")), process("count", outputs={"counts": "now(0,0)"}, end=at("01T05:00"))
+        tmp_path,
+        feed("counts", end=at("01T05:00")),
+        process("count", outputs={"counts": "now(0,0)"}, end=at("01T05:00")),
     )
     with pytest.raises(OutputOutsideValidityError, match="output 'counts' is outside the validity of feed 'counts'"):
         world.run("count", at("01T06:00"), NOON)
@@ -263,9 +265,7 @@ def test_a_worker_that_wakes_up_late_does_not_touch_what_its_successor_has_done(
 
 
 def test_when_telling_fails_the_first_output_stands_and_a_rerun_makes_both(tmp_path: Path) -> None:
-    world = World.of(
-        tmp_path, feed("a"), feed("b"), process("both", outputs={"a": "now(0,0)", "b": "now(0,0)"})
-    )
+    world = World.of(tmp_path, feed("a"), feed("b"), process("both", outputs={"a": "now(0,0)", "b": "now(0,0)"}))
 
     def refuse(_: Published) -> None:
         raise OSError("nobody listens")

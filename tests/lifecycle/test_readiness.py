@@ -250,7 +250,9 @@ def test_the_number_of_statements_follows_the_events_not_the_waiting(tmp_path: P
 def test_materialization_is_decided_without_a_database() -> None:
     plan = plan_of(process("ping", end=at("01T03:00")))
     record = plan.processes["ping", "primary"]
-    frontier = Frontier(kind=FrontierKind.PROCESS, entity="ping", cluster="primary", next_index=1, next_time=hours(2)[1])
+    frontier = Frontier(
+        kind=FrontierKind.PROCESS, entity="ping", cluster="primary", next_index=1, next_time=hours(2)[1]
+    )
 
     rows, following = decide_materialization(record, frontier, at("09"))
 

@@ -70,7 +70,8 @@ def test_every_instance_is_walked_under_the_old_definition_or_will_be_under_the_
     old: tuple[int, int], new: tuple[int, int], walked_to: int
 ) -> None:
     before, after = (
-        sequence(START + timedelta(hours=start), START + timedelta(hours=start + length)) for start, length in (old, new)
+        sequence(START + timedelta(hours=start), START + timedelta(hours=start + length))
+        for start, length in (old, new)
     )
     index = min(walked_to, before.size or 0)
     decided = decide_frontier(standing(before, index), before, after)

@@ -126,9 +126,7 @@ def test_a_plan_of_other_code_is_not_used(project: Path, monkeypatch: pytest.Mon
     assert len(seen) == 1
 
 
-def test_a_cache_that_cannot_be_written_costs_only_time(
-    project: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cache_that_cannot_be_written_costs_only_time(project: Path, caplog: pytest.LogCaptureFixture) -> None:
     (project / "cache").write_text("in the way")
     with caplog.at_level(logging.WARNING):
         assert load(project).errors == ()

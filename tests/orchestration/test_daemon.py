@@ -50,7 +50,9 @@ def test_arrivals_turn_green_and_what_became_ready_runs_in_one_run(home: Home) -
 
 def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
-    slow = JOBS.replace("    def summing(numbers):\n", "    def summing(numbers):\n        import time; time.sleep(3)\n")
+    slow = JOBS.replace(
+        "    def summing(numbers):\n", "    def summing(numbers):\n        import time; time.sleep(3)\n"
+    )
     home.prepare(ENTITIES, slow)
     for hour in (0, 1):
         land(home.data, hour, 1, 2)

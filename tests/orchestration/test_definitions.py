@@ -77,7 +77,9 @@ def test_a_process_makes_the_feeds_of_its_own_instances() -> None:
 
 
 def test_a_process_that_writes_another_instance_is_an_asset_above_its_feed() -> None:
-    definitions = built(feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)")))
+    definitions = built(
+        feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)"))
+    )
     graph = definitions.resolve_asset_graph()
     assert graph.get(dg.AssetKey(["here", "p"])).is_executable
     assert not graph.get(dg.AssetKey(["here", "b"])).is_executable
@@ -85,15 +87,30 @@ def test_a_process_that_writes_another_instance_is_an_asset_above_its_feed() -> 
 
 
 def test_a_process_of_the_name_of_a_feed_keeps_apart_from_it() -> None:
-    definitions = built(feed("a"), feed("b"), process("a", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)")))
+    definitions = built(
+        feed("a"), feed("b"), process("a", window("a", "today(0,0)", "today(0,0)"), output("b", "yesterday(0,0)"))
+    )
     assert dg.AssetKey(["here", "process", "a"]) in definitions.resolve_asset_graph().get_all_asset_keys()
 
 
 def test_two_producers_of_one_feed_are_assets_above_it() -> None:
-    early = process("early", {}, output("b"), clusters={"here": {"validity": {"start": "2026-01-01T00:00Z", "end": "2026-02-01T00:00Z"}}})
-    late = process("late", {}, output("b"), clusters={"here": {"validity": {"start": "2026-02-01T00:00Z", "end": "2026-03-01T00:00Z"}}})
+    early = process(
+        "early",
+        {},
+        output("b"),
+        clusters={"here": {"validity": {"start": "2026-01-01T00:00Z", "end": "2026-02-01T00:00Z"}}},
+    )
+    late = process(
+        "late",
+        {},
+        output("b"),
+        clusters={"here": {"validity": {"start": "2026-02-01T00:00Z", "end": "2026-03-01T00:00Z"}}},
+    )
     graph = built(feed("b"), early, late).resolve_asset_graph()
-    assert graph.get(dg.AssetKey(["here", "b"])).parent_keys == {dg.AssetKey(["here", "early"]), dg.AssetKey(["here", "late"])}
+    assert graph.get(dg.AssetKey(["here", "b"])).parent_keys == {
+        dg.AssetKey(["here", "early"]),
+        dg.AssetKey(["here", "late"]),
+    }
 
 
 def test_a_window_of_constant_instances_is_an_exact_mapping() -> None:
@@ -123,18 +140,33 @@ def test_a_window_that_dagster_cannot_say_is_held_by_its_mapping() -> None:
     keys = found.get_upstream_mapped_partitions_result_for_partitions(
         downstream.subset_with_partition_keys(["2026-01-20"]), downstream, upstream
     ).partitions_subset.get_partition_keys()
-    window_keys = {f"2026-01-{day}-{hour:02}:00" for day, first, last in ((18, 18, 23), (19, 0, 22)) for hour in range(first, last + 1)}
+    window_keys = {
+        f"2026-01-{day}-{hour:02}:00"
+        for day, first, last in ((18, 18, 23), (19, 0, 22))
+        for hour in range(first, last + 1)
+    }
     assert window_keys <= set(keys)
 
 
 @pytest.mark.parametrize(
-    ("frequency", "path"), [("hours(5)", "/${YEAR}${MONTH}${DAY}${HOUR}"), ("minutes(45)", "/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}"), ("days(2)", "/${YEAR}${MONTH}${DAY}")]
+    ("frequency", "path"),
+    [
+        ("hours(5)", "/${YEAR}${MONTH}${DAY}${HOUR}"),
+        ("minutes(45)", "/${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}"),
+        ("days(2)", "/${YEAR}${MONTH}${DAY}"),
+    ],
 )
 def test_odd_frequencies_are_dynamic_partitions(frequency: str, path: str) -> None:
     definitions = built(
         feed("a", frequency, path),
         feed("b", frequency, path),
-        process("p", window("a", "now(0,0)", "now(0,0)"), output("b", "now(0,0)"), frequency=frequency, clusters={"here": {"validity": VALIDITY}}),
+        process(
+            "p",
+            window("a", "now(0,0)", "now(0,0)"),
+            output("b", "now(0,0)"),
+            frequency=frequency,
+            clusters={"here": {"validity": VALIDITY}},
+        ),
     )
     graph = definitions.resolve_asset_graph()
     assert isinstance(graph.get(dg.AssetKey(["here", "b"])).partitions_def, dg.DynamicPartitionsDefinition)
@@ -172,7 +204,10 @@ def test_a_feed_tells_what_it_is() -> None:
     assert texts["feed_assets/availability_flag"] == "_DONE"
     assert texts["feed_assets/late_arrival_cut_off"] == "hours(6)"
     assert texts["dagster/uri"] == "memory://root/a/${YEAR}/${MONTH}/${DAY}"
-    assert [(column.name, column.type) for column in texts["dagster/column_schema"].columns] == [("n", "int"), ("at", "timestamp")]
+    assert [(column.name, column.type) for column in texts["dagster/column_schema"].columns] == [
+        ("n", "int"),
+        ("at", "timestamp"),
+    ]
 
 
 def test_there_is_one_sensor_a_cluster() -> None:
@@ -202,7 +237,9 @@ def _written(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "entities"
     folder.mkdir()
     (folder / "good.yaml").write_text(GOOD)
-    (folder / "bad.yaml").write_text(GOOD.split("---")[1].replace("name: good", "name: bad").replace("days(1)", "weeks(1)"))
+    (folder / "bad.yaml").write_text(
+        GOOD.split("---")[1].replace("name: good", "name: bad").replace("days(1)", "weeks(1)")
+    )
     return {"FEED_ASSETS_ENTITIES": str(folder)}
 
 

@@ -63,7 +63,17 @@ def test_every_other_grid_is_dynamic(frequency: str, start: str, zone: str) -> N
     assert isinstance(made.definition(), DynamicPartitionsDefinition)
 
 
-FREQUENCIES = ["minutes(5)", "minutes(30)", "hours(1)", "hours(4)", "hours(12)", "days(1)", "days(7)", "months(1)", "months(6)"]
+FREQUENCIES = [
+    "minutes(5)",
+    "minutes(30)",
+    "hours(1)",
+    "hours(4)",
+    "hours(12)",
+    "days(1)",
+    "days(7)",
+    "months(1)",
+    "months(6)",
+]
 
 
 @settings(max_examples=60, deadline=None)

@@ -32,7 +32,9 @@ def test_a_column_without_name_or_type_is_refused(text: str) -> None:
         parse_columns(text)
 
 
-@pytest.mark.parametrize("text", ["a array<int", "a int)", "a decimal(10,2", "a array<(>)", "`a int", "a int COMMENT 'x"])
+@pytest.mark.parametrize(
+    "text", ["a array<int", "a int)", "a decimal(10,2", "a array<(>)", "`a int", "a int COMMENT 'x"]
+)
 def test_brackets_and_quotes_that_do_not_match_are_refused(text: str) -> None:
     with pytest.raises(ColumnsError, match="its brackets or quotes do not match"):
         parse_columns(text)

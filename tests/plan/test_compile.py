@@ -189,7 +189,10 @@ def test_local_files_elsewhere_are_staged_beside_themselves() -> None:
 def test_a_store_is_opened_once_with_its_options_as_plain_values() -> None:
     nested: Mapping[str, Any] = {"client_kwargs": {"region_name": "x", "tries": [1, 2]}, "anon": True}
     cluster = Cluster(name="primary", storage="s3://bucket/base", storage_options=nested)
-    record, again = located("/a/${YEAR}/${MONTH}/${DAY}/${HOUR}", cluster), located("/b/${YEAR}/${MONTH}/${DAY}/${HOUR}", cluster)
+    record, again = (
+        located("/a/${YEAR}/${MONTH}/${DAY}/${HOUR}", cluster),
+        located("/b/${YEAR}/${MONTH}/${DAY}/${HOUR}", cluster),
+    )
     opened: list[tuple[str, dict[str, object]]] = []
 
     def opener(url: str, options: dict[str, object]) -> Any:
