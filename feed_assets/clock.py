@@ -38,7 +38,7 @@ class FrozenClock(Clock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayClock(Clock):
-    """Data time: stands at `origin` until `real_start`, runs `speed` times as fast as `reference`, and stands at `until`.
+    """Data time: `origin` until `real_start`, then `speed` times as fast as `reference`, and never after `until`.
 
     >>> day = datetime(2013, 11, 3, tzinfo=UTC)
     >>> clock = ReplayClock(origin=day, real_start=datetime(2030, 1, 1, tzinfo=UTC), speed=60.0,

@@ -423,7 +423,7 @@ class LifecycleError(FeedAssetsError):
 
 
 class InputsMissingError(LifecycleError):
-    """Mandatory input instances are missing; `missing` has their URLs by input (none for one that cannot be resolved)."""
+    """Mandatory input instances are missing; `missing` has their URLs by input (none where unresolved)."""
 
     def __init__(self, *, process: str, nominal_time: datetime, missing: Mapping[str, tuple[str, ...]]) -> None:
         self.process = process
@@ -434,8 +434,9 @@ class InputsMissingError(LifecycleError):
             for name, urls in missing.items()
         ]
         super().__init__(
-            f"process {process!r} at {nominal_time:%Y-%m-%dT%H:%MZ} has not all its mandatory inputs: {'; '.join(parts)}. "
-            "Land the data (with its availability flag, where the feed has one) and run the instance again."
+            f"process {process!r} at {nominal_time:%Y-%m-%dT%H:%MZ} has not all its mandatory inputs: "
+            f"{'; '.join(parts)}. Land the data (with its availability flag, where the feed has one) "
+            "and run the instance again."
         )
 
 

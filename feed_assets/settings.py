@@ -39,7 +39,7 @@ _EXPECTED = {
 
 
 class ReplaySettings(BaseModel):
-    """Replay of past data: it is `origin` at the real time `real_start`, then time runs `speed` times as fast, to `until`."""
+    """Replay of past data: `origin` at the real time `real_start`, then `speed` times as fast, to `until`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,12 +1,12 @@
 """The work of the example's Python processes: plain functions from DataFrames to DataFrames."""
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from feed_assets import Context
 
 
-def daily_delays(spark: SparkSession, flights: DataFrame, weather: DataFrame, context: Context) -> DataFrame:
+def daily_delays(flights: DataFrame, weather: DataFrame, context: Context) -> DataFrame:
     """Delays of each airline on one local day, beside the mean weather of the hours in which it departed."""
     hours = weather.groupBy("origin", "time_hour").agg(
         f.avg("temp").alias("temp"), f.avg("wind_speed").alias("wind_speed")

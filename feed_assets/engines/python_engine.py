@@ -14,6 +14,7 @@ from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, Work, WorkReport
+from feed_assets.engines.sessions import open_session
 from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class PythonEngine(Engine):
             function = _load_function(work)
             names = _bind_names(work, function)
             with reporting_failures(work):
-                spark = session()
+                spark = open_session(session, work.run_id)
                 add_libraries(spark, work)
                 known: dict[str, object] = {_SPARK: spark, _CONTEXT: work.context()}
                 known |= {_parameter_name(data.name): read_input(spark, data) for data in work.inputs}

@@ -1,6 +1,7 @@
 """Spark sessions: the configuration that every one gets, and the tag by which the operations of a run are found."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ _PROCESS_DEFAULTS = MappingProxyType(
     }
 )
 _LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
+_ERROR_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _TAG_PREFIX = "feed-assets-run-"
 
 
@@ -55,6 +57,20 @@ def session_conf(
     loopback = _LOOPBACK if master.startswith("local") else {}
     path = {} if root is None else {"spark.executorEnv.PYTHONPATH": str(root.resolve())}
     return {**_PROCESS_DEFAULTS, **loopback, **path, **_SQL_DEFAULTS, **conf, "spark.master": master}
+
+
+def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSession":
+    """The session for a run's work: what it starts carries the run's tag, and an error is told once.
+
+    Of each error in a query pyspark prints the JVM's whole stack trace to standard error; the exception has it too.
+    """
+    from pyspark.logger import PySparkLogger
+
+    spark = session()
+    for name in _ERROR_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    tag_session(spark, run_id)
+    return spark
 
 
 def tag_session(spark: "SparkSession", run_id: str) -> None:

@@ -8,6 +8,7 @@ from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
+from feed_assets.engines.sessions import open_session
 from feed_assets.engines.sql_script import Statement, parse_statements
 from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 
@@ -34,7 +35,7 @@ class SqlEngine(Engine):
         makers = _match_outputs(work, statements)
         reports: dict[str, OutputReport] = {}
         with reporting_failures(work):
-            spark = session()
+            spark = open_session(session, work.run_id)
             add_libraries(spark, work)
             with _views_of(spark, work):
                 for statement in statements:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO
@@ -73,35 +73,43 @@ class SupervisedProcess:
 
 
 def supervise(command: Sequence[str]) -> int:
-    """Run a command in this process's group until it ends or standard input closes or a SIGTERM comes."""
+    """Run a command in this process's group; the exit code is the command's, 128 + n for signal n.
+
+    When standard input closes or a SIGTERM comes, the whole group gets a SIGTERM, and a SIGKILL as soon as the command
+    has ended, or after ten seconds. When the command ends by itself, what it left in the group gets a SIGTERM.
+    """
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _end_group(ending))
+    signal.signal(signal.SIGINT, _leave_to_the_command)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    end = _ending(child)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: end())
-    threading.Thread(target=_when_input_closes, args=(end,), daemon=True).start()
+    threading.Thread(target=_end_when_input_closes, args=(ending,), daemon=True).start()
     code = child.wait()
+    if ending.is_set():
+        os.killpg(0, signal.SIGKILL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
     return code if code >= 0 else 128 - code
 
 
-def _ending(child: "subprocess.Popen[bytes]") -> Callable[[], None]:
-    def end() -> None:
-        child.terminate()
-        timer = threading.Timer(_GRACE_SECONDS, os.killpg, (os.getpgrp(), signal.SIGKILL))
-        timer.daemon = True
-        timer.start()
+def _end_group(ending: threading.Event) -> None:
+    if ending.is_set():
+        return
+    ending.set()
+    timer = threading.Timer(_GRACE_SECONDS, os.killpg, (0, signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
+    os.killpg(0, signal.SIGTERM)
 
-    return end
 
-
-def _when_input_closes(end: Callable[[], None]) -> None:
+def _end_when_input_closes(ending: threading.Event) -> None:
     while os.read(0, 4096):
         pass
-    end()
+    _end_group(ending)
 
 
-def _stay_on_group_signals(_number: int, _frame: FrameType | None) -> None:
-    """A SIGINT for the whole group reaches the program by itself; the supervisor waits for its end."""
+def _leave_to_the_command(_number: int, _frame: FrameType | None) -> None:
+    """A SIGINT for the whole group reaches the command by itself; the supervisor waits for its end."""
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, _stay_on_group_signals)
     sys.exit(supervise(sys.argv[1:]))

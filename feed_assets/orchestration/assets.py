@@ -33,11 +33,11 @@ from feed_assets.timing.sequence import InstanceSequence
 
 @dataclass(frozen=True, slots=True)
 class AssetLayout:
-    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by, `dynamic` those of each
-    cluster whose keys Dagster must be given.
+    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by, `dynamic` those of
+    each cluster whose keys Dagster must be given, `undrawn` the inputs that Dagster's graph leaves out.
 
-    A process is the `@multi_asset` of its feeds where it writes the instance of its own nominal time to each of them and
-    is the only one to do so; else it is an asset of its own, and its feeds are external assets below it.
+    A process is the `@multi_asset` of its feeds where it writes the instance of its own nominal time to each of them
+    and is the only one to do so; else it is an asset of its own, and its feeds are external assets below it.
     """
 
     plan: Plan

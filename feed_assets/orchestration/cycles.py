@@ -1,6 +1,7 @@
-"""Which inputs Dagster's graph cannot show: its assets must not form a ring, our instances may (yesterday's of today's)."""
+"""Which inputs Dagster's graph cannot show: its assets form no ring, while a feed may read what it became yesterday."""
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from feed_assets.plan.records import Key, Plan
 
@@ -34,5 +35,5 @@ def _find_ring(
         TopologicalSorter(before).prepare()
     except CycleError as exc:
         nodes = exc.args[1]
-        return list(zip(nodes, nodes[1:], strict=False))
+        return list(pairwise(nodes))
     return None

@@ -5,6 +5,7 @@ Each instance is published and told of by itself, so one that fails takes no oth
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from dagster import (
     AssetExecutionContext,
@@ -16,16 +17,20 @@ from dagster import (
 )
 from dagster_pyspark import LazyPySparkResource
 
+from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.orchestration import names
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.plan.records import ClusterRecord, Key, ProcessRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 DATA_VERSION = "dagster/data_version"
 ALREADY_TOLD = "__source_asset_observation__"
@@ -54,7 +59,7 @@ def materialize_process(
         wall=runtime.wall,
         root=runtime.root,
         run_id=context.run_id,
-        session=lambda: spark.spark_session,
+        session=lambda: _session(spark, runtime.plan.clusters[process.cluster], context.run_id),
     )
     request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
     failures: dict[str, str] = {}
@@ -67,7 +72,7 @@ def materialize_process(
             published = runner.run(process, nominal_time, lambda done: _tell(context, done, keys))
             if own_key is not None:
                 context.log_event(_own_event(own_key, partition, process, published))
-        except Exception as exc:  # noqa: BLE001: one instance's failure is its own; it is logged, recorded and raised below
+        except Exception as exc:
             failures[partition] = f"{type(exc).__name__}: {exc}"
             context.log.error(
                 f"{partition} failed: {failures[partition]}", exc_info=not isinstance(exc, FeedAssetsError)
@@ -80,6 +85,15 @@ def materialize_process(
         )
     for key in context.selected_asset_keys:
         yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
+
+
+def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":
+    """The run's session; on a Spark Connect server it has the run's id, so that others can stop what it left behind."""
+    if cluster.spark_remote is not None and spark.spark_config.get("spark.remote") == cluster.spark_remote:
+        conf = session_conf(remote=cluster.spark_remote, conf=dict(cluster.spark_conf), run_id=run_id)
+        spark = LazyPySparkResource(spark_config=conf)
+    session: SparkSession = spark.spark_session
+    return session
 
 
 def in_order(order: Order, partitions: Sequence[str]) -> Sequence[str]:

@@ -1,10 +1,11 @@
 """One tick of a cluster's arrival sensor: reconcile, look, open gates, ask for runs, tell Dagster what has arrived.
 
-The order makes an arrival, and the runs that it makes ready, one tick. The event log, leases and compare-and-set decide;
-a tick that is repeated asks for nothing twice.
+The order makes an arrival, and the runs that it makes ready, one tick. The event log, leases and compare-and-set
+decide; a tick that is repeated asks for nothing twice.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,16 +25,19 @@ from dagster import (
 )
 
 from feed_assets.clock import TimeBudget
+from feed_assets.engines.sessions import interrupt_run
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import AssetLayout
 from feed_assets.orchestration.materialization import DATA_VERSION
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.plan.records import ClusterRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEvent, FeedEventKind
@@ -44,6 +48,8 @@ REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
 KEYS_A_TICK = 2_000
 
+_logger = logging.getLogger(__name__)
+
 _CURSOR_VERSION = 1
 _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
 _TOLD = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
@@ -51,7 +57,7 @@ _TOLD = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
-    """What a sensor remembers in Dagster: the last event that Dagster was told of, and the plan whose issues it shows."""
+    """What a sensor remembers in Dagster: the last event told, and the plan whose issues are shown."""
 
     told: int = 0
     checked: str = ""
@@ -81,7 +87,8 @@ def run_tick(
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
-    reconcile(database, cluster, instance, as_of, runtime.wall.now())
+    reconcile(database, runtime.plan.clusters[cluster], instance, as_of, runtime.wall.now())
+    apply_staging_sweep(database, runtime.stores, runtime.plan, cluster, runtime.wall.now())
     found = apply_arrivals(database, runtime.stores, runtime.plan, cluster, as_of, budget)
     readied = apply_readiness(database, runtime.plan, cluster, as_of, budget)
     requests = apply_requests(database, runtime.plan, cluster, as_of, runtime.wall.now(), REQUESTS_A_TICK)
@@ -112,9 +119,11 @@ def describe(found: Found, readied: Readied, told: int) -> str:
     )
 
 
-def reconcile(database: Database, cluster: str, instance: DagsterInstance, as_of: datetime, wall: datetime) -> None:
+def reconcile(
+    database: Database, cluster: ClusterRecord, instance: DagsterInstance, as_of: datetime, wall: datetime
+) -> None:
     """Ask Dagster what became of the runs that the record believes in, and correct the record."""
-    launched = find_launched(database, cluster, wall)
+    launched = find_launched(database, cluster.name, wall)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id})
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
@@ -126,6 +135,19 @@ def reconcile(database: Database, cluster: str, instance: DagsterInstance, as_of
         runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
         by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
     apply_reconciliation(database, launched, by_run, by_request, as_of)
+    if cluster.spark_remote is not None:
+        _stop_leftovers(
+            cluster.spark_remote, [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
+        )
+
+
+def _stop_leftovers(remote: str, run_ids: Sequence[str]) -> None:
+    """End what runs that are over still compute on a Spark Connect server."""
+    for run_id in run_ids:
+        try:
+            interrupt_run(remote, run_id)
+        except Exception:
+            _logger.warning("what run %s left on %s could not be stopped", run_id, remote, exc_info=True)
 
 
 def _state(status: DagsterRunStatus | None) -> RunState:

@@ -32,7 +32,7 @@ class Window:
     """From one expression to another; as people write it, both ends belong to it. Make one with `parse_window`.
 
     Each end is floored to the feed instance at or before it. A window that lies between two instances
-    therefore holds the one before it. Days, weeks, months and years start in `zone`, or in the feed's where that is None.
+    therefore holds the one before it. Days, weeks, months and years start in `zone`; None is the feed's.
 
     Differs from Falcon: a process passes its own zone, so that a day in New York is one over a feed in UTC too; Falcon
     starts days in the feed's zone.

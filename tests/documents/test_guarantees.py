@@ -1,9 +1,11 @@
 """The numbers of docs/guarantees.md are those of the code, and the parts it says nobody calls are called by nobody."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.lifecycle import arrivals, leasing, reconciliation, requests
+from feed_assets.lifecycle.staging import ABANDONED_AFTER
 from feed_assets.orchestration import definitions, ticks
 from feed_assets.state import database
 from feed_assets.state.schema import feed_events
@@ -52,8 +54,8 @@ def test_names_of_files_and_tables_are_those_of_the_code() -> None:
 
 
 def test_what_nothing_does_yet_is_done_by_nothing() -> None:
-    assert "nothing removes it yet" in PAGE
-    assert written_in(ACTING, r"\.(sweep_staging)\(") == set()
+    assert "removes it after 7 days" in PAGE
+    assert timedelta(days=7) == ABANDONED_AFTER
     assert "How outputs were written is not said" in PAGE
     assert written_in(ACTING, r"[\"'](output \{)") == set()
 

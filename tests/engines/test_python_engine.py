@@ -73,6 +73,7 @@ def test_a_function_of_a_package_below_the_root_may_return_several_outputs(spark
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_a_python_function_on_workers_finds_the_code_beside_it(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "doubling.py").write_text("def double(n):\n    return 2 * n\n")
     path = write_job(

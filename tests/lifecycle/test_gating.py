@@ -1,6 +1,6 @@
-"""Falcon's feature list (section 21 of the reference), rows 30 to 37, 41 to 44 and 46 to 49, on real stores and state."""
+"""Falcon's feature list (section 21 of the reference), rows 30 to 37 and 46: real stores and state."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,37 +8,11 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.errors import InputsMissingError
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process, read_inputs
+from tests.lifecycle.world import START, World, at, feed, hours, process
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
 SUCCEEDED, SKIPPED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED
 TIMEDOUT, FAILED = ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.FAILED
-
-
-def inputs_of(world: World, name: str, time: datetime, as_of: datetime) -> dict[str, list[str]]:
-    """What the job of an instance sees of its inputs."""
-    seen: dict[str, list[str]] = {}
-
-    def job(work: Work) -> dict[str, str]:
-        seen.update(read_inputs(work))
-        return {target.name: "made" for target in work.outputs}
-
-    world.job = job
-    world.run(name, time, as_of, world.run_id())
-    return seen
-
-
-def properties_of(world: World, name: str, time: datetime, as_of: datetime) -> dict[str, str]:
-    """The properties that the job of an instance is given."""
-    seen: dict[str, str] = {}
-
-    def job(work: Work) -> dict[str, str]:
-        seen.update(work.properties)
-        return {target.name: "made" for target in work.outputs}
-
-    world.job = job
-    world.run(name, time, as_of, world.run_id())
-    return seen
 
 
 def test_row_30_a_process_without_inputs_and_outputs_runs_on_time_alone_and_is_told_none(tmp_path: Path) -> None:
@@ -48,7 +22,7 @@ def test_row_30_a_process_without_inputs_and_outputs_runs_on_time_alone_and_is_t
     (request,) = world.tick(START)
 
     assert request.nominal_times == (START,)
-    told = properties_of(world, "ping", START, START)
+    told = world.properties_of("ping", START, START)
     assert {told[name] for name in ("falconInputs", "falconInPaths", "feedNames", "feedInstancePaths")} == {"NONE"}
     assert world.statuses("ping") == {START: SUCCEEDED}
 
@@ -216,13 +190,13 @@ def test_row_36_absent_optional_data_do_not_block_and_what_is_there_is_passed(tm
     world.land("weather", START, text="w0")
     world.land("weather", time, text="w2")
     assert [request.nominal_times for request in world.tick(time)] == [(time,)]
-    assert inputs_of(world, "count", time, time) == {"clicks": ["c"], "weather": ["w2", "w0"]}
+    assert world.inputs_of("count", time, time) == {"clicks": ["c"], "weather": ["w2", "w0"]}
 
 
 def test_row_36_a_process_with_optional_inputs_only_runs_on_time_with_nothing(tmp_path: Path) -> None:
     world = World.of(tmp_path, feed("weather"), process("ping", inputs={"weather": "now(0,0)"}, optional=["weather"]))
     assert len(world.tick(START)) == 1
-    assert inputs_of(world, "ping", START, START) == {"weather": []}
+    assert world.inputs_of("ping", START, START) == {"weather": []}
 
 
 def test_row_37_each_path_carries_the_partition_with_its_variables_filled_in(tmp_path: Path) -> None:
@@ -235,78 +209,9 @@ def test_row_37_each_path_carries_the_partition_with_its_variables_filled_in(tmp
     world.land("clicks", time, text="new", below="emea/primary-colo")
     world.tick(time)
 
-    assert inputs_of(world, "count", time, time) == {"clicks": ["new", "old"]}
+    assert world.inputs_of("count", time, time) == {"clicks": ["new", "old"]}
     paths = [world.folder("clicks", moment) / "emea/primary-colo" for moment in (time, START)]
-    assert properties_of(world, "count", time, time)["clicks"] == ",".join(path.as_uri() for path in paths)
-
-
-def test_row_41_latest_is_the_newest_available_at_run_time_whatever_the_nominal_time(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "latest(0)"}))
-    world.land("clicks", START, text="h0")
-    world.land("clicks", at("01T03:00"), text="h3")
-    world.tick(at("01T05:00"))
-
-    assert inputs_of(world, "count", START, at("01T05:00")) == {"clicks": ["h3"]}
-    assert inputs_of(world, "count", at("01T05:00"), at("01T05:00")) == {"clicks": ["h3"]}
-
-
-def test_row_41_latest_waits_until_as_many_instances_are_available(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "latest(-1) latest(0)"}))
-    world.land("clicks", START, text="h0")
-    assert world.tick(START) == []
-    with pytest.raises(InputsMissingError, match="clicks cannot be resolved yet"):
-        world.run("count", START, START)
-
-    world.land("clicks", at("01T01:00"), text="h1")
-    assert world.tick(at("01T01:00"))[0].nominal_times == (at("01T01:00"),)
-    assert inputs_of(world, "count", at("01T01:00"), at("01T01:00")) == {"clicks": ["h1", "h0"]}
-
-
-def test_row_41_latest_passes_over_times_of_an_earlier_definition(tmp_path: Path) -> None:
-    reader = process("count", inputs={"clicks": "latest(-1) latest(0)"})
-    world = World.of(tmp_path, feed("clicks", "minutes(30)"), reader)
-    world.land("clicks", START, at("01T00:30"), at("01T01:00"), at("01T01:30"), text="x")
-    world.tick(at("01T01:59"))
-
-    world.declare(feed("clicks", "hours(1)"), reader)
-    world.tick(at("01T02:00"))
-
-    assert world.statuses("count")[at("01T02:00")] is READY
-
-
-def test_row_42_future_is_the_nth_available_instance_from_the_nominal_time_on(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "future(1,3)"}, end=at("01T00:30")))
-    world.land("clicks", START, text="h0")
-    world.tick(START)
-    assert world.statuses("count") == {START: WAITING}
-
-    world.land("clicks", at("01T02:00"), text="h2")
-    world.tick(at("01T02:00"))
-
-    assert world.statuses("count") == {START: READY}
-    assert inputs_of(world, "count", START, at("01T02:00")) == {"clicks": ["h2"]}
-
-
-def test_row_42_an_instance_beyond_the_limit_does_not_count(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "future(1,1)"}, end=at("01T00:30")))
-    world.land("clicks", START, at("01T02:00"))
-    world.tick(at("01T02:00"))
-    assert world.statuses("count") == {START: WAITING}
-
-
-def test_row_43_a_time_between_instances_means_the_one_before(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,59)"}))
-    world.land("clicks", START)
-    assert [request.nominal_times for request in world.tick(START)] == [(START,)]
-
-
-def test_row_44_a_window_holds_both_its_ends_newest_first(tmp_path: Path) -> None:
-    reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.land("clicks", START, text="h0")
-    world.land("clicks", at("01T01:00"), text="h1")
-    world.tick(at("01T01:00"))
-    assert inputs_of(world, "count", at("01T01:00"), at("01T01:00")) == {"clicks": ["h1", "h0"]}
+    assert world.properties_of("count", time, time)["clicks"] == ",".join(path.as_uri() for path in paths)
 
 
 def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_system(tmp_path: Path) -> None:
@@ -327,7 +232,7 @@ def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_sys
     world.land("clicks", START)
     world.tick(START)
 
-    told = properties_of(world, "count", START, START)
+    told = world.properties_of("count", START, START)
 
     assert (told["queueName"], told["nominalTime"]) == ("fast", "mine")
     assert (told["day"], told["place"], told["again"]) == ("2013/11/01", "primary", "fast")
@@ -339,71 +244,7 @@ def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_sys
 
 def test_row_46_the_systems_own_properties_say_when_it_is(tmp_path: Path) -> None:
     world = World.of(tmp_path, process("ping"))
-    assert properties_of(world, "ping", at("01T05:00"), at("02"))["nominalTime"] == "2013-11-01-05-00"
-
-
-def test_row_47_a_daily_process_in_los_angeles_keeps_its_wall_time_across_a_clock_change(tmp_path: Path) -> None:
-    zone = "America/Los_Angeles"
-    start = at("2013-11-01T07:00")
-    world = World.of(
-        tmp_path,
-        feed("clicks", start=start),
-        process("daily", "days(1)", inputs={"clicks": "today(0,0) tomorrow(0,-60)"}, start=start, timezone=zone),
-    )
-    world.tick(at("2013-11-06"))
-    assert list(world.statuses("daily")) == [
-        at("2013-11-01T07:00"),
-        at("2013-11-02T07:00"),
-        at("2013-11-03T07:00"),
-        at("2013-11-04T08:00"),
-        at("2013-11-05T08:00"),
-    ]
-    days = {
-        time: len(world.plan.input_indices(world.process("daily").inputs[0], time)) for time in world.statuses("daily")
-    }
-    assert list(days.values()) == [24, 24, 25, 24, 24]
-
-
-def test_row_47_the_day_of_a_clock_change_waits_for_its_25th_hour(tmp_path: Path) -> None:
-    start = at("2013-11-03T07:00")
-    zone = "America/Los_Angeles"
-    world = World.of(
-        tmp_path,
-        feed("clicks", start=start),
-        process("daily", "days(1)", inputs={"clicks": "today(0,0) tomorrow(0,-60)"}, start=start, timezone=zone),
-    )
-    world.land("clicks", *hours(24, start))
-    assert world.tick(at("2013-11-04T07:30")) == []
-
-    world.land("clicks", at("2013-11-04T07:00"))
-
-    assert len(world.tick(at("2013-11-04T07:40"))) == 1
-
-
-def test_row_47_hourly_feeds_in_utc_are_unaffected(tmp_path: Path) -> None:
-    start = at("2013-11-03T00:00")
-    world = World.of(tmp_path, process("ping", start=start, timezone="America/Los_Angeles"))
-    world.tick(at("2013-11-04T00:00"))
-    assert list(world.statuses("ping")) == hours(25, start)
-
-
-def test_row_48_months_from_the_31st_clip_and_come_back(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("monthly", "months(1)", start=at("2013-01-31T00:00")))
-    world.tick(at("2013-05-31T00:00"))
-    first = list(world.statuses("monthly"))
-    assert [f"{time:%m-%d}" for time in first] == ["01-31", "02-28", "03-31", "04-30", "05-31"]
-
-    world.tick(at("2013-06-30T00:00"))
-
-    assert list(world.statuses("monthly")) == [*first, at("2013-06-30T00:00")]
-
-
-def test_row_49_there_is_no_instance_at_the_end_of_the_validity(tmp_path: Path) -> None:
-    end = at("01T03:00")
-    world = World.of(tmp_path, feed("clicks", end=end), process("count", inputs={"clicks": "now(0,0)"}, end=end))
-    world.land("clicks", *hours(6))
-    world.tick(at("02"))
-    assert list(world.statuses("count")) == list(world.feed_statuses("clicks")) == hours(3)
+    assert world.properties_of("ping", at("01T05:00"), at("02"))["nominalTime"] == "2013-11-01-05-00"
 
 
 def test_instances_on_storage_that_spark_cannot_open_are_copied_to_where_it_can(tmp_path: Path) -> None:
@@ -416,7 +257,7 @@ def test_instances_on_storage_that_spark_cannot_open_are_copied_to_where_it_can(
     world.store().publish(staging, flag=None, guard=lambda: None, extra={})
     assert len(world.tick(START)) == 1
 
-    assert inputs_of(world, "count", START, START) == {"clicks": ["far away"]}
+    assert world.inputs_of("count", START, START) == {"clicks": ["far away"]}
 
     assert world.store().files(world.feed("counts").path(START)) == ("part-0.csv",)
     assert world.statuses("count") == {START: SUCCEEDED}

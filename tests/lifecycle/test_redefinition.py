@@ -124,10 +124,12 @@ def test_an_earlier_start_brings_the_earlier_instances_and_repeats_nothing(tmp_p
 
 
 def test_a_later_start_leaves_what_is_before_it_alone(tmp_path: Path) -> None:
-    reader = {"inputs": {"clicks": "now(0,0)"}, "timeout": "hours(2)"}
-    world = World.of(tmp_path, feed("clicks"), process("count", **reader))
+    inputs = {"clicks": "now(0,0)"}
+    world = World.of(tmp_path, feed("clicks"), process("count", inputs=inputs, timeout="hours(2)"))
     world.tick(at("01T01:00"))
-    world.declare(feed("clicks", start=at("01T05:00")), process("count", start=at("01T05:00"), **reader))
+    world.declare(
+        feed("clicks", start=at("01T05:00")), process("count", inputs=inputs, start=at("01T05:00"), timeout="hours(2)")
+    )
     world.land("clicks", *hours(6))
     world.looked.clear()
 

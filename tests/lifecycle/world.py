@@ -278,6 +278,28 @@ class World:
             self.run(request.process.process, time, as_of, self.run_id(), cluster=request.process.cluster)
         return [time for _, time in times]
 
+    def inputs_of(self, name: str, time: datetime, as_of: datetime) -> dict[str, list[str]]:
+        """Run an instance: what its job sees of its inputs."""
+        seen: dict[str, list[str]] = {}
+        self.run_watched(name, time, as_of, lambda work: seen.update(read_inputs(work)))
+        return seen
+
+    def properties_of(self, name: str, time: datetime, as_of: datetime) -> dict[str, str]:
+        """Run an instance: the properties that its job is given."""
+        seen: dict[str, str] = {}
+        self.run_watched(name, time, as_of, lambda work: seen.update(work.properties))
+        return seen
+
+    def run_watched(self, name: str, time: datetime, as_of: datetime, watch: Callable[[Work], None]) -> None:
+        """Run an instance whose work is told to `watch`."""
+
+        def job(work: Work) -> Mapping[str, str]:
+            watch(work)
+            return {target.name: "made" for target in work.outputs}
+
+        self.job = job
+        self.run(name, time, as_of, self.run_id())
+
     def run_id(self) -> str:
         """A name that no run has had."""
         return f"run-{next(self._numbers)}"

@@ -1,5 +1,4 @@
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -181,6 +180,6 @@ def test_entities_built_in_python_are_refused_at_once_when_they_are_wrong() -> N
 
 
 def test_loading_reads_no_user_code(project: Path) -> None:
-    before = set(os.listdir(project))
+    before = set(project.iterdir())
     load(project, cached=False)
-    assert set(os.listdir(project)) == before
+    assert set(project.iterdir()) == before

@@ -1,4 +1,4 @@
-"""A real Dagster for tests: a home of its own, a daemon and a code server in a process group that ends with the test."""
+"""A real Dagster for tests: a home of its own, daemon and code server in a group that ends with the test."""
 
 import os
 import shutil

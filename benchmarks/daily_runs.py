@@ -1,0 +1,177 @@
+"""(c) Thirty ready daily instances through the real daemon, against the same Spark work in a plain loop.
+
+Both are timed from the moment the data is there, session start included, to the last day that is written. The daemon and
+the code server are up before, as they are in life; the data appears by one rename.
+"""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+from benchmarks.jobs import COLUMNS
+from benchmarks.probes import ROOT, ProbeError, run_probe, say
+from benchmarks.report import Figure, Part, slower
+from examples.flights.landing import read_deliveries
+from feed_assets.clock import SystemClock
+
+AT_MOST = 2.0
+DAYS = 30
+PATIENCE_SECONDS = 240
+DAGSTER_YAML = ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml"
+REPLAY = {
+    "FEED_ASSETS_DEMO__REPLAY__ORIGIN": datetime(2013, 12, 3, tzinfo=UTC).isoformat(),
+    "FEED_ASSETS_DEMO__REPLAY__SPEED": "20000",
+}
+"""On a clock this fast a missing day of a month ago is looked at again each second; on the wall clock after six hours."""
+
+_ENTITIES = f"""\
+kind: cluster
+name: primary
+colo: here
+storage: file://${{DATA_ROOT}}
+spark: {{master: "local[2]", conf: {{spark.sql.shuffle.partitions: "2"}}}}
+---
+kind: feed
+name: flights
+frequency: days(1)
+timezone: America/New_York
+format: csv
+options: {{nullValue: NA}}
+schema: "{COLUMNS}"
+availability_flag: _SUCCESS
+locations: {{data: "/flights/${{YEAR}}-${{MONTH}}-${{DAY}}"}}
+clusters: {{primary: {{type: source, validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}, retention: {{limit: months(1188), action: delete}}}}}}
+---
+kind: feed
+name: airlines
+frequency: days(1)
+timezone: America/New_York
+format: parquet
+availability_flag: _SUCCESS
+locations: {{data: "/airlines/${{YEAR}}-${{MONTH}}-${{DAY}}"}}
+clusters: {{primary: {{type: source, validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}, retention: {{limit: months(1188), action: delete}}}}}}
+---
+kind: process
+name: by-airline
+frequency: days(1)
+timezone: America/New_York
+timeout: months(1188)
+clusters: {{primary: {{validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}}}}}
+inputs:
+  flights: {{feed: flights, start: "today(0,0)", end: "today(0,0)"}}
+outputs:
+  airlines: {{feed: airlines, instance: "today(0,0)"}}
+workflow: {{engine: python, path: "benchmarks.jobs:by_airline"}}
+"""
+
+
+def measure_runs(folder: Path, *, quick: bool) -> Iterator[Figure]:
+    """The daemon and the loop in turn."""
+    folder.mkdir()
+    for delivery in read_deliveries():
+        if delivery.path.startswith("flights/"):
+            delivery.land(folder)
+    repeats = 1 if quick else 3
+    ours, theirs = [], []
+    for number in range(repeats):
+        say(f"runs: {DAYS} daily instances through the daemon and in a loop, round {number + 1} of {repeats}")
+        ours.append(_through_daemon(folder / f"daemon-{number}", folder / "flights"))
+        theirs.append(_in_loop(folder / "flights", folder / f"loop-{number}"))
+    yield slower(
+        Part.RUNS,
+        f"{DAYS} ready daily instances through the daemon, from the data's arrival to the last publication",
+        median(ours),
+        "a plain PySpark loop in one process, from its start to its end",
+        median(theirs),
+        at_most=AT_MOST,
+        note="both with the start of a Spark session; ours with the waits for sensor, queue and worker start too",
+    )
+
+
+def _in_loop(source: Path, target: Path) -> float:
+    begun = time.perf_counter()
+    result = run_probe("plain_spark", source, target)
+    seconds = time.perf_counter() - begun
+    assert result["days"] == DAYS
+    return seconds
+
+
+def _through_daemon(folder: Path, source: Path) -> float:
+    home, data = folder / "home", folder / "data"
+    home.mkdir(parents=True)
+    data.mkdir()
+    shutil.copy(DAGSTER_YAML, home / "dagster.yaml")
+    (folder / "entities.yaml").write_text(_ENTITIES)
+    shutil.copytree(source, data / ".landing")
+    environ = {
+        "DAGSTER_HOME": str(home),
+        "FEED_ASSETS_ENTITIES": str(folder / "entities.yaml"),
+        "FEED_ASSETS_VARIABLES__DATA_ROOT": str(data),
+        "FEED_ASSETS_DEMO__REPLAY__REAL_START": SystemClock().now().isoformat(),
+        **REPLAY,
+    }
+    with _daemon(folder, environ) as daemon:
+        _wait(home, daemon, "status = 'WAITING'")
+        begun = time.perf_counter()
+        (data / ".landing").rename(data / "flights")
+        _wait(home, daemon, "status = 'SUCCEEDED'")
+        return time.perf_counter() - begun
+
+
+@contextmanager
+def _daemon(folder: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon with its code server, ended as one group."""
+    command = [sys.executable, "-m", "dagster._daemon", "run", "-w", "workspace.yaml"]
+    with (folder / "daemon.log").open("wb") as log:
+        daemon = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield daemon
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(daemon.pid, number)
+                daemon.wait(20)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+
+def _wait(home: Path, daemon: subprocess.Popen[bytes], condition: str) -> None:
+    """Until all process instances are as the condition says.
+
+    Raises:
+        ProbeError: it takes too long, one failed, or the daemon ended.
+    """
+    file = home / "feed_assets.db"
+    counted = f"SELECT count(*) FILTER (WHERE {condition}), count(*) FILTER (WHERE status = 'FAILED') FROM fa_process_instances"
+    end = time.monotonic() + PATIENCE_SECONDS
+    found = failed = 0
+    while time.monotonic() < end:
+        if file.exists():
+            try:
+                with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as connection:
+                    found, failed = connection.execute(counted).fetchone()
+            except sqlite3.OperationalError:
+                found = failed = 0  # its tables are being made
+        if found == DAYS:
+            return
+        if failed or daemon.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise ProbeError(f"{found} of {DAYS} instances with {condition}, {failed} failed; see {home.parent / 'daemon.log'}")

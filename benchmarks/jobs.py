@@ -1,0 +1,20 @@
+"""The Spark work of the run benchmark, the same for both sides: one day's flights by airline."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+COLUMNS = (
+    "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay double, arr_time int, "
+    "sched_arr_time int, arr_delay double, carrier string, flight int, tailnum string, origin string, dest string, "
+    "air_time double, distance double, hour int, minute int, time_hour timestamp"
+)
+
+
+def by_airline(flights: DataFrame) -> DataFrame:
+    """How many flights each airline had, how many it cancelled, and how late they were."""
+    return flights.groupBy("carrier").agg(
+        f.count("*").alias("flights"),
+        f.count_if(f.col("dep_time").isNull()).alias("cancelled"),
+        f.avg("dep_delay").alias("mean_departure_delay"),
+        f.avg("arr_delay").alias("mean_arrival_delay"),
+    )

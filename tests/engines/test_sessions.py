@@ -1,0 +1,62 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+
+import pytest
+from pyspark.sql import SparkSession
+
+from feed_assets.engines.sessions import interrupt, session_conf, tag_session
+
+
+def test_what_the_cluster_says_wins_over_the_defaults() -> None:
+    conf = session_conf(master="yarn", conf={"spark.ui.enabled": "true", "spark.executor.cores": "4"})
+    assert (conf["spark.ui.enabled"], conf["spark.executor.cores"], conf["spark.master"]) == ("true", "4", "yarn")
+    assert "spark.driver.host" not in conf
+
+
+def test_a_local_session_stays_on_loopback_and_knows_the_project(tmp_path: Path) -> None:
+    conf = session_conf(master="local[2]", root=tmp_path)
+    assert conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert conf["spark.executorEnv.PYTHONPATH"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("remote", "url"),
+    [
+        ("sc://host:15002", "sc://host:15002/;session_id=5f0c"),
+        ("sc://host:15002/", "sc://host:15002/;session_id=5f0c"),
+        ("sc://host/;use_ssl=true;token=x", "sc://host/;use_ssl=true;token=x;session_id=5f0c"),
+    ],
+)
+def test_a_remote_session_gets_only_what_a_client_may_set_and_the_run_as_its_id(remote: str, url: str) -> None:
+    conf = session_conf(remote=remote, conf={"spark.sql.shuffle.partitions": "8"}, run_id="5f0c")
+    assert conf.pop("spark.remote") == url
+    assert all(name.startswith("spark.sql.") for name in conf)
+
+
+@pytest.mark.parametrize("where", [{}, {"master": "local", "remote": "sc://host"}])
+def test_a_session_is_local_or_remote(where: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="either master or remote"):
+        session_conf(**where)  # type: ignore[arg-type]
+
+
+@pytest.mark.spark
+def test_an_interrupted_run_fails_within_seconds(spark: SparkSession) -> None:
+    def compute() -> None:
+        tag_session(spark, "long-run")
+        try:
+            spark.sql("SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7").collect()
+        finally:
+            spark.clearTags()
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(compute)
+        interrupted = 0
+        for _ in range(100):
+            sleep(0.1)
+            interrupted = interrupt(spark, "long-run")
+            if interrupted:
+                break
+        with pytest.raises(Exception, match=r"(?i)cancel"):
+            future.result(timeout=20)
+    assert interrupted == 1

@@ -1,0 +1,105 @@
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from feed_assets.engines.port import SubmitOptions
+from feed_assets.engines.spark_submit_engine import SparkSubmitEngine, render_command, render_facts
+from feed_assets.errors import WorkflowFailedError, WorkflowNotFoundError
+from tests.engines.works import NOMINAL_TIME, flights, target, work, written_lines
+
+APPLICATION = """
+import os, sys
+from pyspark.sql import SparkSession
+from doubling import double
+
+flights, weather, output, factor = sys.argv[1:]
+assert weather == "NONE"
+spark = SparkSession.builder.getOrCreate()
+conf = spark.sparkContext.getConf()
+assert conf.get("spark.feed_assets.nominal_time") == os.environ["FEED_ASSETS_NOMINAL_TIME"] == "2013-11-03T04:00Z"
+assert conf.get("spark.feed_assets.min-delay") == os.environ["FEED_ASSETS_MIN_DELAY"] == "a\\\\b = c"
+assert conf.get("spark.sql.shuffle.partitions") == "3"
+df = spark.read.csv(flights.split(","), header=True, schema="origin string, delay int")
+print("rows read:", df.count())
+if factor == "0":
+    sys.exit(7)
+df.withColumn("delay", df.delay * double(int(factor))).coalesce(1).write.csv(output, header=True)
+"""
+
+
+def no_session() -> SparkSession:
+    raise AssertionError("the application makes its own session")
+
+
+@pytest.mark.spark
+def test_an_application_gets_paths_facts_and_properties(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "doubling.py").write_text("def double(n):\n    return 2 * n\n")
+    data = flights(tmp_path, "origin,delay\nJFK,1\n", "origin,delay\nEWR,2\n")
+    absent = replace(data, name="weather", instances=(), optional=True)
+    output = target(tmp_path)
+    job = work(
+        tmp_path,
+        "app.py",
+        engine="spark-submit",
+        inputs=(data, absent),
+        outputs=(output,),
+        properties={"min-delay": "a\\b = c", "nominal_time": "never"},
+        libs=("doubling.py",),
+        submit=SubmitOptions(master="local[1]", args=("5",), conf={"spark.sql.shuffle.partitions": "3"}),
+    )
+    report = SparkSubmitEngine().run(job, no_session)
+    assert written_lines(output)[-2:] == ["EWR,20", "JFK,10"]
+    assert [(done.name, done.rows) for done in report.outputs] == [("out", None)]
+    assert "rows read: 2" in caplog.messages
+
+    failing = replace(
+        job, submit=SubmitOptions(master="local[1]", args=("0",), conf={"spark.sql.shuffle.partitions": "3"})
+    )
+    with pytest.raises(WorkflowFailedError, match="spark-submit ended with exit code 7") as caught:
+        SparkSubmitEngine().run(failing, no_session)
+    assert "rows read: 2" in caught.value.last_lines
+
+
+def test_arguments_are_in_the_order_of_falcon(tmp_path: Path) -> None:
+    (tmp_path / "app.jar").write_text("")
+    (tmp_path / "lib.jar").write_text("")
+    data = flights(tmp_path, "", "")
+    job = work(
+        tmp_path,
+        "app.jar",
+        inputs=(data, replace(data, name="b", instances=())),
+        outputs=(target(tmp_path),),
+        properties={"secret": "do not show"},
+        libs=("lib.jar", "s3a://bucket/other.jar"),
+        submit=SubmitOptions(master="yarn", deploy_mode="cluster", main_class="org.Example", args=("--x", "1")),
+    )
+    command = render_command(job, Path("facts.properties"))
+    assert command[0].endswith("bin/spark-submit")
+    assert command[1:] == [
+        "--load-spark-defaults",
+        *("--master", "yarn", "--deploy-mode", "cluster", "--name", "daily-delays 2013-11-03T04:00Z"),
+        *("--class", "org.Example", "--jars", f"{tmp_path}/lib.jar,s3a://bucket/other.jar"),
+        *("--properties-file", "facts.properties"),
+        f"{tmp_path}/app.jar",
+        ",".join(data.paths),
+        "NONE",
+        job.outputs[0].url,
+        *("--x", "1"),
+    ]
+
+
+def test_a_property_does_not_replace_a_fact(tmp_path: Path) -> None:
+    facts = render_facts(work(tmp_path, "app.py", properties={"run_id": "mine", "carrier": "AA"}))
+    assert facts["run_id"] != "mine"
+    assert (facts["carrier"], facts["timezone"], facts["attempt"]) == ("AA", "America/New_York", "1")
+    assert facts["nominal_time"] == f"{NOMINAL_TIME:%Y-%m-%dT%H:%MZ}"
+
+
+def test_an_application_that_is_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WorkflowNotFoundError, match=r"app\.py is not a file"):
+        SparkSubmitEngine().run(work(tmp_path, "app.py"), no_session)
