@@ -1,7 +1,7 @@
 """(c) Thirty ready daily instances through the real daemon, against the same Spark work in a plain loop.
 
-Both are timed from the moment the data is there, session start included, to the last day that is written. The daemon and
-the code server are up before, as they are in life; the data appears by one rename.
+Both are timed from the moment the data is there, session start included, to the last day that is written. The daemon
+and the code server are up before, as they are in life; the data appears by one rename.
 """
 
 import os
@@ -31,7 +31,7 @@ REPLAY = {
     "FEED_ASSETS_DEMO__REPLAY__ORIGIN": datetime(2013, 12, 3, tzinfo=UTC).isoformat(),
     "FEED_ASSETS_DEMO__REPLAY__SPEED": "20000",
 }
-"""On a clock this fast a missing day of a month ago is looked at again each second; on the wall clock after six hours."""
+"""On this clock a missing day of a month ago is looked at again each second; on the wall clock after six hours."""
 
 _ENTITIES = f"""\
 kind: cluster
@@ -49,7 +49,11 @@ options: {{nullValue: NA}}
 schema: "{COLUMNS}"
 availability_flag: _SUCCESS
 locations: {{data: "/flights/${{YEAR}}-${{MONTH}}-${{DAY}}"}}
-clusters: {{primary: {{type: source, validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}, retention: {{limit: months(1188), action: delete}}}}}}
+clusters:
+  primary:
+    type: source
+    validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}
+    retention: {{limit: months(1188), action: delete}}
 ---
 kind: feed
 name: airlines
@@ -58,7 +62,11 @@ timezone: America/New_York
 format: parquet
 availability_flag: _SUCCESS
 locations: {{data: "/airlines/${{YEAR}}-${{MONTH}}-${{DAY}}"}}
-clusters: {{primary: {{type: source, validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}, retention: {{limit: months(1188), action: delete}}}}}}
+clusters:
+  primary:
+    type: source
+    validity: {{start: 2013-11-01T04:00Z, end: 2013-12-01T05:00Z}}
+    retention: {{limit: months(1188), action: delete}}
 ---
 kind: process
 name: by-airline
@@ -76,7 +84,6 @@ workflow: {{engine: python, path: "benchmarks.jobs:by_airline"}}
 
 def measure_runs(folder: Path, *, quick: bool) -> Iterator[Figure]:
     """The daemon and the loop in turn."""
-    folder.mkdir()
     for delivery in read_deliveries():
         if delivery.path.startswith("flights/"):
             delivery.land(folder)
@@ -159,14 +166,14 @@ def _wait(home: Path, daemon: subprocess.Popen[bytes], condition: str) -> None:
         ProbeError: it takes too long, one failed, or the daemon ended.
     """
     file = home / "feed_assets.db"
-    counted = f"SELECT count(*) FILTER (WHERE {condition}), count(*) FILTER (WHERE status = 'FAILED') FROM fa_process_instances"
+    counts = f"count(*) FILTER (WHERE {condition}), count(*) FILTER (WHERE status = 'FAILED')"
     end = time.monotonic() + PATIENCE_SECONDS
     found = failed = 0
     while time.monotonic() < end:
         if file.exists():
             try:
                 with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as connection:
-                    found, failed = connection.execute(counted).fetchone()
+                    found, failed = connection.execute(f"SELECT {counts} FROM fa_process_instances").fetchone()
             except sqlite3.OperationalError:
                 found = failed = 0  # its tables are being made
         if found == DAYS:

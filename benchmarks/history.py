@@ -21,7 +21,8 @@ FROM feed CROSS JOIN hour
 """
 _EVENTS = """
 INSERT INTO fa_feed_events (seq, feed, cluster, nominal_time, kind, origin, recorded_at, manifest_digest, bytes, files)
-SELECT (hour.rank * (SELECT count(*) FROM feed)) + feed.rank + 1, feed.name, :cluster, hour.at, feed.kind, feed.origin, hour.at, :digest, 64, 1
+SELECT (hour.rank * (SELECT count(*) FROM feed)) + feed.rank + 1, feed.name, :cluster, hour.at, feed.kind, feed.origin,
+       hour.at, :digest, 64, 1
 FROM hour CROSS JOIN feed
 """
 _PROCESSES = """

@@ -1,4 +1,4 @@
-"""The peer of the daemon: a loop over the days in one Spark session. Arguments: folder of the days, folder to write to."""
+"""The peer of the daemon: a loop over the days in one Spark session. Arguments: folder of days, folder of results."""
 
 import json
 import sys

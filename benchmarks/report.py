@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -51,38 +51,20 @@ def slower(
     part: Part, name: str, ours: float, peer: str, theirs: float, *, at_most: float | None = None, note: str = ""
 ) -> Figure:
     """Seconds against a peer's seconds: how many times as long we take."""
-    ratio = ours / theirs
-    return Figure(
-        part=part,
-        name=name,
-        ours=ours,
-        unit="s",
-        peer=peer,
-        theirs=theirs,
-        ratio=ratio,
-        target="" if at_most is None else f"at most {at_most:g}x",
-        is_met=None if at_most is None else ratio <= at_most,
-        note=note,
-    )
+    figure = Figure(part=part, name=name, ours=ours, unit="s", peer=peer, theirs=theirs, ratio=ours / theirs, note=note)
+    if at_most is None:
+        return figure
+    return replace(figure, target=f"at most {at_most:g}x", is_met=ours / theirs <= at_most)
 
 
 def faster(
     part: Part, name: str, ours: float, peer: str, theirs: float, *, at_least: float | None = None, note: str = ""
 ) -> Figure:
     """Seconds against a peer's seconds: how many times as fast we are."""
-    ratio = theirs / ours
-    return Figure(
-        part=part,
-        name=name,
-        ours=ours,
-        unit="s",
-        peer=peer,
-        theirs=theirs,
-        ratio=ratio,
-        target="" if at_least is None else f"at least {at_least:g}x faster",
-        is_met=None if at_least is None else ratio >= at_least,
-        note=note,
-    )
+    figure = Figure(part=part, name=name, ours=ours, unit="s", peer=peer, theirs=theirs, ratio=theirs / ours, note=note)
+    if at_least is None:
+        return figure
+    return replace(figure, target=f"at least {at_least:g}x faster", is_met=theirs / ours >= at_least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +92,7 @@ class Report:
         """The report as a JSON file, `version` 1."""
         figures = [{**asdict(figure), "part": figure.part.value} for figure in self.figures]
         document = {"version": VERSION, **asdict(self), "figures": figures}
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2) + "\n")
 
     def print_table(self, console: Console) -> None:

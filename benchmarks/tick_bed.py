@@ -26,7 +26,7 @@ HALF_HOUR = timedelta(minutes=30)
 
 @dataclass(slots=True)
 class TickBed:
-    """One location on a clock that only the benchmark moves. `nominal_time` is the newest hour that is over and done."""
+    """One location on a clock that only the benchmark moves. `nominal_time` is the newest hour that has come."""
 
     pairs: Sequence[Pair]
     folder: Path

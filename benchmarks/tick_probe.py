@@ -1,8 +1,7 @@
-"""Measures ticks of the arrival sensor. Arguments: folder, pairs, hours of history, repeats, and numbers of new instances."""
+"""Measures ticks of the arrival sensor. Arguments: folder, pairs, hours of history, repeats, numbers of news."""
 
 import json
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,15 +18,11 @@ def main(folder: str, pairs: str, hours: str, repeats: str, *counts: str) -> Non
         result: dict[str, object] = {
             "first": first,
             "idle": [bed.tick()[0] for _ in range(3 * int(repeats))],
-            "look": _repeated(int(repeats), lambda: _look(bed)),
+            "look": [_look(bed) for _ in range(int(repeats))],
         }
         for count in map(int, counts):
-            result[f"new/{count}"] = _repeated(int(repeats), lambda: _new(bed, count))
+            result[f"new/{count}"] = [_new(bed, count) for _ in range(int(repeats))]
         print(json.dumps(result))
-
-
-def _repeated(repeats: int, measure: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
-    return [measure() for _ in range(repeats)]
 
 
 def _look(bed: TickBed) -> dict[str, float]:

@@ -1,8 +1,9 @@
-"""(d) How many windows are resolved in a second on one core; against walking the instances, and against Dagster's mapping."""
+"""(d) How many windows are resolved in a second on one core; against walking the instances and Dagster's mapping."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,7 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import Window, parse_window
 
 AT_LEAST = 50_000
+YEAR_HOURS = 8_760
 START = datetime(2025, 1, 1, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 NEW_YORK = ZoneInfo("America/New_York")
@@ -22,7 +24,7 @@ ZONES = (ZoneInfo("UTC"), NEW_YORK)
 WINDOWS = (("now(-2,0)", "now(0,0)"), ("today(0,0)", "tomorrow(0,-60)"), ("currentMonth(0,0,0)", "now(0,0)"))
 
 
-def measure_windows(*, quick: bool) -> Iterator[Figure]:
+def measure_windows(_folder: Path, *, quick: bool) -> Iterator[Figure]:
     """Each window over hourly and daily feeds in UTC and New York, at every hour of a year."""
     repeats = 3 if quick else 9
     hours = [START + n * HOUR for n in range(YEAR_HOURS)]
@@ -43,9 +45,6 @@ def measure_windows(*, quick: bool) -> Iterator[Figure]:
                 theirs = _rate(lambda w=window, f=feed: [walk(w, t, f) for t in sample], len(sample), 1)  # type: ignore[misc]
                 yield _figure(f"{start} to {end} over {frequency} in {zone.key}", ours, "walking the instances", theirs)
     yield _against_dagster(hours, repeats)
-
-
-YEAR_HOURS = 8_760
 
 
 def walk(window: Window, nominal_time: datetime, feed: InstanceSequence) -> list[int]:

@@ -1,4 +1,4 @@
-"""The declared world of the benchmarks: pairs of an hourly feed from outside and a process that reads it and makes another.
+"""The declared world of the benchmarks: pairs of an hourly feed from outside and a process that makes another of it.
 
 Written as the YAML that people write, loaded as any location is.
 """

@@ -79,8 +79,15 @@ def tag_session(spark: "SparkSession", run_id: str) -> None:
 
 
 def interrupt(spark: "SparkSession", run_id: str) -> int:
-    """Stop the run's operations in this session; how many there were."""
-    return len(spark.interruptTag(_TAG_PREFIX + run_id))
+    """Stop the run's operations in this session, from any of its threads; how many there were."""
+    tag = _TAG_PREFIX + run_id
+    known = tag in spark.getTags()
+    spark.addTag(tag)  # a classic session resolves only tags that the asking thread has, too
+    try:
+        return len(spark.interruptTag(tag))
+    finally:
+        if not known:
+            spark.removeTag(tag)
 
 
 def interrupt_run(remote: str, run_id: str) -> int:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _ABSENT = "NONE"
+_LOG_LEVEL = "spark.log.level"
 _KEPT_LINES = 20
 _LONGEST_VARIABLE = 32_768
 
@@ -37,7 +38,8 @@ class SparkSubmitEngine(Engine):
     user can read, not on the command line. A value that is too long for an environment (32,768 characters, as the paths
     of a very long window may be) is in the configuration only.
 
-    What it prints goes to this module's logger line by line. It ends with its parent: when the run is cancelled or
+    What it prints goes to this module's logger line by line; Spark itself reports warnings only, unless `conf` sets
+    `spark.log.level`. It ends with its parent: when the run is cancelled or
     killed, so are the driver and what the driver has started.
     """
 
@@ -47,7 +49,7 @@ class SparkSubmitEngine(Engine):
         last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
             properties_file = Path(folder, "spark.properties")
-            named = {f"spark.feed_assets.{name}": text for name, text in facts.items()}
+            named = {_LOG_LEVEL: "WARN"} | {f"spark.feed_assets.{name}": text for name, text in facts.items()}
             properties_file.write_text(render_properties(named), encoding="utf-8")
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)

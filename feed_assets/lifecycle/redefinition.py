@@ -72,10 +72,10 @@ def _starts_earlier(walked: InstanceSequence, declared: InstanceSequence) -> boo
 
 
 def apply_frontiers(database: Database, plan: Plan) -> None:
-    """Give every external feed and every process a frontier that is right for this plan; once for each plan.
+    """Give every external feed and every process a frontier that is right for this plan; at the beginning of a tick.
 
-    A plan that was applied last costs one read. The frontiers of what is not declared any more stay as they are, so it
-    can come back.
+    A plan that was applied last costs one read. What is not declared any more is kept in mind, so that it can come
+    back; so two code servers of which one has an older plan put right in turn what the other did not know.
     """
     with database.read() as connection:
         if Cursors(connection).get(_APPLIED) == plan.digest:

@@ -67,8 +67,9 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
     digest = digest_files(files, values)
     location = _find_cached(cache, digest)
     if location is None:
-        location = compile_location(load_files(files, values), as_of)
-        _keep(cache, digest, location)
+        location = compile_location(load_files(files, values), as_of, settings.root)
+        if not location.errors:
+            _keep(cache, digest, location)
     if settings.strict and location.errors:
         raise _refused(settings.entities_location, location)
     return location
@@ -88,9 +89,9 @@ def declare_location(entities: Sequence[AnyEntity], as_of: datetime) -> Location
     return location
 
 
-def compile_location(loaded: LoadedBundle, as_of: datetime) -> Location:
-    """Validate what was read and compile what can be used of it."""
-    issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of))
+def compile_location(loaded: LoadedBundle, as_of: datetime, root: Path | None = None) -> Location:
+    """Validate what was read and compile what can be used of it; files of workflows are looked for below `root`."""
+    issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, root))
     usable, blocked = usable_bundle(loaded, issues)
     return Location(plan=compile_plan(usable, loaded.sources), issues=(*issues, *blocked), digest=loaded.digest)
 

@@ -19,13 +19,13 @@ from dagster import (
     multi_asset,
 )
 
+from feed_assets.entities.columns import parse_columns
 from feed_assets.orchestration import names
 from feed_assets.orchestration.cycles import undrawn_inputs
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
 from feed_assets.orchestration.materialization import materialize_process
 from feed_assets.orchestration.partitions import Grid, grid
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.plan.columns import parse_columns
 from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, Key, Plan, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence

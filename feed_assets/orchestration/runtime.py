@@ -8,7 +8,6 @@ from dagster import DagsterInstance
 
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
-from feed_assets.lifecycle.redefinition import apply_frontiers
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.location import Location
 from feed_assets.plan.records import Plan
@@ -40,7 +39,7 @@ class Runtime:
         return self.settings.root
 
     def database(self, instance: DagsterInstance) -> Database:
-        """The state database that belongs to a Dagster instance, with its tables and with frontiers for this plan.
+        """The state database that belongs to a Dagster instance, with its tables.
 
         Raises:
             StateError: it cannot be opened, or is newer than this code.
@@ -51,7 +50,6 @@ class Runtime:
             if database is None:
                 database = open_database(url)
                 database.migrate()
-                apply_frontiers(database, self.plan)
                 self._databases[url] = database
         return database
 

@@ -30,6 +30,7 @@ from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.lifecycle.redefinition import apply_frontiers
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
@@ -87,6 +88,7 @@ def run_tick(
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
+    apply_frontiers(database, runtime.plan)
     reconcile(database, runtime.plan.clusters[cluster], instance, as_of, runtime.wall.now())
     apply_staging_sweep(database, runtime.stores, runtime.plan, cluster, runtime.wall.now())
     found = apply_arrivals(database, runtime.stores, runtime.plan, cluster, as_of, budget)

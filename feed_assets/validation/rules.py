@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="feed-validity", kind=Kind.FEED, check=rules_feed.check_validity),
     Rule(code="retention-late-arrival", kind=Kind.FEED, check=rules_feed.check_retention),
     Rule(code="feed-sla", kind=Kind.FEED, check=rules_feed.check_sla),
+    Rule(code="feed-schema", kind=Kind.FEED, check=rules_feed.check_schema),
     Rule(code="archive-place", kind=Kind.FEED, check=rules_feed.check_archive),
     Rule(code="replication-source", kind=Kind.FEED, check=rules_feed.check_sources),
     Rule(code="replication-target-slice", kind=Kind.FEED, check=rules_feed.check_target_slices),

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from feed_assets.entities.columns import parse_columns
 from feed_assets.entities.common import RetentionAction
 from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
+from feed_assets.errors import ColumnsError
 from feed_assets.issues import Severity
 from feed_assets.timing.dates import render_datetime
 from feed_assets.validation.rules_paths import listed, variables_of
@@ -60,6 +62,20 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 "an instance could be evicted before it is late",
                 remedy=f"Lower sla.high to at most {entry.retention.limit}, or raise retention.limit.",
             )
+
+
+def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The schema is a list of column names and types; Spark checks the types when it reads."""
+    if feed.columns is None:
+        return
+    try:
+        parse_columns(feed.columns)
+    except ColumnsError as exc:
+        yield Complaint(
+            path=("schema",),
+            message=f"its schema cannot be read: {exc.reason}",
+            remedy="Write columns as Spark does: name type, name type.",
+        )
 
 
 def check_archive(_: Scope, feed: Feed) -> Iterator[Complaint]:

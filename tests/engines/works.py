@@ -59,5 +59,5 @@ def work(
 def written_lines(output: OutputTarget) -> list[str]:
     """The lines of a written csv, headers and order of the parts aside."""
     folder = Path(output.url.removeprefix("file://"))
-    lines = [file.read_text().splitlines() for file in sorted(folder.iterdir())]
+    lines = [file.read_text().splitlines() for file in sorted(folder.glob("part-*"))]
     return sorted(line for part in lines for line in part[1:])

@@ -208,3 +208,33 @@ def test_a_changed_frequency_makes_no_instances_in_the_past(tmp_path: Path) -> N
     world.tick(at("01T03:00"))
 
     assert list(world.statuses("ping")) == [*hours(3), at("01T03:00")]
+
+
+def test_instances_off_the_new_grid_are_not_made_ready(tmp_path: Path) -> None:
+    clicks, inputs = feed("clicks", "minutes(30)"), {"clicks": "now(0,0)"}
+    world = World.of(tmp_path, clicks, process("count", "minutes(30)", inputs=inputs))
+    world.tick(at("01T00:30"))
+    world.declare(clicks, process("count", inputs=inputs))
+    world.land("clicks", START, at("01T00:30"))
+
+    requests = world.tick(at("01T00:40"))
+
+    assert [request.nominal_times for request in requests] == [(START,)]
+    assert world.statuses("count")[at("01T00:30")] is WAITING
+
+
+def test_a_server_with_an_older_plan_does_no_lasting_harm(tmp_path: Path) -> None:
+    clicks, views = feed("clicks"), feed("views", start=at("02"))
+    world = World.of(tmp_path, clicks)
+    older = world.plan
+    world.declare(clicks, views, process("ping"))
+    newer = world.plan
+    world.land("views", at("02"))
+
+    world.plan = older
+    world.tick(at("02"))
+    world.plan = newer
+    world.tick(at("02"))
+
+    assert world.feed_statuses("views") == {at("02"): AVAILABLE}
+    assert len(world.statuses("ping")) == 25

@@ -175,11 +175,18 @@ class World:
 
     @classmethod
     def of(
-        cls, root: Path, *entities: AnyEntity, clusters: Sequence[str] = ("primary",), scheme: str = "file"
+        cls,
+        root: Path,
+        *entities: AnyEntity,
+        clusters: Sequence[str] = ("primary",),
+        scheme: str = "file",
+        state: str | None = None,
     ) -> "World":
-        """A world in which nothing has happened yet; storage is below `root`, or in memory with the scheme `memory`."""
+        """A world in which nothing has happened yet. Storage is below `root`, or in memory with the scheme `memory`;
+        the state is in SQLite, or in the empty database at the URL `state`.
+        """
         looked: list[str] = []
-        database = open_database(f"sqlite:///{root / 'state.db'}")
+        database = open_database(state or f"sqlite:///{root / 'state.db'}")
         database.migrate()
 
         def open_counting(url: str, options: dict[str, object]) -> InstanceStore:
@@ -242,6 +249,7 @@ class World:
 
     def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
         """A whole tick of a cluster's sensor, but for Dagster's part."""
+        apply_frontiers(self.database, self.plan)
         self.arrive(as_of, cluster)
         self.ready(as_of, cluster)
         return self.request(as_of, cluster)

@@ -1,16 +1,16 @@
 """The real daemon, on both databases, with the `dagster.yaml` that the project ships for each."""
 
 import os
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus
+from dagster import DagsterRunStatus
 
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, key, land, total
+from tests.orchestration.workers import worker_of
 from tests.servers import run_tcp_postgres
 
 pytestmark = [pytest.mark.spark, pytest.mark.server]
@@ -61,13 +61,3 @@ def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) 
         os.kill(worker_of(instance, "summing") or 0, signal.SIGKILL)
         wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(1)}, 120, home.log)
         assert [total(home.data, hour) for hour in (0, 1)] == [3, 3]
-
-
-def worker_of(instance: DagsterInstance, process: str) -> int | None:
-    """The process id of the worker that executes the newest run of a process, once it does."""
-    for run in runs_of(instance, process)[-1:]:
-        for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
-            found = re.search(r"Executing steps in process \(pid: (\d+)\)", entry.user_message or entry.message)
-            if found:
-                return int(found.group(1))
-    return None

@@ -101,6 +101,13 @@ CASES = (
         "evicted before it is late. Lower sla.high to at most days(30), or raise retention.limit.",
     ),
     Case(
+        code="feed-schema",
+        good={"feed clicks/schema": "id bigint, at timestamp"},
+        bad={"feed clicks/schema": "id, at timestamp"},
+        text="feed 'clicks': its schema cannot be read: 'id' is not a name and a type. "
+        "Write columns as Spark does: name type, name type.",
+    ),
+    Case(
         code="archive-place",
         good={f"{BACKUP}/retention": {**ARCHIVE, "archive_to": "/old/${YEAR}/${MONTH}/${DAY}/${HOUR}"}},
         bad={f"{BACKUP}/retention": {**ARCHIVE, "archive_to": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}/"}},

@@ -1,7 +1,7 @@
 import pytest
 
+from feed_assets.entities.columns import parse_columns
 from feed_assets.errors import ColumnsError
-from feed_assets.plan.columns import parse_columns
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""`python -m benchmarks`: measure, print a table, write JSON. Progress is on stderr; 1 says that a target is missed."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import assert_never
+
+from rich.console import Console
+
+from benchmarks.daily_runs import measure_runs
+from benchmarks.loading import measure_loading
+from benchmarks.probes import ProbeError, say
+from benchmarks.report import Figure, Part, make_report
+from benchmarks.ticks import measure_ticks
+from benchmarks.windows import measure_windows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks that were asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against named peers.")
+    parts = ",".join(Part)
+    parser.add_argument("--only", default=parts, help=f"parts, as in {parts}: loading, ticks, runs, windows (all)")
+    parser.add_argument("--quick", action="store_true", help="small sizes; shows that it works, not how fast it is")
+    parser.add_argument("--json", type=Path, help="file for the report")
+    parser.add_argument("--folder", type=Path, help="where to work, with 10 GB free (the system's temporary folder)")
+    options = parser.parse_args(arguments)
+    try:
+        wanted = [Part(name.strip()) for name in options.only.split(",")]
+    except ValueError as exc:
+        parser.error(str(exc))
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="feed-assets-bench-", dir=options.folder) as folder:
+        for part in wanted:
+            try:
+                figures.extend(_measure(part, Path(folder).resolve() / part, quick=options.quick))
+            except ProbeError as exc:
+                say(f"[red]({part}) failed:[/red] {exc}")
+                return 2
+    report = make_report(figures, quick=options.quick)
+    report.print_table(Console())
+    if options.json is not None:
+        report.write_json(options.json)
+    return 1 if report.missed and not options.quick else 0
+
+
+def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
+    measure: Callable[..., Iterator[Figure]]
+    match part:
+        case Part.LOADING:
+            measure = measure_loading
+        case Part.TICKS:
+            measure = measure_ticks
+        case Part.RUNS:
+            measure = measure_runs
+        case Part.WINDOWS:
+            measure = measure_windows
+        case _:
+            assert_never(part)
+    folder.mkdir()
+    return measure(folder, quick=quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

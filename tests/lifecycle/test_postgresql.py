@@ -1,0 +1,90 @@
+"""The life of instances with their state in a real PostgreSQL, where transactions do not wait in one line."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from feed_assets.engines.port import Work
+from feed_assets.errors import FencedOutError, LeaseHeldError
+from feed_assets.lifecycle.leasing import TTL
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
+from tests.lifecycle.world import START, World, at, feed, hours, process
+
+pytestmark = pytest.mark.server
+NOON = at("01T12:00")
+SUCCEEDED, WAITING = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.WAITING
+
+
+@pytest.fixture
+def world(postgres_url: str, tmp_path: Path) -> World:
+    """Clicks are counted and reported; the state is in a schema of its own."""
+    server = make_url(postgres_url).set(drivername="postgresql+psycopg2")
+    schema = tmp_path.name.lower()
+    engine = create_engine(server)
+    with engine.begin() as connection:
+        connection.execute(text(f'CREATE SCHEMA "{schema}"'))
+    engine.dispose()
+    url = server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+    return World.of(
+        tmp_path,
+        feed("clicks"),
+        feed("counts"),
+        process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=3),
+        process("report", inputs={"counts": "latest(0)"}, order="LAST_ONLY"),
+        state=url,
+    )
+
+
+def test_data_that_land_are_counted_and_reported(world: World) -> None:
+    world.land("clicks", *hours(3))
+    requests = world.tick(at("01T03:00"))
+    assert world.launch(requests, at("01T03:10")) == hours(3)
+
+    (report,) = world.tick(at("01T03:20"))
+
+    assert (report.process.process, report.nominal_times) == ("report", (at("01T03:00"),))
+    assert world.statuses("count") == {**dict.fromkeys(hours(3), SUCCEEDED), at("01T03:00"): WAITING}
+    assert world.times_of_feed("counts", FeedInstanceStatus.AVAILABLE) == hours(3)
+    assert world.tick(at("01T03:20")) == []
+
+
+def test_a_changed_definition_is_followed(world: World) -> None:
+    world.tick(at("01T02:00"))
+    world.declare(feed("clicks", start=at("2013-10-31T22:00")), process("ping", end=at("01T01:00")))
+    world.tick(at("01T02:00"))
+    assert len(world.feed_statuses("clicks")) == 5
+    assert list(world.statuses("ping")) == [START]
+
+
+def test_workers_at_once_do_not_hinder_each_other(world: World) -> None:
+    world.land("clicks", *hours(12))
+    world.tick(NOON)
+
+    with ThreadPoolExecutor(6) as pool:
+        runs = [pool.submit(world.run, "count", time, NOON, f"run-{n}") for n, time in enumerate(hours(12))]
+        ticks = [pool.submit(world.ready, NOON) for _ in range(3)]
+        assert [len(run.result()) for run in runs] == [1] * 12
+        assert all(tick.result().is_complete for tick in ticks)
+
+    assert list(world.statuses("count").values())[:12] == [SUCCEEDED] * 12
+    assert [event.seq for event in world.events()] == list(range(1, 25))
+
+
+def test_of_two_workers_on_one_instance_one_is_refused_and_one_fenced_out(world: World) -> None:
+    world.land("clicks", START)
+
+    def overslept(_: Work) -> Mapping[str, str]:
+        with pytest.raises(LeaseHeldError):
+            world.run("count", START, NOON, "too-early")
+        world.job = lambda _: {"counts": "second"}
+        world.run("count", START, NOON + 2 * TTL, "second")
+        return {"counts": "first"}
+
+    world.job = overslept
+    with pytest.raises(FencedOutError):
+        world.run("count", START, NOON, "first")
+
+    assert (world.content("counts", START), world.statuses("count")) == ("second", {START: SUCCEEDED})
