@@ -2,13 +2,13 @@
 
 import socket
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from urllib.parse import urlsplit
 
+from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.sessions import session_conf
 from feed_assets.engines.supervised import SupervisedProcess
@@ -17,7 +17,6 @@ from feed_assets.errors import ConnectServerError
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 60.0
-_KEPT_LINES = 20
 _DEFAULT_PORT = 15002
 _CONNECT_DEFAULTS = MappingProxyType(
     {
@@ -127,7 +126,7 @@ class ConnectServer:
 
     def _last_lines(self) -> tuple[str, ...]:
         with self._log_file.open(encoding="utf-8", errors="replace") as log:
-            return tuple(line.rstrip() for line in deque(log, maxlen=_KEPT_LINES))
+            return last_lines(log)
 
 
 def probe(url: str) -> bool:

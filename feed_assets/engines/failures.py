@@ -1,7 +1,8 @@
 """Where what user code and Spark raise becomes an `EngineError`: one place, so that callers need to know one class."""
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from feed_assets.engines.port import Work
@@ -9,6 +10,10 @@ from feed_assets.errors import EngineError, WorkflowFailedError
 from feed_assets.timing.dates import render_datetime
 
 _LONGEST_REASON = 2_000
+_KEPT_LINES = 20
+_STACK_FRAME = re.compile(
+    r"\s+(?:at |\.\.\. \d+ more)"
+)  # \tat org.apache.spark.SparkContext.<init>(SparkContext.scala:1)
 _APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …
 
 
@@ -44,3 +49,13 @@ def render_cause(exc: BaseException) -> str:
     if len(text) > _LONGEST_REASON:
         text = f"{text[:_LONGEST_REASON]} …"
     return f"{type(exc).__name__}: {text}".rstrip(". :\n")
+
+
+def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """The last twenty lines of a program's output that say something: frames of Java's stack traces do not.
+
+    >>> last_lines(["Exception: no master\\n", "\\tat org.Example.main(Example.java:1)\\n", "\\t... 12 more\\n", "ended\\n"])
+    ('Exception: no master', 'ended')
+    """
+    said = (line.rstrip() for line in lines if not _STACK_FRAME.match(line))
+    return tuple(deque((line for line in said if line), maxlen=_KEPT_LINES))

@@ -75,19 +75,21 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
 
 def tag_session(spark: "SparkSession", run_id: str) -> None:
     """Mark what this thread starts in the session from now on as the run's."""
-    spark.addTag(_TAG_PREFIX + run_id)
+    if _is_remote():
+        spark.addTag(_TAG_PREFIX + run_id)
+    else:
+        spark.sparkContext.addJobTag(_TAG_PREFIX + run_id)
 
 
-def interrupt(spark: "SparkSession", run_id: str) -> int:
-    """Stop the run's operations in this session, from any of its threads; how many there were."""
-    tag = _TAG_PREFIX + run_id
-    known = tag in spark.getTags()
-    spark.addTag(tag)  # a classic session resolves only tags that the asking thread has, too
-    try:
-        return len(spark.interruptTag(tag))
-    finally:
-        if not known:
-            spark.removeTag(tag)
+def interrupt(spark: "SparkSession", run_id: str) -> None:
+    """Stop what the run computes in this session, from any of its threads.
+
+    Tags of a classic *session* are known to the thread that set them alone, so there it is the context's that count.
+    """
+    if _is_remote():
+        spark.interruptTag(_TAG_PREFIX + run_id)
+    else:
+        spark.sparkContext.cancelJobsWithTag(_TAG_PREFIX + run_id)
 
 
 def interrupt_run(remote: str, run_id: str) -> int:
@@ -102,6 +104,12 @@ def interrupt_run(remote: str, run_id: str) -> int:
         return len(client.interrupt_all() or ())
     finally:
         client.close()
+
+
+def _is_remote() -> bool:
+    from pyspark.sql import is_remote
+
+    return is_remote()
 
 
 def _with_session_id(remote: str, run_id: str | None) -> str:

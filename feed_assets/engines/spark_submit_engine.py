@@ -2,12 +2,12 @@
 
 import logging
 import re
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.libraries import PYTHON_SUFFIXES, resolve_file
 from feed_assets.engines.port import Engine, OutputReport, SubmitOptions, Work, WorkReport
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _ABSENT = "NONE"
 _LOG_LEVEL = "spark.log.level"
-_KEPT_LINES = 20
 _LONGEST_VARIABLE = 32_768
 
 
@@ -39,40 +38,44 @@ class SparkSubmitEngine(Engine):
     of a very long window may be) is in the configuration only.
 
     What it prints goes to this module's logger line by line; Spark itself reports warnings only, unless `conf` sets
-    `spark.log.level`. It ends with its parent: when the run is cancelled or
-    killed, so are the driver and what the driver has started.
+    `spark.log.level`. It ends with its parent: when the run is cancelled or killed, so are the driver and what the
+    driver has started.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it has its own
         facts = render_facts(work)
         environment = {_environment_name(name): text for name, text in facts.items() if len(text) <= _LONGEST_VARIABLE}
-        last_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
             properties_file = Path(folder, "spark.properties")
             named = {_LOG_LEVEL: "WARN"} | {f"spark.feed_assets.{name}": text for name, text in facts.items()}
             properties_file.write_text(render_properties(named), encoding="utf-8")
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)
-            code = _run_to_end(command, spark_environment() | environment, work.root, last_lines)
+            code, said = _run_to_end(command, spark_environment() | environment, work.root)
         if code != 0:
             raise WorkflowFailedError(
                 process=work.process,
                 nominal_time=render_datetime(work.nominal_time),
                 path=work.path,
                 reason=f"spark-submit ended with exit code {code}",
-                last_lines=tuple(last_lines),
+                last_lines=said,
             )
         reports = tuple(OutputReport(name=target.name, rows=None) for target in work.outputs)
         return WorkReport(outputs=reports, details={"application": work.path})
 
 
-def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path, last_lines: deque[str]) -> int:
+def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, tuple[str, ...]]:
+    """The exit code and the last lines."""
     with SupervisedProcess(command, env=env, cwd=cwd, output=None) as process:
-        for raw in process.lines:
-            line = raw.decode(errors="replace").rstrip()
-            last_lines.append(line)
-            _logger.info("%s", line)
-        return process.wait()
+        said = last_lines(_logged(process.lines))
+        return process.wait(), said
+
+
+def _logged(lines: Iterable[bytes]) -> Iterator[str]:
+    for raw in lines:
+        line = raw.decode(errors="replace").rstrip()
+        _logger.info("%s", line)
+        yield line
 
 
 def render_command(work: Work, properties_file: Path) -> list[str]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from feed_assets.state.database import Database
+from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
@@ -87,7 +88,8 @@ def apply_reconciliation(
     by_request: Mapping[str, RunState],
     as_of: datetime,
 ) -> Sequence[ProcessKey]:
-    """Correct the record; returns the keys of the instances that were changed.
+    """Correct the record; returns the keys of the instances that were changed. Leases of runs that are over are taken
+    back, so that nothing waits for them to expire; a worker that lives on against all appearance is fenced out.
 
     An instance that another run or request has got since `launched` was read is left alone.
     """
@@ -101,6 +103,9 @@ def apply_reconciliation(
     if not decided:
         return ()
     with database.begin() as connection:
+        leases = Leases(database)
+        for run_id in sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE):
+            leases.release_all(connection, run_id)
         instances = ProcessInstances(connection)
         current = instances.get_many([instance.key for instance, _, _ in decided])
         return tuple(

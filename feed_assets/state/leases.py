@@ -11,7 +11,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from feed_assets.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.database import Database
 from feed_assets.state.records import Lease
-from feed_assets.state.schema import from_micros, leases
+from feed_assets.state.schema import HAS_HOLDER, from_micros, leases
 from feed_assets.state.upserts import build_insert
 
 _T = leases.c
@@ -20,7 +20,7 @@ _NOW: BindParameter[datetime] = bindparam("now", type_=_T.expires_at.type)
 
 
 class Leases:
-    """The leases of a database; each call but `check_in` is a transaction of its own."""
+    """The leases of a database; each call without a connection is a transaction of its own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -76,6 +76,11 @@ class Leases:
         """Give the lease back; does nothing if it is not ours any more."""
         with self._database.begin() as connection:
             connection.execute(update(leases).where(_is_still(lease)).values(holder=None, expires_at=_LONG_AGO))
+
+    def release_all(self, connection: Connection, holder: str) -> int:
+        """Inside a write transaction, take back all that a holder has; how many leases. For a holder that has died."""
+        held = update(leases).where(_T.holder == holder, HAS_HOLDER)
+        return connection.execute(held.values(holder=None, expires_at=_LONG_AGO)).rowcount
 
     def check(self, lease: Lease, now: datetime) -> None:
         """Make sure that the lease is ours at this moment; before an effect outside the database.

@@ -136,6 +136,7 @@ IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
 IS_REQUESTED = text("status = 'READY' AND request_key IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
+HAS_HOLDER = text("holder IS NOT NULL")
 
 feed_events = Table(
     "fa_feed_events",
@@ -277,3 +278,4 @@ leases = Table(
     PrimaryKeyConstraint("entity", "cluster", "nominal_time", name="fa_leases_pk"),
     sqlite_with_rowid=False,
 )
+Index("fa_leases_by_holder", leases.c.holder, sqlite_where=HAS_HOLDER, postgresql_where=HAS_HOLDER)

@@ -86,6 +86,18 @@ def test_releasing_a_lease_that_is_no_longer_ours_does_nothing(database: Databas
     leases.check(new, hour(1))
 
 
+def test_what_a_dead_holder_has_is_free_at_once_and_he_is_fenced_out(database: Database) -> None:
+    leases = Leases(database)
+    dead = take(leases, "dead")
+    other = leases.acquire("clicks", "backup", hour(0), "alive", hour(0), MINUTE)
+    with database.begin() as connection:
+        assert leases.release_all(connection, "dead") == 1
+    assert take(leases, "next").token == 2
+    leases.check(other, hour(0))
+    with pytest.raises(FencedOutError, match="taken over by 'next'"):
+        leases.check(dead, hour(0))
+
+
 def test_a_check_fails_for_a_lease_that_was_released_has_expired_or_never_was(database: Database) -> None:
     leases = Leases(database)
     lease = take(leases, "a")

@@ -39,6 +39,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("entity", "cluster", "nominal_time", name="fa_leases_pk"),
         sqlite_with_rowid=False,
     )
+    held = sa.text("holder IS NOT NULL")
+    op.create_index("fa_leases_by_holder", "fa_leases", ["holder"], sqlite_where=held, postgresql_where=held)
 
 
 def _create_feed_tables() -> None:

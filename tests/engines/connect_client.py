@@ -1,0 +1,62 @@
+"""What a run does against a Spark Connect server, as a program of its own: classic and Connect sessions exclude each
+other in one process. Arguments: the server's URL, the run's id, `work` or `compute`, a folder."""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession, is_remote
+
+from feed_assets.engines.registry import open_engine
+from feed_assets.engines.sessions import session_conf, tag_session
+from feed_assets.errors import EngineError
+from tests.engines.works import FLIGHTS, flights, target, work, written_lines
+
+PYTHON = """
+from pyspark.sql.functions import udf
+from beside import double
+
+def run(spark, flights):
+    return flights.withColumn("delay", udf(double, "int")("delay"))
+"""
+SQL = "CREATE TEMPORARY VIEW late AS SELECT * FROM flights WHERE delay > :least;\nSELECT * FROM late;"
+MISMATCH = "SELECT origin, 'late' AS delay FROM flights"
+
+
+def open_session(url: str, run_id: str) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in session_conf(remote=url, run_id=run_id).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def run_works(spark: SparkSession, folder: Path) -> None:
+    (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
+    (folder / "job.py").write_text(PYTHON)
+    (folder / "query.sql").write_text(SQL)
+    (folder / "mismatch.sql").write_text(MISMATCH)
+    data = flights(folder, "origin,delay\nJFK,1\n", "origin,delay\nEWR,20\n")
+    for engine, path in (("python", "job.py:run"), ("sql", "query.sql"), ("sql", "query.sql"), ("sql", "mismatch.sql")):
+        output = target(folder, columns=FLIGHTS)
+        libs = ("beside.py",) if engine == "python" else ()
+        job = work(folder, path, engine=engine, inputs=(data,), outputs=(output,), properties={"least": "5"}, libs=libs)
+        try:
+            report = open_engine(engine).run(job, lambda: spark)
+        except EngineError as exc:
+            print(engine, type(exc).__name__, exc)
+        else:
+            print(engine, report.outputs[0].rows, written_lines(output))
+
+
+def main(url: str, run_id: str, task: str, folder: str) -> None:
+    spark = open_session(url, run_id)
+    assert is_remote()
+    if task == "work":
+        run_works(spark, Path(folder))
+    else:
+        tag_session(spark, run_id)
+        print("computing", flush=True)
+        spark.sql("SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7").collect()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

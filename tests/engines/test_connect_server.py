@@ -1,0 +1,103 @@
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from feed_assets.engines.connect_server import ConnectServer, probe
+from feed_assets.engines.sessions import interrupt_run
+from feed_assets.errors import ConnectServerError
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    folder = tmp_path_factory.mktemp("connect")
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
+    with ConnectServer(log_file=folder / "server.log", master="local[2]", conf=conf) as server:
+        yield server
+
+
+def client(server: ConnectServer, run_id: str, task: str, folder: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.engines.connect_client", server.url, run_id, task, str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def busy_seconds(server: ConnectServer) -> float:
+    """Processor time that the server has used so far."""
+    assert server.pid is not None
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            ticks += int(fields[11]) + int(fields[12]) if int(fields[2]) == server.pid else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def load(server: ConnectServer, seconds: float = 1.0) -> float:
+    """How many processors the server uses."""
+    before = busy_seconds(server)
+    sleep(seconds)
+    return (busy_seconds(server) - before) / seconds
+
+
+def wait_for_load(server: ConnectServer, *, busy: bool, seconds: float) -> bool:
+    until = monotonic() + seconds
+    while monotonic() < until:
+        if (load(server) > 0.7) == busy:
+            return True
+    return False
+
+
+def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
+    with client(server, str(uuid.uuid4()), "work", tmp_path) as process:
+        output, _ = process.communicate()
+    assert output.splitlines() == [
+        "python 2 ['EWR,40', 'JFK,2']",
+        "sql 1 ['EWR,20']",
+        "sql 1 ['EWR,20']",
+        "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", and the schema says "
+        '"INT". Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema.',
+    ]
+
+
+def test_what_a_killed_run_computes_is_interrupted_from_another_process(server: ConnectServer, tmp_path: Path) -> None:
+    run_id = str(uuid.uuid4())
+    with client(server, run_id, "compute", tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "computing\n"
+        assert wait_for_load(server, busy=True, seconds=30)
+        process.kill()
+    assert load(server) > 0.7
+    assert interrupt_run(server.url, run_id) == 1
+    assert wait_for_load(server, busy=False, seconds=10)
+    assert interrupt_run(server.url, str(uuid.uuid4())) == 0
+
+
+def test_a_server_answers_while_it_runs_and_not_after(tmp_path: Path) -> None:
+    server = ConnectServer(log_file=tmp_path / "server.log", master="local[1]")
+    assert not probe(server.url)
+    with server:
+        assert probe(server.url)
+        pid = server.pid
+    assert pid is not None
+    assert not probe(server.url)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
+    server = ConnectServer(log_file=tmp_path / "server.log", master="no-such-master")
+    with pytest.raises(ConnectServerError, match=r"(?s)ended with exit code 1\. Its log is .*no-such-master") as caught:
+        server.start()
+    assert server.pid is None
+    assert caught.value.last_lines
