@@ -16,6 +16,8 @@ from benchmarks.report import Figure, Part, make_report
 from benchmarks.ticks import measure_ticks
 from benchmarks.windows import measure_windows
 
+WIDTH = 170
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that were asked for."""
@@ -39,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 say(f"[red]({part}) failed:[/red] {exc}")
                 return 2
     report = make_report(figures, quick=options.quick)
-    report.print_table(Console())
+    console = Console()
+    report.print_table(console if console.is_terminal else Console(width=WIDTH))
     if options.json is not None:
         report.write_json(options.json)
     return 1 if report.missed and not options.quick else 0

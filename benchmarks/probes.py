@@ -36,4 +36,4 @@ def run_probe(module: str, *arguments: object, environ: Mapping[str, str] | None
 
 def say(text: str) -> None:
     """Progress, on stderr."""
-    console.print(text, highlight=False)
+    console.print(text, highlight=False, soft_wrap=True)

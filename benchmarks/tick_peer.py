@@ -5,6 +5,7 @@ each asset, because Dagster reports about 200 events a second.
 """
 
 import json
+import os
 import sqlite3
 import sys
 import time
@@ -94,6 +95,7 @@ def fill(instance: dg.DagsterInstance, pairs: list[Pair], hours: int) -> None:
     )
     connection.execute("COMMIT")
     connection.close()
+    os.sync()
 
 
 if __name__ == "__main__":

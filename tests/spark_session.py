@@ -1,12 +1,18 @@
 """The one Spark session of a test run: `from tests.spark_session import spark` makes the fixture known to a folder."""
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from feed_assets.engines.sessions import session_conf
+
+with warnings.catch_warnings():
+    # Where this warning is an error, pyspark's import breaks off and leaves half a module behind.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    import pyspark.sql.connect.client  # noqa: F401
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")

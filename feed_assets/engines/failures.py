@@ -11,9 +11,7 @@ from feed_assets.timing.dates import render_datetime
 
 _LONGEST_REASON = 2_000
 _KEPT_LINES = 20
-_STACK_FRAME = re.compile(
-    r"\s+(?:at |\.\.\. \d+ more)"
-)  # \tat org.apache.spark.SparkContext.<init>(SparkContext.scala:1)
+_STACK_FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")  # \tat org.Example.main(Example.java:1)
 _APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …
 
 
@@ -54,7 +52,7 @@ def render_cause(exc: BaseException) -> str:
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     """The last twenty lines of a program's output that say something: frames of Java's stack traces do not.
 
-    >>> last_lines(["Exception: no master\\n", "\\tat org.Example.main(Example.java:1)\\n", "\\t... 12 more\\n", "ended\\n"])
+    >>> last_lines(["Exception: no master\\n", "\\tat org.Example.main(Example.java:1)\\n", "ended\\n"])
     ('Exception: no master', 'ended')
     """
     said = (line.rstrip() for line in lines if not _STACK_FRAME.match(line))

@@ -1,6 +1,8 @@
 """Spark sessions: the configuration that every one gets, and the tag by which the operations of a run are found."""
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -63,10 +65,15 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
     """The session for a run's work: what it starts carries the run's tag, and an error is told once.
 
     Of each error in a query pyspark prints the JVM's whole stack trace to standard error; the exception has it too.
+    Python functions of a local session run on this interpreter, unless `PYSPARK_PYTHON` names one (pyspark itself takes
+    the `python3` of the path, which may have none of the packages).
     """
     from pyspark.logger import PySparkLogger
 
     spark = session()
+    local = not _is_remote() and (spark.sparkContext.master or "").startswith("local")
+    if local and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable
     for name in _ERROR_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     tag_session(spark, run_id)

@@ -57,7 +57,7 @@ class Feed(Entity):
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory holds `availability_flag`, or without one when it
-    exists. `partitions` names the directory levels below an instance.
+    holds data. `partitions` names the directory levels below an instance.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
     ...      clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}}).frequency.render()

@@ -132,8 +132,7 @@ _NAMES_TO_MAP = BeforeValidator(_names_to_map, json_schema_input_type=list[Name]
 class LateProcess(EntityModel):
     """How late data are handled: which inputs are watched, when, and what is run for each.
 
-    `inputs` is a list of input names, or a map from input name to a workflow that is run instead of the process's own.
-    Differs from Falcon: that workflow is really run.
+    `inputs` is a list of input names, or a map from input name to a workflow for late data of this input.
     """
 
     policy: RetryPolicy

@@ -20,7 +20,7 @@ from tests.orchestration.workers import worker_of
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "2"))
-LONGEST_LIFE = 14.0
+LONGEST_LIFE = 30.0
 
 
 def test_no_kill_of_a_worker_leaves_part_of_an_instance(tmp_path: Path) -> None:
