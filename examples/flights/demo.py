@@ -242,9 +242,8 @@ def report(database: Database, location: Location, deliveries: Sequence[Delivery
     for record in location.plan.processes.values():
         for ran in iter_ran_without(database, location.plan, record):
             day = ran.nominal_time.astimezone(NEW_YORK)
-            console.print(
-                f"{ran.process} of {day:%d %B} ran without {len(ran.missing)} hours of its optional input {ran.input}"
-            )
+            hours = "1 hour" if len(ran.missing) == 1 else f"{len(ran.missing)} hours"
+            console.print(f"{ran.process} of {day:%d %B} ran without {hours} of its optional input {ran.input}")
 
 
 def _landed_rows(deliveries: Sequence[Delivery]) -> dict[str, int]:

@@ -21,6 +21,7 @@ _DEFAULT_PORT = 15002
 _CONNECT_DEFAULTS = MappingProxyType(
     {
         "spark.port.maxRetries": "0",
+        "spark.connect.execute.reattachable.senderMaxStreamDuration": "20s",
         "spark.connect.execute.manager.detachedTimeout": "30s",
         "spark.connect.execute.manager.maintenanceInterval": "10s",
     }
@@ -31,7 +32,7 @@ class ConnectServer:
     """A Spark Connect server on loopback; as a context manager it runs inside the block.
 
     It has no access control: whoever can open a connection to loopback on this machine can use it. What a client
-    that died was computing is given up half a minute later. The server ends with the process that started it,
+    that died was computing is given up within a minute. The server ends with the process that started it,
     however that one ends.
 
     `log_file` is replaced at each start. `port` None takes a free one.

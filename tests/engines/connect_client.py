@@ -47,6 +47,11 @@ def run_works(spark: SparkSession, folder: Path) -> None:
             print(engine, report.outputs[0].rows, written_lines(output))
 
 
+def tell_when_computing(*, inflight_tasks: int, **_: object) -> None:
+    if inflight_tasks:
+        print("computing", flush=True)
+
+
 def main(url: str, run_id: str, task: str, folder: str) -> None:
     spark = open_session(url, run_id)
     assert is_remote()
@@ -54,7 +59,7 @@ def main(url: str, run_id: str, task: str, folder: str) -> None:
         run_works(spark, Path(folder))
     else:
         tag_session(spark, run_id)
-        print("computing", flush=True)
+        spark.registerProgressHandler(tell_when_computing)
         spark.sql("SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7").collect()
 
 
