@@ -2,9 +2,11 @@
 other in one process. Arguments: the server's URL, the run's id, `work` or `compute`, a folder."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession, is_remote
+from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.sessions import session_conf, tag_session
@@ -47,9 +49,16 @@ def run_works(spark: SparkSession, folder: Path) -> None:
             print(engine, report.outputs[0].rows, written_lines(output))
 
 
-def tell_when_computing(*, inflight_tasks: int, **_: object) -> None:
-    if inflight_tasks:
-        print("computing", flush=True)
+class TellWhenComputing(ProgressHandler):
+    def __call__(
+        self,
+        stages: Iterable[StageInfo] | None,  # noqa: ARG002
+        inflight_tasks: int,
+        operation_id: str | None,  # noqa: ARG002
+        done: bool,  # noqa: ARG002
+    ) -> None:
+        if inflight_tasks:
+            print("computing", flush=True)
 
 
 def main(url: str, run_id: str, task: str, folder: str) -> None:
@@ -59,7 +68,7 @@ def main(url: str, run_id: str, task: str, folder: str) -> None:
         run_works(spark, Path(folder))
     else:
         tag_session(spark, run_id)
-        spark.registerProgressHandler(tell_when_computing)
+        spark.registerProgressHandler(TellWhenComputing())
         spark.sql("SELECT count(*) FROM range(1000000000000) WHERE hash(id) = 7").collect()
 
 

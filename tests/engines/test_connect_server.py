@@ -100,7 +100,7 @@ def test_a_server_answers_while_it_runs_and_not_after(tmp_path: Path) -> None:
 def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
     server = ConnectServer(log_file=tmp_path / "server.log", master="no-such-master")
     with pytest.raises(
-        ConnectServerError, match=r"(?s)ended with exit code 1\. Its log is .*Master must either be yarn"
+        ConnectServerError, match=r"(?s)exit code 1\. Its log is .*Master must either be yarn"
     ) as caught:
         server.start()
     assert server.pid is None
