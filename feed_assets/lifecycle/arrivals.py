@@ -229,10 +229,11 @@ def record_decisions(connection: Connection, decisions: Sequence[tuple[FeedInsta
     What somebody else has made AVAILABLE or EVICTED in the meantime stays so, and has no second event.
     """
     instances, log = FeedInstances(connection), EventLog(connection)
-    written = instances.record_looks([row for row, _ in decisions])
-    arrived = [(row, event) for row, event in decisions if event is not None and row.key in written]
+    settled = instances.find_settled([row.key for row, _ in decisions])
+    missing = [row for row, event in decisions if event is None and row.key not in settled]
+    arrived = [(row, event) for row, event in decisions if event is not None and row.key not in settled]
     seqs = log.append([event for _, event in arrived])
-    instances.put([replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True)])
+    instances.put([*missing, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
     return len(arrived)
 
 

@@ -259,7 +259,7 @@ class InstanceRunner:
             properties=job_properties(process, context, data, {t.edge.name: t.staging.url for t in targets}),
             libs=tuple(workflow.lib),
             submit=SubmitOptions(
-                master=workflow.master,
+                master=workflow.master or self.plan.clusters[process.cluster].spark_master,
                 deploy_mode=workflow.deploy_mode,
                 main_class=workflow.main_class,
                 args=tuple(render_text(text, context) for text in workflow.args),

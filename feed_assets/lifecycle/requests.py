@@ -133,18 +133,18 @@ def apply_requests(
 
 def _ready(instances: ProcessInstances, plan: Plan, cluster: str, as_of: datetime) -> Mapping[Key, Sequence[int]]:
     """The numbers of ready instances by process: of all, or where they are too many, the next ones of each process."""
-    rows = instances.unrequested(cluster, READY_A_TICK)
-    if len(rows) == READY_A_TICK:
+    keys = instances.unrequested(cluster, READY_A_TICK)
+    if len(keys) == READY_A_TICK:
         processes = [record for record in plan.processes.values() if record.cluster == cluster]
-        rows = [*rows, *(row for record in processes for row in _next_of(instances, record))]
+        keys += (key for record in processes for key in _next_of(instances, record))
     ready: dict[Key, set[int]] = defaultdict(set)
     unknown: list[ProcessKey] = []
-    for row in rows:
-        process = plan.processes.get((row.process, row.cluster))
-        if process is not None and process.sequence.contains(row.nominal_time):
-            ready[process.key].add(process.sequence.index(row.nominal_time))
+    for key in keys:
+        process = plan.processes.get((key.process, key.cluster))
+        if process is not None and process.sequence.contains(key.nominal_time):
+            ready[process.key].add(process.sequence.index(key.nominal_time))
         else:
-            unknown.append(row.key)
+            unknown.append(key)
     instances.transition_many(
         unknown,
         {ProcessInstanceStatus.READY},
@@ -156,7 +156,7 @@ def _ready(instances: ProcessInstances, plan: Plan, cluster: str, as_of: datetim
     return {key: sorted(indices) for key, indices in ready.items()}
 
 
-def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessInstance]:
+def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessKey]:
     """More instances than the process can have in flight, from the end at which it begins."""
     rows = instances.with_status(
         ProcessInstanceStatus.READY,
@@ -165,7 +165,7 @@ def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[Proces
         limit=2 * process.parallel * INSTANCES_A_RUN,
         newest_first=process.order is not Order.FIFO,
     )
-    return [row for row in rows if row.request_key is None]
+    return [row.key for row in rows if row.request_key is None]
 
 
 def _request(process: ProcessRecord, indices: range, wall: datetime) -> LaunchRequest:

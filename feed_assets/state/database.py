@@ -20,6 +20,7 @@ from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 
 LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5
+SQLITE_CACHE_KIB = 65_536
 
 _LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
 _MIGRATION_LOCK = 1
@@ -262,6 +263,7 @@ def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> 
     connection.isolation_level = None  # the driver must not begin transactions of its own
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA cache_size = -{SQLITE_CACHE_KIB}")
     cursor.close()
 
 

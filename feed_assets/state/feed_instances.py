@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
@@ -33,7 +33,7 @@ _COLUMNS = (
     _T.fence,
 )
 _IS_AVAILABLE = _T.status == FeedInstanceStatus.AVAILABLE.value
-_SETTLED = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
+_IS_SETTLED = _T.status.in_([FeedInstanceStatus.AVAILABLE.value, FeedInstanceStatus.EVICTED.value])
 
 
 class FeedInstances:
@@ -116,17 +116,16 @@ class FeedInstances:
             lock_log(self._connection)
             self._connection.execute(build_upsert(self._dialect, feed_instances), list(last_of_key.values()))
 
-    def record_looks(self, rows: Iterable[FeedInstance]) -> set[FeedKey]:
-        """`put` for somebody who has only looked: an instance that is AVAILABLE or EVICTED by now stays as it is.
+    def find_settled(self, keys: Collection[tuple[str, str, datetime]]) -> set[FeedKey]:
+        """Those of the instances that are AVAILABLE or EVICTED, which somebody who has only looked must not change.
 
-        Returns the instances that were written.
+        In a write transaction only: no other becomes so until it ends.
         """
-        by_key = {row.key: row for row in rows}
+        if not keys:
+            return set()
         lock_log(self._connection)
-        settled = {key for key, row in self.get_many(by_key).items() if row.status in _SETTLED}
-        written = by_key.keys() - settled
-        self.put(by_key[key] for key in written)
-        return written
+        found = self._connection.execute(_select_settled(self._dialect), {KEY_ROWS: render_rows(keys)})
+        return {FeedKey(*row) for row in found}
 
     def set_next_looks(self, looks: Iterable[NextLook]) -> None:
         """Say when to look again at instances that have a row; the others are left out."""
@@ -150,9 +149,18 @@ _SET_NEXT_LOOK = (
 
 @lru_cache
 def _select_many(dialect: str) -> Select[Any]:
+    return _select_wanted(dialect, *_COLUMNS)
+
+
+@lru_cache
+def _select_settled(dialect: str) -> Select[Any]:
+    return _select_wanted(dialect, _T.feed, _T.cluster, _T.nominal_time).where(_IS_SETTLED)
+
+
+def _select_wanted(dialect: str, *columns: ColumnElement[Any]) -> Select[Any]:
     wanted = key_rows(dialect, FeedKey._fields)
     is_wanted = and_(_T.feed == wanted.c.feed, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time)
-    return select(*_COLUMNS).join_from(wanted, feed_instances, is_wanted)
+    return select(*columns).join_from(wanted, feed_instances, is_wanted)
 
 
 @lru_cache

@@ -185,13 +185,14 @@ class ProcessInstances:
         statement = _of_cluster(select(_T.nominal_time).where(IS_UNREQUESTED).limit(1), cluster)
         return self._connection.execute(statement).first() is not None
 
-    def unrequested(self, cluster: str, limit: int) -> list[ProcessInstance]:
-        """READY instances for which no run has been asked, oldest first.
+    def unrequested(self, cluster: str, limit: int) -> list[ProcessKey]:
+        """Keys of READY instances for which no run has been asked, oldest first.
 
         In a write transaction only: the rows are ours until it ends, so no two ask for the same.
         """
-        statement = select(*_COLUMNS).where(_T.cluster == cluster, IS_UNREQUESTED).order_by(_T.nominal_time)
-        return self._find(statement.limit(limit).with_for_update())
+        keys = select(_T.process, _T.cluster, _T.nominal_time).where(_T.cluster == cluster, IS_UNREQUESTED)
+        found = self._connection.execute(keys.order_by(_T.nominal_time).limit(limit).with_for_update())
+        return [ProcessKey(*row) for row in found]
 
     def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
         """READY instances for which a run was asked at `moment` or before, and that it has not begun with."""

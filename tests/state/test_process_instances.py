@@ -167,8 +167,8 @@ def test_what_was_asked_for_is_no_longer_unrequested(database: Database) -> None
         assert instances.has_unrequested()
         assert not instances.has_unrequested("backup")
         instances.transition(rows[1].key, {READY}, request_key="a", requested_at=hour(5), updated_at=hour(5))
-        assert instances.unrequested("primary", 9) == [rows[0], rows[2]]
-        assert instances.unrequested("primary", 1) == [rows[0]]
+        assert instances.unrequested("primary", 9) == [rows[0].key, rows[2].key]
+        assert instances.unrequested("primary", 1) == [rows[0].key]
         assert instances.requested_before("primary", hour(4)) == []
         assert [row.key for row in instances.requested_before("primary", hour(5))] == [rows[1].key]
 

@@ -32,7 +32,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "available_times_many": lambda c: FeedInstances(c).available_times_many([SPAN]),
     "latest_available": lambda c: FeedInstances(c).latest_available("clicks", "primary", hour(0), 3),
     "due_looks": lambda c: FeedInstances(c).due_looks("primary", hour(0), 9),
-    "record_looks": lambda c: FeedInstances(c).record_looks([feed_instance()]),
+    "find_settled": lambda c: FeedInstances(c).find_settled([feed_instance().key]),
     "set_next_looks": lambda c: FeedInstances(c).set_next_looks([NextLook("clicks", "primary", hour(0), None)]),
     "counts of a feed": lambda c: FeedInstances(c).counts("clicks", "primary"),
     "add_waiting": lambda c: ProcessInstances(c).add_waiting([process_instance()]),

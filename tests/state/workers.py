@@ -130,7 +130,7 @@ def request_one(url: str, number: int) -> list[str]:
                 break
             time.sleep(0.002)
             instances.transition(
-                found[0].key,
+                found[0],
                 {ProcessInstanceStatus.READY},
                 request_key=f"worker {number}",
                 requested_at=START,
