@@ -11,7 +11,7 @@ from feed_assets.lifecycle.readiness import SUPERSEDED, contiguous
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
 
 INSTANCES_A_RUN = 100
 READY_A_TICK = 5_000

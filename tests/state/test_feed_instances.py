@@ -115,20 +115,19 @@ def test_due_looks_are_those_still_sought_the_longest_waiting_first(database: Da
         assert instances.due_looks("primary", hour(5), 2) == due[:2]
 
 
-def test_a_look_changes_what_is_sought_and_leaves_what_is_settled(database: Database) -> None:
+def test_only_what_is_available_or_evicted_is_settled(database: Database) -> None:
     with database.begin() as connection:
         instances = FeedInstances(connection)
-        instances.put([feed_instance(0, MISSING), feed_instance(1, AVAILABLE, bytes=5), feed_instance(2, EVICTED)])
-        looks = [feed_instance(n, PARTIAL) for n in range(4)]
-        assert instances.record_looks(looks) == {looks[0].key, looks[3].key}
-        assert instances.record_looks([]) == set()
-        assert [row.status for row in instances.find_between("clicks", "primary", hour(0), hour(9))] == [
-            PARTIAL,
-            AVAILABLE,
-            EVICTED,
-            PARTIAL,
+        rows = [
+            feed_instance(0, MISSING),
+            feed_instance(1, AVAILABLE),
+            feed_instance(2, EVICTED),
+            feed_instance(4, PARTIAL),
         ]
-        assert instances.get("clicks", "primary", hour(1)) == feed_instance(1, AVAILABLE, bytes=5)
+        instances.put(rows)
+        keys = [feed_instance(n).key for n in range(5)]
+        assert instances.find_settled(keys) == {keys[1], keys[2]}
+        assert instances.find_settled([]) == set()
 
 
 def test_the_next_look_can_be_set_and_cleared(database: Database) -> None:
