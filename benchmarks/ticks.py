@@ -100,7 +100,6 @@ def _against_same_size(pairs: int, hours: int, ours: dict[str, Any], news: tuple
             _of(ours, f"new/{new}"),
             EAGER,
             theirs["tick"],
-            at_least=AT_LEAST if new == news[-1] else None,
             note="a tenth of the year, because filling the peer's event log takes long",
         )
         yield faster(
