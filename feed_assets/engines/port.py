@@ -83,7 +83,8 @@ class OutputTarget:
 class SubmitOptions:
     """How an external application is submitted. `master` None leaves it to spark-submit's own configuration.
 
-    `args` follow the paths of inputs and outputs on the application's command line.
+    `args` follow the paths of inputs and outputs on the application's command line. `more` are further options by their
+    names without dashes; those that have a field here, or that the engine sets itself, are set by these.
     """
 
     master: str | None = None
@@ -91,6 +92,7 @@ class SubmitOptions:
     main_class: str | None = None
     args: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ def render_command(work: Work, properties_file: Path) -> list[str]:
     submit = work.submit or SubmitOptions()
     python_libs = [resolve_file(work, name) for name in work.libs if name.endswith(PYTHON_SUFFIXES)]
     java_libs = [resolve_file(work, name) for name in work.libs if not name.endswith(PYTHON_SUFFIXES)]
-    options = {
+    own = {
         "--master": submit.master,
         "--deploy-mode": submit.deploy_mode,
         "--name": f"{work.process} {render_datetime(work.nominal_time)}",
@@ -96,10 +96,12 @@ def render_command(work: Work, properties_file: Path) -> list[str]:
         "--jars": ",".join(java_libs),
         "--properties-file": str(properties_file),
     }
+    set_here = {option: value for option, value in own.items() if value}
+    options = {f"--{name}": value for name, value in submit.more.items()} | set_here
     return [
         str(spark_home() / "bin" / "spark-submit"),
         "--load-spark-defaults",
-        *(part for option, value in options.items() if value for part in (option, value)),
+        *(part for option, value in options.items() for part in (option, value)),
         *(part for name, value in submit.conf.items() for part in ("--conf", f"{name}={value}")),
         resolve_file(work, work.path),
         *(",".join(data.paths) or _ABSENT for data in work.inputs),

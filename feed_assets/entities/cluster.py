@@ -1,5 +1,7 @@
 """What a cluster is: a storage and a Spark."""
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import ClassVar, Self
 
 from pydantic import field_validator, model_validator
@@ -9,6 +11,12 @@ from feed_assets.entities.fields import FilledText, Name, PropertyName, Text, re
 from feed_assets.entities.maps import EMPTY, Map
 
 LOCAL_MASTER = "local[*]"
+_MASTERS: Mapping[str, Mapping[str, object]] = {
+    "local": {"master": LOCAL_MASTER},
+    "yarn-client": {"master": "yarn", "submit": {"deploy-mode": "client"}},
+    "yarn-cluster": {"master": "yarn", "submit": {"deploy-mode": "cluster"}},
+}
+"""What Falcon's spark interface may say, as our own fields."""
 
 
 class SparkConfig(EntityModel):
@@ -48,8 +56,30 @@ class ClusterLocations(EntityModel):
     temp: FilledText | None = None
 
 
+class InterfaceType(StrEnum):
+    """The services that Falcon knows of a cluster."""
+
+    READONLY = "readonly"
+    WRITE = "write"
+    EXECUTE = "execute"
+    WORKFLOW = "workflow"
+    MESSAGING = "messaging"
+    REGISTRY = "registry"
+    SPARK = "spark"
+
+
+class ClusterInterface(EntityModel):
+    """Address and version of a service, as Falcon declares them."""
+
+    endpoint: FilledText
+    version: Text
+
+
 class Cluster(Entity):
     """A storage (an fsspec URL and its options) and a Spark; `colo` is the name of the data centre.
+
+    `interfaces` are Falcon's. Of them `write` stands for `storage`, `registry` for `catalog` and `spark` for `spark`
+    where those are left out; the others are only kept.
 
     Differs from Falcon: one storage instead of `readonly` and `write` endpoints, and no job tracker, workflow engine or
     message broker.
@@ -63,6 +93,19 @@ class Cluster(Entity):
     spark: SparkConfig = SparkConfig()
     catalog: FilledText | None = None
     locations: ClusterLocations = ClusterLocations()
+    interfaces: Map[InterfaceType, ClusterInterface] = EMPTY
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_interfaces(cls, values: object) -> object:
+        if not isinstance(values, dict) or not isinstance(values.get("interfaces"), Mapping):
+            return values
+        filled = dict(values)
+        for name, interface in (("storage", "write"), ("catalog", "registry"), ("spark", "spark")):
+            endpoint = _endpoint_of(values["interfaces"], interface)
+            if endpoint is not None and filled.get(name) is None:
+                filled[name] = dict(spark_of(endpoint)) if name == "spark" else endpoint
+        return filled
 
     @field_validator("storage")
     @classmethod
@@ -81,3 +124,20 @@ class Cluster(Entity):
         if value is not None and not value.startswith("thrift://"):
             raise refuse("catalog", f"{value!r} is not a thrift address", "Write thrift://host:9083.")
         return value
+
+
+def spark_of(endpoint: str) -> Mapping[str, object]:
+    """The fields of `SparkConfig` for the endpoint of Falcon's spark interface.
+
+    >>> spark_of("yarn-cluster")
+    {'master': 'yarn', 'submit': {'deploy-mode': 'cluster'}}
+    """
+    return _MASTERS.get(endpoint.lower(), {"master": endpoint})
+
+
+def _endpoint_of(interfaces: Mapping[str, object], name: str) -> str | None:
+    interface = interfaces.get(name)
+    if isinstance(interface, ClusterInterface):
+        return interface.endpoint
+    endpoint = interface.get("endpoint") if isinstance(interface, Mapping) else None
+    return endpoint if isinstance(endpoint, str) else None

@@ -120,12 +120,20 @@ class RetentionAction(StrEnum):
     ARCHIVE = "archive"
 
 
+class RetentionType(StrEnum):
+    """What is kept or evicted as one."""
+
+    INSTANCE = "instance"
+
+
 class Retention(EntityModel):
     """How long instances are kept, and what happens to them then.
 
-    `archive_to` is a path template below the cluster's storage, or a URL; only for the action `archive`.
+    `archive_to` is a path template below the cluster's storage, or a URL; only for the action `archive`. `type` is
+    Falcon's, and has one value.
     """
 
+    type: RetentionType = RetentionType.INSTANCE
     limit: FrequencyField
     action: RetentionAction = RetentionAction.DELETE
     archive_to: FilledText | None = None
@@ -151,7 +159,7 @@ class Sla(EntityModel):
 class Locations(EntityModel):
     """Path templates of the data of an instance and of what belongs to it, below the cluster's storage or URLs."""
 
-    data: FilledText
+    data: FilledText | None = None
     stats: FilledText | None = None
     meta: FilledText | None = None
     tmp: FilledText | None = None

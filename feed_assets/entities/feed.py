@@ -1,13 +1,34 @@
 """What a feed is: a periodic data set on one or more clusters, with the policies for its instances."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from feed_assets.entities.common import Entity, EntityModel, Kind, Locations, Notification, Retention, Sla, Validity
-from feed_assets.entities.fields import FilledText, FrequencyField, Labels, Name, PropertyName, Text, Version, ZoneName
+from feed_assets.entities.common import (
+    Entity,
+    EntityModel,
+    Kind,
+    Locations,
+    Notification,
+    Properties,
+    Retention,
+    Sla,
+    Validity,
+)
+from feed_assets.entities.fields import (
+    FilledText,
+    FrequencyField,
+    Labels,
+    Name,
+    PropertyName,
+    Text,
+    Version,
+    ZoneName,
+    refuse,
+)
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.transfers import Export, Import
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -35,8 +56,35 @@ class LateArrival(EntityModel):
     cut_off: FrequencyField
 
 
+class RetentionStage(EntityModel):
+    """Retention in the form of a stage: a policy by name, with its own frequency, queue and priority.
+
+    The one policy is `AgeBasedDelete`, with the limit in the property `retention.policy.agebaseddelete.limit`.
+    """
+
+    policy: FilledText | None = None
+    frequency: FrequencyField | None = None
+    queue: FilledText | None = None
+    priority: FilledText | None = None
+    properties: Properties = EMPTY
+
+
+class Lifecycle(EntityModel):
+    """The stages in the life of instances; there is one."""
+
+    retention_stage: RetentionStage | None = None
+
+
+class SchemaSource(EntityModel):
+    """Where a schema is described, for people."""
+
+    location: Text
+    provider: Text
+
+
 class FeedCluster(EntityModel):
-    """A feed on one cluster. `sla` and `locations` stand in the place of the feed's own, as a whole.
+    """A feed on one cluster. `sla`, `lifecycle`, and `locations` or `table` stand in the place of the feed's own, each
+    as a whole.
 
     `partition` is the slice of an instance that is replicated (it may hold `${cluster.…}`); `delay` is how long after
     the nominal time replication from this source begins.
@@ -47,6 +95,10 @@ class FeedCluster(EntityModel):
     retention: Retention | None = None
     sla: Sla | None = None
     locations: Locations | None = None
+    table: FilledText | None = None
+    lifecycle: Lifecycle | None = None
+    import_: Annotated[Import | None, Field(alias="import")] = None
+    export: Export | None = None
     partition: FilledText | None = None
     delay: FrequencyField | None = None
     version: Version = 0
@@ -57,7 +109,8 @@ class Feed(Entity):
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory holds `availability_flag`, or without one when it
-    holds data. `partitions` names the directory levels below an instance.
+    holds data. `partitions` names the directory levels below an instance. A feed lies at `locations` or in a `table`
+    of the clusters' catalogs, `catalog:database:table#key=value;key=value`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
     ...      clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}}).frequency.render()
@@ -70,19 +123,46 @@ class Feed(Entity):
     timezone: ZoneName = "UTC"
     format: FeedFormat = FeedFormat.PARQUET
     columns: Annotated[FilledText | None, Field(alias="schema")] = None
+    schema_source: SchemaSource | None = None
     options: Map[PropertyName, Text] = EMPTY
     availability_flag: FilledText | None = None
     late_arrival: LateArrival | None = None
     sla: Sla | None = None
-    locations: Locations
+    locations: Locations | None = None
+    table: FilledText | None = None
+    lifecycle: Lifecycle | None = None
     partitions: tuple[Name, ...] = ()
     clusters: Annotated[Map[Name, FeedCluster], Field(min_length=1)]
     groups: Labels = ()
     notification: Notification | None = None
 
-    def locations_on(self, cluster: str) -> Locations:
-        """The locations that are in force on a cluster."""
-        return self.clusters[cluster].locations or self.locations
+    @model_validator(mode="after")
+    def _lies_somewhere(self) -> Self:
+        parts: list[tuple[str, Feed | FeedCluster]] = [("", self)]
+        parts += [(f"clusters.{name}.", entry) for name, entry in self.clusters.items()]
+        for where, part in parts:
+            if part.locations is not None and part.table is not None:
+                raise refuse("locations", f"both {where}locations and {where}table are written", "Remove one of them.")
+        return self
+
+    def locations_on(self, cluster: str) -> Locations | None:
+        """The locations that are in force on a cluster; None where the feed is a table, or lies nowhere."""
+        entry = self.clusters[cluster]
+        return None if entry.table is not None else entry.locations or self.locations
+
+    def data_on(self, cluster: str) -> str | None:
+        """The template of the data on a cluster; None where the feed is a table, or lies nowhere."""
+        locations = self.locations_on(cluster)
+        return locations.data if locations else None
+
+    def table_on(self, cluster: str) -> str | None:
+        """The table that is in force on a cluster; None where the feed lies at locations."""
+        entry = self.clusters[cluster]
+        return entry.table if entry.table is not None else None if entry.locations else self.table
+
+    def lifecycle_on(self, cluster: str) -> Lifecycle | None:
+        """The lifecycle that is in force on a cluster."""
+        return self.clusters[cluster].lifecycle or self.lifecycle
 
     def sla_on(self, cluster: str) -> Sla | None:
         """The SLA that is in force on a cluster."""

@@ -46,18 +46,26 @@ class RetryPolicy(StrEnum):
 
 
 class WorkflowEngine(StrEnum):
-    """What runs the work."""
+    """What runs the work. Falcon's `oozie` and `pig` can be declared, and not scheduled."""
 
     PYTHON = "python"
     SQL = "sql"
     SPARK_SUBMIT = "spark-submit"
+    OOZIE = "oozie"
+    PIG = "pig"
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether there is an engine for it."""
+        return self not in (WorkflowEngine.OOZIE, WorkflowEngine.PIG)
 
 
 class Workflow(EntityModel):
-    """The work itself. `master` to `conf` are for `spark-submit` only; paths are relative to the project.
+    """The work itself. `master` to `submit` are for `spark-submit` only; paths are relative to the project.
 
     `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
-    `spark-submit`.
+    `spark-submit`. `submit` are further options of spark-submit by their names without dashes, such as
+    `num-executors: 2`.
     """
 
     engine: WorkflowEngine = WorkflowEngine.PYTHON
@@ -70,6 +78,7 @@ class Workflow(EntityModel):
     main_class: FilledText | None = None
     args: tuple[Text, ...] = ()
     conf: Map[PropertyName, Text] = EMPTY
+    submit: Map[PropertyName, Text] = EMPTY
 
 
 class ProcessSla(EntityModel):

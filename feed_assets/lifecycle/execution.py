@@ -264,6 +264,7 @@ class InstanceRunner:
                 main_class=workflow.main_class,
                 args=tuple(render_text(text, context) for text in workflow.args),
                 conf=dict(workflow.conf),
+                more={**dict(self.plan.clusters[process.cluster].spark_submit), **workflow.submit},
             ),
         )
 

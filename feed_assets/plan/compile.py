@@ -34,7 +34,7 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 
 
 def compile_plan(bundle: Bundle, sources: Sources | None = None) -> Plan:
-    """Compile a validated bundle."""
+    """Compile a validated bundle. What is in a table, or needs an engine that there is not, is left out."""
     return _Compiler(bundle, sources or {}).plan()
 
 
@@ -50,12 +50,22 @@ class _Compiler:
             (process.name, cluster): self._process(process, cluster)
             for process in self._bundle.processes
             for cluster in process.clusters
+            if self._runs_here(process, cluster)
         }
         feeds = {
-            (feed.name, cluster): self._feed(feed, cluster) for feed in self._bundle.feeds for cluster in feed.clusters
+            (feed.name, cluster): self._feed(feed, cluster)
+            for feed in self._bundle.feeds
+            for cluster in feed.clusters
+            if feed.data_on(cluster) is not None
         }
         clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
+
+    def _runs_here(self, process: Process, cluster: str) -> bool:
+        """Whether there is an engine for the process, and all that it reads and writes lies on filesystems."""
+        feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
+        on_files = (self._bundle.get_feed(name).data_on(cluster) is not None for name in feeds)
+        return process.workflow.engine.runs_here and all(on_files)
 
     def _process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence = process.sequence_on(cluster)
@@ -119,7 +129,7 @@ class _Compiler:
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
         entry = feed.clusters[cluster]
         sla = feed.sla_on(cluster)
-        store, template = _locate(self._bundle.get_cluster(cluster), feed.locations_on(cluster).data)
+        store, template = _locate(self._bundle.get_cluster(cluster), feed.data_on(cluster) or "")
         return FeedRecord(
             feed=feed.name,
             cluster=cluster,
@@ -161,6 +171,7 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
         spark_master=cluster.spark.master,
         spark_remote=cluster.spark.remote,
         spark_conf=tuple(cluster.spark.conf.items()),
+        spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
     )
 

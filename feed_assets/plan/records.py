@@ -39,6 +39,7 @@ class ClusterRecord:
     spark_master: str | None
     spark_remote: str | None
     spark_conf: tuple[tuple[str, str], ...]
+    spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
 
 

@@ -3,11 +3,13 @@
 SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, a read sees one moment.
 """
 
+import fcntl
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, text
@@ -25,6 +27,8 @@ SQLITE_CACHE_KIB = 65_536
 _LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
 _MIGRATION_LOCK = 1
 _LOG_LOCK = 2
+_DEFINITIONS_LOCK = 3
+_STORE_LOCK = 4
 _WRITES = "feed_assets_writes"
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
@@ -43,6 +47,7 @@ class Database:
         self._engine = engine
         self._process = os.getpid()
         self._is_current = False
+        self._store_lock = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -104,6 +109,38 @@ class Database:
                     _take_lock(connection, _MIGRATION_LOCK)
                 self._upgrade(connection)
             self._is_current = True
+
+    @contextmanager
+    def changing_definitions(self) -> Iterator[None]:
+        """The turn to change the definition store, over several transactions; waits for it.
+
+        It ends with the process that holds it, however that ends: an advisory lock of a PostgreSQL session, or the lock
+        of a file beside the SQLite database.
+
+        Raises:
+            StateError: the database refused.
+        """
+        if self.dialect == "postgresql":
+            with self._translated(), self._connected() as connection:
+                arguments = {"family": _LOCK_FAMILY, "number": _STORE_LOCK}
+                connection.execute(text("SET lock_timeout = 0"))
+                connection.execute(text("SELECT pg_advisory_lock(:family, :number)"), arguments)
+                connection.commit()
+                try:
+                    yield
+                finally:
+                    connection.execute(text("SELECT pg_advisory_unlock(:family, :number)"), arguments)
+                    connection.execute(text(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'"))
+                    connection.commit()
+            return
+        path = self._engine.url.database
+        with self._store_lock:
+            if path in (None, "", ":memory:"):
+                yield
+                return
+            with Path(f"{path}.definitions.lock").open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
 
     def close(self) -> None:
         """Close all connections; the object opens new ones if it is used again."""
@@ -223,6 +260,12 @@ def lock_log(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         _take_lock(connection, _LOG_LOCK)
+
+
+def lock_definitions(connection: Connection) -> None:
+    """Take the turn to write definitions, their journal and the audit until the transaction ends."""
+    if connection.dialect.name == "postgresql":
+        _take_lock(connection, _DEFINITIONS_LOCK)
 
 
 def _take_lock(connection: Connection, number: int) -> None:

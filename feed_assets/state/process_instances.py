@@ -35,6 +35,7 @@ _COLUMNS = (
     _T.ended_at,
     _T.reason,
     _T.definition_digest,
+    _T.release,
 )
 _NAMES = tuple(column.name for column in _COLUMNS)
 # Else SQLite would walk through all instances that have the status, instead of to those with the keys.
@@ -275,6 +276,7 @@ def _to_row(instance: ProcessInstance) -> dict[str, object]:
         "ended_at": instance.ended_at,
         "reason": instance.reason,
         "definition_digest": instance.definition_digest,
+        "release": instance.release,
     }
 
 

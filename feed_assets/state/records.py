@@ -161,7 +161,10 @@ class FrozenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInstance:
-    """Where an instance of a process stands on a cluster, with the attempt and run that brought it there."""
+    """Where an instance of a process stands on a cluster, with the attempt and run that brought it there.
+
+    `definition_digest` is of the process's definition, `release` the number of the release that governs it.
+    """
 
     process: str
     cluster: str
@@ -180,6 +183,7 @@ class ProcessInstance:
     ended_at: datetime | None = None
     reason: str | None = None
     definition_digest: str | None = None
+    release: int | None = None
 
     @property
     def key(self) -> ProcessKey:
@@ -204,6 +208,7 @@ class ProcessChanges(TypedDict, total=False):
     ended_at: datetime | None
     reason: str | None
     definition_digest: str | None
+    release: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

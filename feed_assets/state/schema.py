@@ -26,7 +26,7 @@ from sqlalchemy import (
 from feed_assets.errors import StateError
 from feed_assets.state.records import FrozenInput
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 JSON_VERSION = 1
@@ -212,6 +212,7 @@ process_instances = Table(
     Column("ended_at", UtcDateTime),
     Column("reason", Text),
     Column("definition_digest", Text),
+    Column("release", BigInteger),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", name="fa_process_instances_pk"),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
     Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
@@ -279,3 +280,80 @@ leases = Table(
     sqlite_with_rowid=False,
 )
 Index("fa_leases_by_holder", leases.c.holder, sqlite_where=HAS_HOLDER, postgresql_where=HAS_HOLDER)
+
+definitions = Table(
+    "fa_definitions",
+    metadata,
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("digest", Text),
+    Column("text", Text),
+    Column("format", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("change_id", Text),
+    PrimaryKeyConstraint("kind", "name", "version", name="fa_definitions_pk"),
+    Index("fa_definitions_by_digest", "kind", "name", "digest"),
+    Index("fa_definitions_by_change", "change_id"),
+    sqlite_with_rowid=False,
+)
+
+changes = Table(
+    "fa_changes",
+    metadata,
+    Column("change_id", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("begun_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    Column("content", Payload, nullable=False),
+    Index("fa_changes_by_number", "number", unique=True),
+    Index("fa_changes_by_state", "state"),
+    sqlite_with_rowid=False,
+)
+
+schedules = Table(
+    "fa_schedules",
+    metadata,
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("changed_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("scheduled_at", UtcDateTime),
+    PrimaryKeyConstraint("kind", "name", "cluster", name="fa_schedules_pk"),
+    sqlite_with_rowid=False,
+)
+
+releases = Table(
+    "fa_releases",
+    metadata,
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("release", BigInteger, nullable=False),
+    Column("effective_from", UtcDateTime, nullable=False),
+    Column("sign", Text, nullable=False),
+    Column("members", Payload, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("process", "cluster", "release", name="fa_releases_pk"),
+    sqlite_with_rowid=False,
+)
+
+audit = Table(
+    "fa_audit",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("target", Text),
+    Column("details", Payload),
+)

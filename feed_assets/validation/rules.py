@@ -39,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="replication-delay", kind=Kind.FEED, check=rules_feed.check_delay),
     Rule(code="availability-flag", kind=Kind.FEED, check=rules_feed.check_flag),
     Rule(code="partition-names", kind=Kind.FEED, check=rules_feed.check_partition_names),
+    Rule(code="data-location", kind=Kind.FEED, check=rules_paths.check_data_location),
     Rule(code="path-template", kind=Kind.FEED, check=rules_paths.check_templates),
     Rule(code="path-without-time", kind=Kind.FEED, check=rules_paths.check_variables),
     Rule(code="path-granularity", kind=Kind.FEED, check=rules_paths.check_granularity),

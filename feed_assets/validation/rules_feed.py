@@ -84,7 +84,7 @@ def check_archive(_: Scope, feed: Feed) -> Iterator[Complaint]:
         retention = entry.retention
         if retention is None or retention.action is not RetentionAction.ARCHIVE or retention.archive_to is None:
             continue
-        if retention.archive_to.rstrip("/") == feed.locations_on(name).data.rstrip("/"):
+        if retention.archive_to.rstrip("/") == (feed.data_on(name) or "").rstrip("/"):
             yield Complaint(
                 path=("clusters", name, "retention", "archive_to"),
                 message=f"the archive on {name} is where the data lie",
@@ -168,7 +168,7 @@ def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"this one has {feed.frequency}",
                 remedy="Write the same frequency, or leave the group.",
             )
-        mine, others = variables_of(feed.locations.data), variables_of(first.locations.data)
+        mine, others = (variables_of(each.locations.data if each.locations else None) for each in (feed, first))
         if mine is not None and others is not None and mine != others:
             yield Complaint(
                 path=("groups",),

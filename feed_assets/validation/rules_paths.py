@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from feed_assets.entities.common import Locations
 from feed_assets.entities.feed import Feed
 from feed_assets.errors import TemplateError
 from feed_assets.issues import FieldPath, Severity
@@ -28,14 +27,27 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     yield complaint
 
 
+def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F19: on every cluster the feed has a place for its data, a location of its own or a table."""
+    for name, entry in feed.clusters.items():
+        if feed.data_on(name) is not None or feed.table_on(name) is not None:
+            continue
+        own: FieldPath = ("clusters", name, "locations") if entry.locations else ()
+        yield Complaint(
+            path=own or (("locations",) if feed.locations else ()),
+            message=f"its data have no place on {name}",
+            remedy='Write locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}, or table.',
+        )
+
+
 def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """The data path of a feed holds the time of the instance."""
-    for path, locations in _data_paths(feed):
-        variables = variables_of(locations.data)
+    for path, data in _data_paths(feed):
+        variables = variables_of(data)
         if variables is not None and not variables:
             yield Complaint(
                 path=path,
-                message=f"{'.'.join(path)} {locations.data!r} has no time variable: all instances have the same path",
+                message=f"{'.'.join(path)} {data!r} has no time variable: all instances have the same path",
                 remedy="Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs.",
             )
 
@@ -59,7 +71,7 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F25: a cluster's own data path has the same variables as the feed's."""
-    default = variables_of(feed.locations.data)
+    default = variables_of(feed.locations.data if feed.locations else None)
     for name, entry in feed.clusters.items():
         own = None if entry.locations is None else variables_of(entry.locations.data)
         if default is not None and own is not None and set(own) != set(default):
@@ -82,8 +94,10 @@ def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         )
 
 
-def variables_of(text: str) -> tuple[TimeVariable, ...] | None:
+def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
     """The time variables of a template; None if it is none."""
+    if text is None:
+        return None
     try:
         return parse_path_template(text).variables
     except TemplateError:
@@ -99,10 +113,10 @@ def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
     entry = feed.clusters[cluster]
     base: FieldPath = ("clusters", cluster)
     locations_at = (*base, "locations") if entry.locations else ("locations",)
-    for name, text in feed.locations_on(cluster):
+    for name, text in feed.locations_on(cluster) or ():
         if text is not None:
             yield (*locations_at, name), text
-    if entry.locations:
+    if entry.locations and feed.locations and feed.locations.data:
         yield ("locations", "data"), feed.locations.data
     if entry.partition is not None:
         yield (*base, "partition"), entry.partition
@@ -110,11 +124,12 @@ def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
         yield (*base, "retention", "archive_to"), entry.retention.archive_to
 
 
-def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], Locations]]:
-    yield ("locations", "data"), feed.locations
+def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
+    if feed.locations is not None and feed.locations.data is not None:
+        yield ("locations", "data"), feed.locations.data
     for name, entry in feed.clusters.items():
-        if entry.locations is not None:
-            yield ("clusters", name, "locations", "data"), entry.locations
+        if entry.locations is not None and entry.locations.data is not None:
+            yield ("clusters", name, "locations", "data"), entry.locations.data
 
 
 def _data_path(feed: Feed, cluster: str) -> tuple[str, ...]:

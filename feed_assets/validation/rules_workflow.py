@@ -8,7 +8,7 @@ from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
 from feed_assets.validation.scope import Complaint, Scope
 
-_SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf")
+_SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf", "submit")
 
 
 def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
@@ -26,6 +26,8 @@ def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
                 remedy = "Write the path of a .py file or a jar."
                 if not fault and workflow.path.endswith(".jar") and workflow.main_class is None:
                     fault, remedy = "a jar needs its main class", "Write main_class."
+            case WorkflowEngine.OOZIE | WorkflowEngine.PIG:
+                fault, remedy = "", ""
         if fault:
             where = ".".join(map(str, path))
             message = f"{where}.path {workflow.path!r} does not suit engine {workflow.engine.value}: {fault}"

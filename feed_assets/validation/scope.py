@@ -89,10 +89,9 @@ class Scope:
         """The data template of a feed on a cluster, cluster variables filled in."""
         key = (feed.name, cluster)
         if key not in self._templates:
-            found = self.bundle.find_cluster(cluster)
+            found, data = self.bundle.find_cluster(cluster), feed.data_on(cluster)
             try:
-                template = parse_path_template(feed.locations_on(cluster).data)
-                self._templates[key] = None if found is None else with_cluster(template, found)
+                self._templates[key] = with_cluster(parse_path_template(data), found) if found and data else None
             except TimingError:
                 self._templates[key] = None
         return self._templates[key]

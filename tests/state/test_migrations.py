@@ -21,7 +21,15 @@ def alembic_config(connection: Connection | None = None) -> Config:
 def schema_of(connection: Connection) -> list[tuple[str, str]]:
     """Everything the database knows about our tables and indexes, in its own words."""
     statements = {
-        "sqlite": "SELECT name, sql FROM sqlite_master WHERE name LIKE 'fa!_%' ESCAPE '!'",
+        "sqlite": """
+            SELECT name, sql FROM sqlite_master WHERE type = 'index' AND name LIKE 'fa!_%' ESCAPE '!'
+            UNION ALL
+            SELECT tables.name || '.' || columns.name,
+                cid || columns.type || ' not null ' || "notnull" || ' default ' || coalesce(dflt_value, 'none')
+                || ' key ' || pk || ' without rowid ' || wr
+            FROM pragma_table_list AS tables JOIN pragma_table_info(tables.name) AS columns
+            WHERE tables.name LIKE 'fa!_%' ESCAPE '!'
+            """,
         "postgresql": """
             SELECT indexname, replace(indexdef, current_schema(), '') FROM pg_indexes
             WHERE schemaname = current_schema() AND tablename LIKE 'fa!_%' ESCAPE '!'
