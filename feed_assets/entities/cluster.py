@@ -7,10 +7,12 @@ from typing import ClassVar, Self
 from pydantic import field_validator, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind
-from feed_assets.entities.fields import FilledText, Name, PropertyName, Text, refuse
+from feed_assets.entities.fields import Colo, FilledText, PropertyName, Text, refuse
 from feed_assets.entities.maps import EMPTY, Map
 
 LOCAL_MASTER = "local[*]"
+STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a")
+"""The schemes of storages that can be opened here."""
 _MASTERS: Mapping[str, Mapping[str, object]] = {
     "local": {"master": LOCAL_MASTER},
     "yarn-client": {"master": "yarn", "submit": {"deploy-mode": "client"}},
@@ -87,7 +89,7 @@ class Cluster(Entity):
 
     kind: ClassVar[Kind] = Kind.CLUSTER
 
-    colo: Name = "default"
+    colo: Colo = "default"
     storage: FilledText
     storage_options: Map[Text, object] = EMPTY
     spark: SparkConfig = SparkConfig()

@@ -54,8 +54,8 @@ Tags = Annotated[
 class Acl(EntityModel):
     """Whose an entity is."""
 
-    owner: FilledText
-    group: FilledText
+    owner: FilledText | None = None
+    group: FilledText | None = None
     permission: FilledText = "*"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Properties
-from feed_assets.entities.fields import FilledText, Name, refuse
+from feed_assets.entities.fields import Colo, FilledText, refuse
 from feed_assets.entities.maps import EMPTY
 
 
@@ -84,7 +84,7 @@ class Datasource(Entity):
 
     kind: ClassVar[Kind] = Kind.DATASOURCE
 
-    colo: Name = "default"
+    colo: Colo = "default"
     type: DatasourceType
     interfaces: Interfaces
     driver: Driver | None = None

@@ -29,8 +29,13 @@ from feed_assets.entities.fields import (
 )
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.transfers import Export, Import
+from feed_assets.errors import FrequencyError
 from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.frequency import Frequency, parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
+
+AGE_BASED_DELETE = "AgeBasedDelete"
+LIMIT_PROPERTY = "retention.policy.agebaseddelete.limit"
 
 
 class FeedFormat(StrEnum):
@@ -59,7 +64,8 @@ class LateArrival(EntityModel):
 class RetentionStage(EntityModel):
     """Retention in the form of a stage: a policy by name, with its own frequency, queue and priority.
 
-    The one policy is `AgeBasedDelete`, with the limit in the property `retention.policy.agebaseddelete.limit`.
+    The one policy is `AgeBasedDelete`, also where none is named, with the limit in the property
+    `retention.policy.agebaseddelete.limit`.
     """
 
     policy: FilledText | None = None
@@ -67,6 +73,17 @@ class RetentionStage(EntityModel):
     queue: FilledText | None = None
     priority: FilledText | None = None
     properties: Properties = EMPTY
+
+    def find_limit(self) -> Frequency | None:
+        """The limit that the properties give; None if there is none, or it is no frequency.
+
+        >>> RetentionStage(properties={LIMIT_PROPERTY: "days(3)"}).find_limit().render()
+        'days(3)'
+        """
+        try:
+            return parse_frequency(self.properties.get(LIMIT_PROPERTY, ""))
+        except FrequencyError:
+            return None
 
 
 class Lifecycle(EntityModel):
@@ -163,6 +180,18 @@ class Feed(Entity):
     def lifecycle_on(self, cluster: str) -> Lifecycle | None:
         """The lifecycle that is in force on a cluster."""
         return self.clusters[cluster].lifecycle or self.lifecycle
+
+    def retention_stage_on(self, cluster: str) -> RetentionStage | None:
+        """The retention stage that is in force on a cluster: its own, else the feed's."""
+        own = self.clusters[cluster].lifecycle
+        if own is not None and own.retention_stage is not None:
+            return own.retention_stage
+        return self.lifecycle.retention_stage if self.lifecycle else None
+
+    def retention_limit_on(self, cluster: str) -> Frequency | None:
+        """How long instances are kept on a cluster: the limit of the retention stage, else of the retention."""
+        stage, retention = self.retention_stage_on(cluster), self.clusters[cluster].retention
+        return stage.find_limit() if stage is not None else retention.limit if retention else None
 
     def sla_on(self, cluster: str) -> Sla | None:
         """The SLA that is in force on a cluster."""

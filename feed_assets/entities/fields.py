@@ -20,9 +20,11 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # daily-clicks2
 _PROPERTY = re.compile(r"\S(?:.*\S)?", re.DOTALL)  # queueName, spark.sql.shuffle.partitions
+_COLO = re.compile(r"[\w-][\w.-]*")  # us_east.1
 _TAG_KEY = re.compile(r"\w+")  # owner
 _GROUP = re.compile(r"[\w+]+")  # observations
 _SECOND = 60
+LONGEST_NAME = 200
 
 
 def refuse(code: LiteralString, message: str, remedy: str = "") -> PydanticCustomError:
@@ -97,12 +99,20 @@ def _check_zone(value: str) -> str:
 
 
 def _check_name(value: str) -> str:
+    if len(value) > LONGEST_NAME:
+        raise refuse("name", f"the name has {len(value):,} characters, more than {LONGEST_NAME}", "Shorten it.")
     if _NAME.fullmatch(value) is None:
         suggestion = re.sub(r"[^A-Za-z0-9-]+", "-", value).strip("-").lstrip("0123456789-")
         remedy = f"For example {suggestion!r}." if suggestion else "For example 'clicks'."
         reason = "a name is a letter, then letters, digits and '-'"
         raise refuse("name", f"{value!r} is not a name: {reason}", remedy)
     return value
+
+
+def _check_colo(text: str) -> str:
+    if _COLO.fullmatch(text) is None:
+        raise refuse("name", f"{text!r} is not the name of a data centre", "Use letters, digits, '-', '_' and '.'.")
+    return text
 
 
 def _check_property_name(value: str) -> str:
@@ -179,6 +189,9 @@ Name = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"}),
 ]
 """A letter, then letters, digits and `-`."""
+
+Colo = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_colo)]
+"""The name of a data centre: letters, digits, `-`, `_` and `.`."""
 
 PropertyName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_property_name)]
 """A name that is not blank."""

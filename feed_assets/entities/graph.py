@@ -1,4 +1,4 @@
-"""Who depends on whom: process → feed, process → cluster, feed → cluster."""
+"""Who depends on whom: process → feed, process → cluster, feed → cluster, feed → datasource."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +28,14 @@ def iter_references(entity: AnyEntity) -> Iterator[Reference]:
             return
         case Feed():
             yield from _clusters(entity.clusters)
+            for name, entry in entity.clusters.items():
+                base: FieldPath = ("clusters", name)
+                if entry.import_ is not None:
+                    target = (Kind.DATASOURCE.value, entry.import_.source.name)
+                    yield Reference(target=target, path=(*base, "import", "source", "name"))
+                if entry.export is not None:
+                    target = (Kind.DATASOURCE.value, entry.export.target.name)
+                    yield Reference(target=target, path=(*base, "export", "target", "name"))
         case Process():
             yield from _clusters(entity.clusters)
             for name, item in entity.inputs.items():

@@ -2,38 +2,59 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from pydantic import ValidationError
 
 from feed_assets.entities.bundle import ENTITY_TYPES, AnyEntity
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.fields import LONGEST_NAME
 from feed_assets.issues import EntityKey, FieldSources, Finding, Issue, Severity, Source
+from feed_assets.loading.documents import Note, PlainDocument
+from feed_assets.loading.falcon.documents import is_falcon, read_falcon
 from feed_assets.loading.interpolation import Interpolation, MissingValue, Values
 from feed_assets.loading.messages import alternatives, closest, explain
-from feed_assets.loading.yaml_nodes import YamlDocument, iter_documents
+from feed_assets.loading.yaml_nodes import iter_documents
 
+MISSING_KEY = "missing-key"
+MAX_MISTAKES = 50
+"""Mistakes of one entity that are explained."""
+_LONGEST_TEXT = 1_000
 _KIND = "kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityDocument:
-    """What a document gave: the entity, or None and the issues; its key where kind and name are known."""
+    """What a document gave: the entity, or None and the issues; its key where kind and name are known.
+
+    `notes` say what became of the parts of a Falcon document.
+    """
 
     key: EntityKey | None
     entity: AnyEntity | None
     issues: tuple[Issue, ...]
     sources: FieldSources
+    notes: tuple[Note, ...] = ()
 
 
-def iter_entities(file: str, text: str, values: Values) -> Iterator[EntityDocument]:
-    """The entities of a file, in order; documents without content are skipped."""
-    for document in iter_documents(text):
+def iter_entities(file: str, text: str, values: Values | None) -> Iterator[EntityDocument]:
+    """The entities of a file, in order; documents without content are skipped.
+
+    A file whose name ends with `.xml` is one document of Falcon, any other is YAML. Without `values` references to the
+    outside stay as they are written.
+    """
+    for document in [read_falcon(text)] if is_falcon(file) else iter_documents(text):
         if document.value is not None or document.problems:
-            yield _Reader(file, document, values).read()
+            yield read_entity(file, document, values)
+
+
+def read_entity(file: str, document: PlainDocument, values: Values | None) -> EntityDocument:
+    """The entity of a document that has been taken apart."""
+    return _Reader(file, document, values).read()
 
 
 class _Reader:
-    def __init__(self, file: str, document: YamlDocument, values: Values) -> None:
+    def __init__(self, file: str, document: PlainDocument, values: Values | None) -> None:
         self._document = document
         self._values = values
         self._sources = FieldSources(file=file, positions=document.positions)
@@ -49,7 +70,13 @@ class _Reader:
         if self._document.value is not None:
             found = self._entity(self._document.value)
             entity = None if self._issues else found
-        return EntityDocument(key=self._key, entity=entity, issues=tuple(self._issues), sources=self._sources)
+        return EntityDocument(
+            key=self._key,
+            entity=entity,
+            issues=tuple(self._issues),
+            sources=self._sources,
+            notes=tuple(self._document.notes),
+        )
 
     def _entity(self, value: object) -> AnyEntity | None:
         if not isinstance(value, dict):
@@ -59,25 +86,35 @@ class _Reader:
         kind = self._kind(value)
         if kind is None:
             return None
+        content: object = {key: item for key, item in value.items() if key != _KIND}
+        if self._values is None:
+            return self._checked(kind, content, None)
         filling = Interpolation(self._values, with_variables=kind is Kind.CLUSTER)
-        filled = filling.fill({key: item for key, item in value.items() if key != _KIND})
+        filled = filling.fill(content)
         for missing in filling.missing:
             self._report_missing(missing)
-        if filling.missing:
-            return None
+        return None if filling.missing else self._checked(kind, filled, filling)
+
+    def _checked(self, kind: Kind, content: object, filling: Interpolation | None) -> AnyEntity | None:
         try:
-            return ENTITY_TYPES[kind].model_validate(filled)
+            return ENTITY_TYPES[kind].model_validate(content)
         except ValidationError as exc:
-            for path, code, finding in explain(exc, ENTITY_TYPES[kind]):
-                hidden = Finding(message=filling.hide(finding.message), remedy=filling.hide(finding.remedy))
-                self._add(code, hidden, self._sources.locate(path))
+            for path, code, finding in islice(explain(exc, ENTITY_TYPES[kind]), MAX_MISTAKES):
+                if code == MISSING_KEY and self._document.problems and self._document.is_presence_checked:
+                    continue
+                if filling is not None:
+                    finding = Finding(message=filling.hide(finding.message), remedy=filling.hide(finding.remedy))
+                self._add(code, finding, self._sources.locate(path))
+            if exc.error_count() > MAX_MISTAKES:
+                message = f"it has {exc.error_count() - MAX_MISTAKES:,} further mistakes"
+                self._add("more-mistakes", Finding(message=message, remedy="Correct the others first."))
             return None
 
     def _kind(self, value: dict[str, object]) -> Kind | None:
         choices = [kind.value for kind in Kind]
         if _KIND not in value:
             finding = Finding(message="'kind' is missing", remedy=f"Add kind: {alternatives(choices)}.")
-            self._add("missing-key", finding)
+            self._add(MISSING_KEY, finding)
             return None
         written = value[_KIND]
         if isinstance(written, str) and written in choices:
@@ -108,17 +145,21 @@ class _Reader:
                 severity=Severity.ERROR,
                 code=code,
                 entity=self._label,
-                message=finding.message,
-                remedy=finding.remedy,
+                message=_shortened(finding.message),
+                remedy=_shortened(finding.remedy),
                 source=source or self._sources.locate(),
             )
         )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
 
 
 def _key_of(value: object) -> EntityKey | None:
     if not isinstance(value, dict):
         return None
     kind, name = value.get(_KIND), value.get("name")
-    if not (isinstance(kind, str) and isinstance(name, str)):
+    if not (isinstance(kind, str) and isinstance(name, str) and len(name) <= LONGEST_NAME):
         return None
     return (kind, name) if kind in list(Kind) else None

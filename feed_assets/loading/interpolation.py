@@ -5,6 +5,7 @@ checked. Every other `${…}` (paths, expressions) is left alone; `$${` is a lit
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from feed_assets.issues import FieldPath
 
@@ -36,8 +37,24 @@ class Values:
 
     def iter_used(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Each reference of the text and its value, for digests; may name references that are none of ours."""
-        for _, prefix, name in sorted(set(_REFERENCE.findall(text))):
+        found = {(reference[2] or "", reference[3]) for reference in _REFERENCE.finditer(text)}
+        for prefix, name in sorted(found):
             yield f"{prefix}{name}", self.find(name, is_environment=bool(prefix))
+
+
+def escape_references(value: Any, *, with_variables: bool) -> Any:
+    """Plain values written so that `Interpolation` gives them back as they are.
+
+    >>> escape_references({"storage": "file:///${ROOT}"}, with_variables=True)
+    {'storage': 'file:///$${ROOT}'}
+    """
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda found: f"${found[0]}" if found[2] or with_variables else found[0], value)
+    if isinstance(value, dict):
+        return {key: escape_references(item, with_variables=with_variables) for key, item in value.items()}
+    if isinstance(value, list):
+        return [escape_references(item, with_variables=with_variables) for item in value]
+    return value
 
 
 class Interpolation:
@@ -51,8 +68,13 @@ class Interpolation:
     def __init__(self, values: Values, *, with_variables: bool) -> None:
         self._values = values
         self._with_variables = with_variables
-        self.missing: list[MissingValue] = []
+        self._missing: dict[MissingValue, None] = {}
         self._environment: dict[str, str] = {}
+
+    @property
+    def missing(self) -> tuple[MissingValue, ...]:
+        """The references without a value, each once a place."""
+        return tuple(self._missing)
 
     def fill(self, value: object, path: FieldPath = ()) -> object:
         """A copy of plain values with references replaced; keys stay as they are."""
@@ -79,7 +101,8 @@ class Interpolation:
                 return found.group()[1:]
             known = self._values.find(name, is_environment=bool(prefix))
             if known is None:
-                self.missing.append(MissingValue(path=path, name=name, is_environment=bool(prefix)))
+                missing = MissingValue(path=path, name=name, is_environment=bool(prefix))
+                self._missing.setdefault(missing)
             elif prefix and len(known) >= _SHORTEST_SECRET:
                 self._environment[name] = known
             return known or ""

@@ -14,6 +14,7 @@ from feed_assets.entities.fields import describe
 from feed_assets.issues import FieldPath, Finding
 
 _KEY_MARK = "[key]"
+_LONGEST_WORD = 100
 _EXAMPLES: Mapping[str, str] = {
     "name": "clicks",
     "frequency": "hours(1)",
@@ -155,6 +156,8 @@ def closest(text: str, known: Iterable[str]) -> str | None:
     >>> closest("Retentoin", ["retention", "type"])
     'retention'
     """
+    if len(text) > _LONGEST_WORD:
+        return None
     by_folded = {name.casefold().replace("-", "_"): name for name in known}
     found = get_close_matches(text.casefold().replace("-", "_"), by_folded, n=1, cutoff=0.7)
     return by_folded[found[0]] if found else None

@@ -6,7 +6,6 @@ and depth are bounded. A plain scalar is a number or truth value only if writing
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 import yaml
@@ -24,10 +23,18 @@ from yaml.events import (
 )
 
 from feed_assets.issues import FieldPath
+from feed_assets.loading.documents import PlainDocument, Problem
 
 MAX_DEPTH = 40
-MAX_VALUES = 200_000
+MAX_VALUES = 50_000
 """Values in one document, aliases expanded."""
+MAX_EVENTS = 250_000
+"""Keys, values and other marks in one file."""
+MAX_CHARACTERS = 65_536
+"""Characters of one key or value."""
+MAX_PROBLEMS = 100
+"""Mistakes that are noted in one file."""
+_MAX_DIRECTIVES = 100
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Node: TypeAlias = ScalarEvent | SequenceStartEvent | MappingStartEvent
@@ -39,29 +46,8 @@ _ONE_KEY = "Keep one of them."
 _TRUTH = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Something in the text that is refused, and where."""
-
-    code: str
-    message: str
-    remedy: str
-    line: int
-    column: int
-
-
-@dataclass(slots=True, kw_only=True)
-class YamlDocument:
-    """One document: its plain value, the line and column of each key and list item, and what was refused in it."""
-
-    line: int
-    value: object = None
-    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-
-def iter_documents(text: str) -> Iterator[YamlDocument]:
-    """The documents of a text, in order; after a mistake in the syntax, or endless nesting, there are no more."""
+def iter_documents(text: str) -> Iterator[PlainDocument]:
+    """The documents of a text, in order; after a mistake in the syntax, or too much of something, there are no more."""
     composer = _Composer(text)
     while (document := composer.next_document()) is not None:
         yield document
@@ -73,26 +59,35 @@ class _TooMuchError(Exception):
 
 class _Composer:
     def __init__(self, text: str) -> None:
-        self._loader = _Loader(text)
-        self._document = YamlDocument(line=1)
+        self._has_directives = text.count("\n%") > _MAX_DIRECTIVES  # libyaml needs quadratic time for them
+        self._loader = _Loader("" if self._has_directives else text)
+        self._document = PlainDocument(line=1)
         self._anchors: dict[str, tuple[object, int]] = {}
         self._open_anchors: set[str] = set()
         self._count = 0
+        self._events = 0
+        self._problems = 0
         self._is_broken = False
 
-    def next_document(self) -> YamlDocument | None:
+    def next_document(self) -> PlainDocument | None:
         if self._is_broken:
             return None
         self._anchors, self._open_anchors, self._count = {}, set(), 0
-        self._document = YamlDocument(line=1)
+        self._document = PlainDocument(line=1)
+        if self._has_directives:
+            self._stop(1, 1, f"more than {_MAX_DIRECTIVES} lines begin with %", "Remove directives.")
+            return self._document
         try:
             return self._compose_document()
+        except _TooMuchError:
+            self._document.value = None
+            return self._document
         except (yaml.MarkedYAMLError, yaml.reader.ReaderError) as exc:
             self._is_broken = True
             self._note_syntax(exc)
             return self._document
 
-    def _compose_document(self) -> YamlDocument | None:
+    def _compose_document(self) -> PlainDocument | None:
         while not isinstance(event := self._next(), DocumentStartEvent):
             if isinstance(event, StreamEndEvent):
                 return None
@@ -108,6 +103,11 @@ class _Composer:
 
     def _next(self) -> Event:
         event: Event = self._loader.get_event()
+        self._events += 1
+        if self._events > MAX_EVENTS:
+            line, column = _position(event)
+            self._stop(line, column, f"the file holds more than {MAX_EVENTS:,} keys and values", "Split the file.")
+            raise _TooMuchError
         return event
 
     def _value(self, event: Event, path: FieldPath, depth: int) -> object:
@@ -132,6 +132,10 @@ class _Composer:
 
     def _untagged(self, event: _Node, path: FieldPath, depth: int) -> object:
         if isinstance(event, ScalarEvent):
+            if len(event.value) > MAX_CHARACTERS:
+                message = f"the value has more than {MAX_CHARACTERS:,} characters"
+                self._note("yaml-too-big", message, "Put it into a file, and name that.", event)
+                return None
             return parse_scalar(event.value) if event.style in _PLAIN else event.value
         if isinstance(event, SequenceStartEvent):
             return list(self._items(path, depth))
@@ -168,6 +172,9 @@ class _Composer:
     def _key(self, event: Event, path: FieldPath, depth: int) -> str | None:
         if isinstance(event, ScalarEvent) and event.tag in (None, "!"):
             text: str = event.value
+            if len(text) > MAX_CHARACTERS:
+                self._note("yaml-too-big", f"a key has more than {MAX_CHARACTERS:,} characters", "Shorten it.", event)
+                return None
             return text
         self._note("yaml-key", "a key is not plain text", "Write keys as text, without tags and aliases.", event)
         self._value(event, path, depth + 1)
@@ -210,7 +217,17 @@ class _Composer:
 
     def _note(self, code: str, message: str, remedy: str, event: Event) -> None:
         line, column = _position(event)
+        self._problems += 1
+        if self._problems > MAX_PROBLEMS:
+            self._stop(line, column, f"there are more than {MAX_PROBLEMS} mistakes in it", "Correct those above first.")
+            raise _TooMuchError
         self._document.problems.append(Problem(code=code, message=message, remedy=remedy, line=line, column=column))
+
+    def _stop(self, line: int, column: int, reason: str, remedy: str) -> None:
+        self._is_broken = True
+        message = f"{reason}; the file is not read further"
+        problem = Problem(code="yaml-too-big", message=message, remedy=remedy, line=line, column=column)
+        self._document.problems.append(problem)
 
     def _note_syntax(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)

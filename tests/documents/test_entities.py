@@ -14,15 +14,19 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from feed_assets.entities.bundle import ENTITY_TYPES
+from feed_assets.entities.cluster import STORAGE_SCHEMES
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.process import Workflow
 from feed_assets.loading.messages import _SHAPES
+from feed_assets.operations.outside.reachability import LIVE_CHECKS
 from feed_assets.settings import Settings
 from feed_assets.storage.registry import _SCHEMES
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.validation.compatibility import BREAKS_DEPENDENT, STILL_REFERENCED
 from feed_assets.validation.rules import RULES
 from tests.documents.markdown import NONE, ROOT, Table, codes, plain, tables_of
 
+XML_CODE = re.compile(r"xml-[a-z-]+")  # xml-unknown-element
 RULE_NUMBER = re.compile(r"\b[CFP][0-9]+\b")  # F31
 
 ENTITY_TABLES = {table.section.removesuffix(" †"): table for table in tables_of("docs/entities.md")}
@@ -38,6 +42,7 @@ WRITTEN_ONCE = {
     ("Datasource", "interfaces.write.credential"),
     ("Feed", "clusters.*.sla"),
     ("Feed", "clusters.*.locations"),
+    ("Feed", "clusters.*.lifecycle"),
     ("Process", "clusters.*.sla"),
     ("Process", "notification"),
     ("Process", "late_process.inputs"),
@@ -154,7 +159,7 @@ def choices_of(name: str, model: type[BaseModel], prefix: str = "") -> Iterator[
 
 def test_storage_schemes_are_those_that_can_be_opened() -> None:
     (row,) = [row for row in ENTITY_TABLES["Cluster"].rows if row[0] == "`storage`"]
-    assert sorted(codes(row[3])) == sorted(_SCHEMES)
+    assert sorted(codes(row[3])) == sorted(_SCHEMES) == sorted(STORAGE_SCHEMES)
 
 
 def test_every_setting_is_described_with_its_variable_and_default() -> None:
@@ -172,6 +177,27 @@ RULE_TABLE, READING_TABLE = [table for table in tables_of("docs/entities.md") if
 def test_every_rule_is_described_and_no_other() -> None:
     described = [(plain(row[0]), kind) for row in RULE_TABLE.rows for kind in row[1].split(", ")]
     assert sorted(described) == sorted((rule.code, rule.kind.value) for rule in RULES)
+
+
+def test_every_live_check_is_described_with_the_numbers_that_its_code_names() -> None:
+    (table,) = [table for table in tables_of("docs/entities.md") if table.section == "Live checks"]
+    assert [(plain(row[0]), row[1]) for row in table.rows] == [(each.code, each.kind.value) for each in LIVE_CHECKS]
+    for row, check in zip(table.rows, LIVE_CHECKS, strict=True):
+        assert set(RULE_NUMBER.findall(check.probes.__doc__ or "")) == set(RULE_NUMBER.findall(row[3])), check.code
+
+
+def test_every_check_of_falcon_is_a_rule_or_is_said_to_be_none() -> None:
+    sections = ("Rules", "Live checks", "Falcon's checks that are no rule")
+    tables = [table for table in tables_of("docs/entities.md") if table.section in sections]
+    cells = [cell for table in tables if "Falcon" in table.header for cell in table.column["Falcon"]]
+    named = {number for cell in cells for number in RULE_NUMBER.findall(cell)}
+    lists = (("C", 14), ("F", 31), ("P", 17))
+    assert named == {f"{letter}{number}" for letter, last in lists for number in range(1, last + 1)}
+
+
+def test_codes_of_checks_of_changes_are_described() -> None:
+    (table,) = [table for table in tables_of("docs/entities.md") if table.section == "Checks of changes"]
+    assert [plain(row[0]) for row in table.rows] == [BREAKS_DEPENDENT, STILL_REFERENCED]
 
 
 def test_rules_name_the_numbers_of_falcon_that_their_code_names() -> None:
@@ -192,7 +218,7 @@ def _source_of(function: Callable[..., object]) -> str:
 
 
 def test_every_code_of_reading_is_described_and_no_other() -> None:
-    files = [*(ROOT / "feed_assets/loading").glob("*.py"), ROOT / "feed_assets/operations/definitions.py"]
+    files = [*(ROOT / "feed_assets/loading").rglob("*.py"), ROOT / "feed_assets/operations/definitions.py"]
     files += (ROOT / "feed_assets/entities").glob("*.py")
     found = {code for file in files for code in written_codes(ast.parse(file.read_text("utf-8")))}
     found |= {kind.replace("_", "-") for kind in _SHAPES} | {"value", "unknown-key", "missing-key"}
@@ -204,15 +230,17 @@ def written_codes(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            first = node.args[:1] if name in ("refuse", "_translated", "_add", "_note") else []
+            first = node.args[:1] if name in ("refuse", "_translated", "_add", "_note", "_issue") else []
             for value in (*first, *(keyword.value for keyword in node.keywords if keyword.arg == "code")):
                 if isinstance(value, ast.Constant):
                     yield str(value.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and XML_CODE.fullmatch(node.value):
+            yield node.value
 
 
 NOT_ACTED_ON = re.compile(
-    r"\.(retention_limit|late_cut_off|is_late|sla|retry|role|archive_to|notification|should_start_in|should_end_in"
-    r"|late_process|stats|meta|tmp|datasources|catalog|on_timeout)\b"
+    r"\.(retention_limit|sla|role|archive_to|notification|should_start_in|should_end_in"
+    r"|stats|meta|tmp|datasources|catalog)\b"
 )
 
 

@@ -4,11 +4,13 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle import arrivals, leasing, reconciliation, requests
+from feed_assets.lifecycle.late_checks import FEED_DELAY, FEED_POLICY
 from feed_assets.lifecycle.staging import ABANDONED_AFTER
-from feed_assets.orchestration import definitions, ticks
+from feed_assets.orchestration import definitions, late_data, names, ticks
 from feed_assets.state import database
-from feed_assets.state.schema import feed_events
+from feed_assets.state.schema import feed_events, manifests
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
 from tests.documents.markdown import ROOT, tables_of
 
@@ -38,6 +40,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "looks a tick at instances that were missing": str(arrivals.LOOKS_A_TICK),
         "instances a run": str(requests.INSTANCES_A_RUN),
         "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),
+        "least seconds between looks for late data": str(late_data.MINIMUM_SECONDS),
         "kinds of events that are written": " ".join(sorted(kinds)),
     }
 
@@ -46,6 +49,13 @@ def test_pauses_between_looks_are_those_of_the_code() -> None:
     assert arrivals.AGE_PER_PAUSE == 50
     assert (arrivals.SHORTEST_PAUSE.total_seconds(), arrivals.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
     assert "a fiftieth of its age, between 1 second and 6 hours" in PAGE
+
+
+def test_what_late_data_are_shown_as_is_what_the_page_says() -> None:
+    assert f"tag `{names.TAG_LATE}`" in PAGE
+    assert f"metadata `{names.META_LATE_DATA}`" in PAGE
+    assert f"`{manifests.name}`" in PAGE
+    assert (RetryPolicy.EXP_BACKOFF, timedelta(hours=3)) == (FEED_POLICY, FEED_DELAY)
 
 
 def test_names_of_files_and_tables_are_those_of_the_code() -> None:

@@ -1,9 +1,10 @@
 import pytest
 
-from feed_assets.loading.yaml_nodes import MAX_DEPTH, YamlDocument, iter_documents, parse_scalar
+from feed_assets.loading.documents import PlainDocument
+from feed_assets.loading.yaml_nodes import MAX_DEPTH, iter_documents, parse_scalar
 
 
-def _one(text: str) -> YamlDocument:
+def _one(text: str) -> PlainDocument:
     (document,) = iter_documents(text)
     return document
 

@@ -1,0 +1,154 @@
+"""`import-falcon` and `export-falcon`: Falcon's documents in and out."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from feed_assets.cli.options import dry_run_option, output_option, read_files
+from feed_assets.definitions.folder import DefinitionFolder, open_folder
+from feed_assets.entities.common import Kind
+from feed_assets.entities.process import Workflow, WorkflowEngine
+from feed_assets.loading.entity_files import EntityFile, read_entity_files
+from feed_assets.loading.falcon.documents import is_falcon
+from feed_assets.operations.falcon.exporting import describe, export_documents, write_documents
+from feed_assets.operations.falcon.importing import FileFormat, import_documents
+from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
+from feed_assets.settings import load_settings
+
+_ENGINES = [engine.value for engine in WorkflowEngine if engine.runs_here]
+
+
+def _parse_replacements(_ctx: click.Context, _parameter: click.Parameter, values: Iterable[str]) -> dict[str, Workflow]:
+    replacements: dict[str, Workflow] = {}
+    for text in values:
+        name, has_name, work = text.partition("=")
+        engine, has_path, path = work.partition(":")
+        if not (has_name and has_path and name and path.strip()) or engine not in _ENGINES:
+            raise click.BadParameter(f"{text!r} is not NAME=ENGINE:PATH with an engine of {', '.join(_ENGINES)}.")
+        replacements[name] = Workflow(engine=WorkflowEngine(engine), path=path)
+    return replacements
+
+
+@click.command("import-falcon")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--to", "target", required=True, metavar="DIR", help="The folder for <kind>/<name>.yaml.")
+@click.option(
+    "--map", "mapping_file", metavar="FILE", help="YAML with workflows: {name: {engine, path}} and urls: {old: new}."
+)
+@click.option(
+    "--replace-workflow",
+    "replacements",
+    multiple=True,
+    metavar="NAME=ENGINE:PATH",
+    callback=_parse_replacements,
+    help="Another workflow for a process; wins over the mapping file. May be given several times.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice([each.value for each in FileFormat]),
+    default=FileFormat.YAML.value,
+    show_default=True,
+    help="Of what is written.",
+)
+@click.option("--force", is_flag=True, help="Replace files that say something else.")
+@dry_run_option
+@output_option
+@click.pass_context
+def import_falcon(
+    ctx: click.Context,
+    files: tuple[str, ...],
+    target: str,
+    mapping_file: str | None,
+    replacements: dict[str, Workflow],
+    file_format: str,
+    force: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Convert Falcon's XML FILES (or folders of them) to files of our own, all of them or none.
+
+    Prints for each what was carried over, what was mapped, what to check and what cannot run here. Exits with 1, and
+    writes nothing, if a file cannot be read or would replace another.
+    """
+    mapping = ImportMapping()
+    if mapping_file is not None:
+        mapping = parse_mapping(read_entity_files(Path(mapping_file).absolute())[0])
+    report = import_documents(
+        _documents(files),
+        _folder(target),
+        mapping.with_workflows(replacements),
+        file_format=FileFormat(file_format),
+        is_forced=force,
+        is_dry_run=dry_run,
+    )
+    if output == "json":
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        for line in report.render():
+            click.echo(line)
+    click.echo(report.render_summary(), err=True)
+    if not report.is_good:
+        ctx.exit(1)
+
+
+@click.command("export-falcon")
+@click.argument("kind", required=False, type=click.Choice([kind.value for kind in Kind]))
+@click.argument("name", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Every entity.")
+@click.option("--from", "source", metavar="PATH", help="Another folder, file or URL than that of the settings.")
+@click.option("--to", "target", metavar="DIR", help="The folder for <kind>/<name>.xml; without it they are printed.")
+@click.option("--force", is_flag=True, help="Replace files that say something else.")
+@dry_run_option
+@output_option
+def export_falcon(
+    kind: str | None,
+    name: str | None,
+    is_all: bool,
+    source: str | None,
+    target: str | None,
+    force: bool,
+    dry_run: bool,
+    output: str,
+) -> None:
+    """Write an entity, KIND and NAME, or --all as Falcon's XML.
+
+    What Falcon has no element for goes into properties feed_assets.<field>, so that importing gives the same entity.
+    """
+    if is_all == (kind is not None and name is not None) or (is_all and kind is not None):
+        raise click.UsageError("Write KIND and NAME, or --all.")
+    location = source or load_settings().entities_location
+    key = None if kind is None or name is None else (kind, name)
+    documents = export_documents(location if "://" in location else str(Path(location).absolute()), key)
+    if target is None:
+        if output == "json":
+            shown = [{"kind": each.key[0], "name": each.key[1], "text": each.text} for each in documents]
+            click.echo(json.dumps({"version": 1, "documents": shown}, indent=2))
+        else:
+            click.echo("".join(document.text for document in documents), nl=False)
+        return
+    report = write_documents(documents, _folder(target), is_forced=force, is_dry_run=dry_run)
+    if output == "json":
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        for line in describe(documents):
+            click.echo(line)
+    click.echo(f"{report.folder}: {len(documents)} documents{'' if report.is_written else ', not written'}", err=True)
+
+
+def _documents(paths: Iterable[str]) -> list[EntityFile]:
+    """The files that are named, and the XML of folders that are."""
+    found: list[EntityFile] = []
+    for path in paths:
+        files = read_files([path])
+        is_file = len(files) == 1 and files[0].name.endswith(Path(path).name)
+        found.extend(files if is_file else [file for file in files if is_falcon(file.name)])
+    if not found:
+        raise click.UsageError(f"There is no XML in {', '.join(paths)}.")
+    return found
+
+
+def _folder(target: str) -> DefinitionFolder:
+    return open_folder(target if "://" in target else Path(target).absolute())

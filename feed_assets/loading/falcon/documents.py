@@ -1,0 +1,80 @@
+"""Falcon's XML → a plain document with the values of our models, each with its line."""
+
+from collections import Counter
+from typing import Any
+
+from feed_assets.entities.common import Kind
+from feed_assets.issues import FieldPath
+from feed_assets.loading.documents import Note, NoteKind, PlainDocument, Problem
+from feed_assets.loading.falcon.reading import Reading, TooManyProblemsError, quote, read_element
+from feed_assets.loading.falcon.schemas import SCHEMAS, namespace_of
+from feed_assets.loading.falcon.to_entities import convert
+from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
+
+SUFFIX = ".xml"
+
+
+def is_falcon(file: str) -> bool:
+    """Whether a file is a Falcon document, by its name.
+
+    >>> is_falcon("entities/clicks.xml"), is_falcon("entities/clicks.yaml")
+    (True, False)
+    """
+    return file.endswith(SUFFIX)
+
+
+def read_falcon(text: str) -> PlainDocument:
+    """The document of a text; whatever is wrong with it is a problem with its place."""
+    root = read_xml(text)
+    if isinstance(root, Problem):
+        return PlainDocument(line=root.line, problems=[root], positions={(): (root.line, root.column)})
+    kind = _kind_of(root)
+    if kind is None:
+        problem = Problem(
+            code="xml-root",
+            message=f"<{root.name[:60]}> is not a document of Falcon",
+            remedy=f"Documents are {', '.join(f'<{each.value}>' for each in Kind)}.",
+            line=root.line,
+            column=root.column,
+        )
+        return PlainDocument(line=root.line, problems=[problem], positions={(): (root.line, root.column)})
+    return _document(root, kind)
+
+
+def _document(root: XmlElement, kind: Kind) -> PlainDocument:
+    reading = Reading(namespace=namespace_of(kind))
+    notes: list[Note] = []
+    wrong = root.namespace
+    if wrong != reading.namespace:
+        written = f"in namespace {quote(wrong)}" if wrong else "in no namespace"
+        message, remedy = f"<{root.name}> is {written}", f'Write <{root.name} xmlns="{reading.namespace}" …>.'
+        reading.note("xml-namespace", message, remedy, root.line, root.column)
+        reading.namespace = wrong  # said once; what follows is read as if it were right
+    try:
+        read_element(reading, root, SCHEMAS[kind])
+        notes = [_carried(root), *convert(kind, reading)]
+    except TooManyProblemsError:
+        pass
+    values: dict[str, Any] = {"kind": kind.value, **reading.values}
+    positions: dict[FieldPath, tuple[int, int]] = reading.positions
+    return PlainDocument(
+        line=root.line,
+        value=values,
+        positions=positions,
+        problems=reading.problems,
+        notes=notes,
+        is_presence_checked=True,
+    )
+
+
+def _kind_of(root: XmlElement) -> Kind | None:
+    return next((kind for kind in Kind if kind.value == root.name), None)
+
+
+def _carried(root: XmlElement) -> Note:
+    """What stands in the document, counted."""
+    counts = Counter[str]()
+    for child in root.children:
+        counts[child.name] += len(child.children) or 1
+    parts = [name if count == 1 else f"{name} ({count})" for name, count in counts.items()]
+    return Note(kind=NoteKind.CARRIED, message=", ".join(parts) or "the name", line=root.line)

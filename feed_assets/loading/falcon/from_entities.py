@@ -1,0 +1,115 @@
+"""Values of our models → values as Falcon's documents order them; what those must have and we may lack is filled in,
+and what they have no place for is left to reserved properties.
+"""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from feed_assets.entities.common import Kind
+from feed_assets.loading.falcon import reserved
+from feed_assets.loading.falcon.spark_options import render_spark_options
+from feed_assets.loading.falcon.to_entities import ENGINES
+
+_NOBODY = {"owner": "nobody", "group": "nobody"}
+_NOWHERE = {"location": "/none", "provider": "none"}
+_STAGING = {"staging": "/none"}
+_FOR_EVER = {"limit": "months(9999)"}
+_NO_DRIVER = {"class": "none", "jars": ["none"]}
+_NO_JAR = "none"
+_FALCONS = {ours: falcons for falcons, ours in ENGINES.items()}
+_VERSION = "0.0"
+
+
+def unconvert(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for a document; `content` is the JSON form of an entity without its defaults."""
+    values: dict[str, Any] = _copy(content)
+    properties = values.pop("properties", {})
+    values["properties"] = {name: value for name, value in properties.items() if not name.startswith(reserved.PREFIX)}
+    if "tags" in values:
+        values["tags"] = ",".join(f"{key}={value}" for key, value in values["tags"].items())
+    match kind:
+        case Kind.CLUSTER:
+            _cluster(values)
+        case Kind.DATASOURCE:
+            _datasource(values)
+        case Kind.FEED:
+            _feed(values)
+        case Kind.PROCESS:
+            _process(values)
+        case _:
+            assert_never(kind)
+    return values
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _cluster(values: dict[str, Any]) -> None:
+    values.setdefault("colo", "default")
+    values["locations"] = values.get("locations") or dict(_STAGING)
+    interfaces = values.setdefault("interfaces", {})
+    for name in ("readonly", "write", "execute"):
+        endpoint = values["storage"] if name != "execute" else "none"
+        interfaces.setdefault(name, {"endpoint": endpoint, "version": _VERSION})
+
+
+def _datasource(values: dict[str, Any]) -> None:
+    values.setdefault("colo", "default")
+    values.setdefault("driver", _NO_DRIVER)
+    for holder in (values, *values["interfaces"].values()):
+        if "credential" in holder:
+            credential = holder["credential"]
+            way = next(key for key in ("password_file", "password", "password_alias") if key in credential)
+            credential["type"] = {"password": "password-text"}.get(way, way.replace("_", "-"))
+
+
+def _feed(values: dict[str, Any]) -> None:
+    values.setdefault("acl", _NOBODY)
+    values.setdefault("schema_source", _NOWHERE)
+    values.pop("schema", None)
+    if "table" not in values:
+        values.setdefault("locations", {})
+    _join(values, "groups")
+    _notification(values)
+    for entry in values["clusters"].values():
+        entry.setdefault("retention", dict(_FOR_EVER)).setdefault("action", "delete")
+
+
+def _process(values: dict[str, Any]) -> None:
+    values.setdefault("parallel", 1)
+    values.setdefault("order", "FIFO")
+    _join(values, "pipelines")
+    _notification(values)
+    workflow = values["workflow"]
+    engine = workflow.get("engine", "python")
+    late = values.get("late_process", {}).get("inputs", {})
+    for name, own in late.items():
+        late[name] = workflow["path"] if own is None else own["path"]
+    if "lib" in workflow:
+        workflow["lib"] = ",".join(workflow["lib"])
+    workflow["engine"] = _FALCONS.get(engine)
+    if engine == "spark-submit":
+        submit = dict(workflow.get("submit", {}))
+        values["spark_attributes"] = {
+            "master": workflow.get("master"),
+            "mode": workflow.get("deploy_mode"),
+            "name": submit.pop("name", None) or values["name"],
+            "class": workflow.get("main_class"),
+            "jar": _NO_JAR if "," in workflow["path"] else workflow["path"],
+            "spark_opts": render_spark_options(workflow.get("conf", {}), submit) or None,
+            "args": workflow.get("args", []),
+        }
+
+
+def _notification(values: dict[str, Any]) -> None:
+    if "notification" in values:
+        values["notification"].setdefault("type", "email")
+        _join(values["notification"], "to")
+
+
+def _join(holder: dict[str, Any], key: str) -> None:
+    if key in holder:
+        holder[key] = ",".join(holder[key])

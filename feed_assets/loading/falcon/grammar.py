@@ -1,0 +1,132 @@
+"""The form in which the grammar of Falcon's documents is written down, and what can be asked of it.
+
+An element says what may stand in it and where its value goes among the values of our own models, so that one table
+reads, checks, writes and documents.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Form(StrEnum):
+    """How the value of an element is made; `to` is the key in the map of the element around it.
+
+    INLINE: attributes and children go into the map around. MAP: they make a map of their own at `to`. TEXT: the text of
+    the element. LIST: one more item of the list at `to`: the attribute `key`, or the text. KEYED: one more entry of the
+    map at `to`, under the attribute `key`: a map, or only the attribute `value`. FIELD: only the attribute `value`.
+    """
+
+    INLINE = "inline"
+    MAP = "map"
+    TEXT = "text"
+    LIST = "list"
+    KEYED = "keyed"
+    FIELD = "field"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """An attribute and the key of its value; `default` is what Falcon takes without it."""
+
+    name: str
+    to: str | None = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    default: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the value."""
+        return self.to or self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A place in the sequence of children: an element, or the choice of one among several."""
+
+    elements: tuple["Element", ...]
+    least: int = 0
+    most: int | None = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """An element; `content` is the sequence of its children, in any order only where `any_order`."""
+
+    name: str
+    form: Form = Form.MAP
+    to: str = ""
+    key: str | None = None
+    value: str | None = None
+    attributes: tuple[Attribute, ...] = ()
+    content: tuple[Part, ...] = ()
+    any_order: bool = False
+    choices: tuple[str, ...] = ()
+    _places: dict[str, tuple[int, "Element"]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for position, part in enumerate(self.content):
+            self._places.update({element.name: (position, element) for element in part.elements})
+
+    @property
+    def child_names(self) -> tuple[str, ...]:
+        """The names of the children, in order."""
+        return tuple(element.name for part in self.content for element in part.elements)
+
+    def find_child(self, name: str) -> tuple[int, "Element"] | None:
+        """The position of the part that has a child of the name, and the child."""
+        return self._places.get(name)
+
+    def find_attribute(self, name: str) -> Attribute | None:
+        """The attribute of a name."""
+        return next((attribute for attribute in self.attributes if attribute.name == name), None)
+
+    def iter_paths(self, above: str = "") -> Iterator[str]:
+        """Every element and attribute below, as paths.
+
+        >>> list(Element(name="a", content=(one(text("b")),), attributes=(optional("c"),)).iter_paths())
+        ['a', 'a@c', 'a/b']
+        """
+        path = f"{above}/{self.name}" if above else self.name
+        yield path
+        for attribute in self.attributes:
+            yield f"{path}@{attribute.name}"
+        for part in self.content:
+            for element in part.elements:
+                yield from element.iter_paths(path)
+
+
+def one(*elements: Element) -> Part:
+    """An element that must stand there once, or a choice of which one must."""
+    return Part(elements=elements, least=1)
+
+
+def maybe(*elements: Element) -> Part:
+    """An element, or one of a choice, that may stand there once."""
+    return Part(elements=elements)
+
+
+def many(element: Element, least: int = 1) -> Part:
+    """An element that stands there at least so many times."""
+    return Part(elements=(element,), least=least, most=None)
+
+
+def text(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Element:
+    """An element of nothing but text."""
+    return Element(name=name, form=Form.TEXT, to=to or name, choices=choices)
+
+
+def required(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Attribute:
+    """An attribute that must be written."""
+    return Attribute(name=name, to=to, required=True, choices=choices)
+
+
+def optional(name: str, to: str | None = None, choices: tuple[str, ...] = (), default: str | None = None) -> Attribute:
+    """An attribute that may be left out."""
+    return Attribute(name=name, to=to, choices=choices, default=default)
+
+
+def wrapper(name: str, *content: Part) -> Element:
+    """An element that only holds others."""
+    return Element(name=name, form=Form.INLINE, content=content)

@@ -1,0 +1,244 @@
+"""Elements → plain values by the grammar: everything that is not built as it says is a problem with its place, and the
+rest goes on being read.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from feed_assets.issues import FieldPath
+from feed_assets.loading.documents import Problem
+from feed_assets.loading.falcon.grammar import Element, Form, Part
+from feed_assets.loading.falcon.xml_nodes import XmlElement
+from feed_assets.loading.messages import alternatives, closest
+
+MAX_PROBLEMS = 100
+_BLANKS = " \t\r\n"
+_LONGEST_QUOTE = 60
+
+
+class TooManyProblemsError(Exception):
+    """The reading has ended because more problems than anybody reads have been noted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """Values, the line and column of each key and list item, and problems."""
+
+    namespace: str
+    values: dict[str, Any] = field(default_factory=dict)
+    positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def note(self, code: str, message: str, remedy: str, line: int, column: int) -> None:
+        """Add a problem.
+
+        Raises:
+            TooManyProblemsError: there are enough.
+        """
+        if len(self.problems) >= MAX_PROBLEMS:
+            message, remedy = f"there are more problems than {MAX_PROBLEMS}", "Correct the ones above first."
+            self.problems.append(Problem(code="xml-more", message=message, remedy=remedy, line=line, column=column))
+            raise TooManyProblemsError
+        self.problems.append(Problem(code=code, message=message, remedy=remedy, line=line, column=column))
+
+    def place(self, path: FieldPath, line: int, column: int) -> None:
+        """Say where a value stands."""
+        self.positions.setdefault(path, (line, column))
+
+
+def read_element(reading: Reading, node: XmlElement, element: Element) -> None:
+    """Read the root of a document into `reading.values`."""
+    reading.place((), node.line, node.column)
+    _read_content(reading, node, element, reading.values, ())
+
+
+def _read_content(
+    reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath
+) -> None:
+    """Attributes and children of a node into `values`, which stand at `path`."""
+    if node.namespace != reading.namespace:
+        message = f"<{node.name}> is in namespace {quote(node.namespace)}" if node.namespace else _in_none(node)
+        remedy = f'Write xmlns="{reading.namespace}" at the root, and no other.'
+        reading.note("xml-namespace", message, remedy, node.line, node.column)
+    _read_attributes(reading, node, element, values, path)
+    _check_text(reading, node, element)
+    _read_children(reading, node, element, values, path)
+
+
+def _in_none(node: XmlElement) -> str:
+    return f"<{node.name}> is in no namespace"
+
+
+def _read_attributes(
+    reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath
+) -> None:
+    for name, written in node.attributes.items():
+        attribute = element.find_attribute(name)
+        if attribute is None:
+            known = [each.name for each in element.attributes]
+            message = f"{quote(name)} is not an attribute of <{node.name}>"
+            reading.note("xml-unknown-attribute", message, _suggest(name, known), written.line, written.column)
+            continue
+        if attribute.choices and written.value not in attribute.choices:
+            message = f"{name} of <{node.name}> is {quote(written.value)}, not {alternatives(attribute.choices)}"
+            remedy = _suggest(written.value, attribute.choices)
+            reading.note("xml-value", message, remedy, written.line, written.column)
+            continue
+        if name != element.key or element.form is not Form.KEYED:
+            values[attribute.key] = written.value
+            reading.place((*path, attribute.key), written.line, written.column)
+    for attribute in element.attributes:
+        if attribute.required and attribute.name not in node.attributes:
+            message = f"<{node.name}> has no attribute {attribute.name!r}"
+            remedy = f'Add {attribute.name}="…".'
+            reading.note("xml-missing-attribute", message, remedy, node.line, node.column)
+
+
+def _check_text(reading: Reading, node: XmlElement, element: Element) -> None:
+    is_text = element.form is Form.TEXT or (element.form is Form.LIST and element.key is None)
+    written = node.text.strip(_BLANKS)
+    if written and not is_text:
+        message = f"<{node.name}> holds the text {quote(written)}"
+        reading.note("xml-text", message, "Remove it; only elements stand there.", node.line, node.column)
+    if is_text and element.choices and written not in element.choices:
+        message = f"<{node.name}> is {quote(written)}, not {alternatives(element.choices)}"
+        reading.note("xml-value", message, _suggest(written, element.choices), node.line, node.column)
+
+
+def _read_children(
+    reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath
+) -> None:
+    seen: list[list[XmlElement]] = [[] for _ in element.content]
+    last, is_out_of_order = 0, False
+    for child in node.children:
+        found = element.find_child(child.name)
+        if found is None:
+            _note_unknown(reading, node, child, element)
+            continue
+        position, form = found
+        if position < last and not element.any_order and not is_out_of_order:
+            is_out_of_order = True
+            _note_order(reading, node, child, element)
+        last = max(last, position)
+        if _is_too_many(reading, node, child, element.content[position], seen[position]):
+            continue
+        seen[position].append(child)
+        _read_child(reading, child, form, values, path)
+    for part, children in zip(element.content, seen, strict=True):
+        if len(children) < part.least:
+            _note_missing(reading, node, element, part, len(children))
+
+
+def _read_child(reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath) -> None:
+    """A child into the values of the element around it."""
+    at = (*path, element.to) if element.to else path
+    match element.form:
+        case Form.INLINE:
+            reading.place((*path, node.name), node.line, node.column)
+            _read_content(reading, node, element, values, path)
+        case Form.MAP:
+            below: dict[str, Any] = {}
+            values[element.to] = below
+            reading.place(at, node.line, node.column)
+            _read_content(reading, node, element, below, at)
+        case Form.TEXT:
+            before = len(reading.problems)
+            _read_content(reading, node, element, {}, at)
+            reading.place(at, node.line, node.column)
+            if len(reading.problems) == before:
+                values[element.to] = node.text.strip(_BLANKS)
+        case Form.FIELD:
+            read: dict[str, Any] = {}
+            _read_content(reading, node, element, read, at)
+            reading.place(at, node.line, node.column)
+            if element.value in read:
+                values[element.to] = read[element.value]
+        case Form.LIST:
+            _read_item(reading, node, element, values, at)
+        case Form.KEYED:
+            _read_entry(reading, node, element, values, at)
+
+
+def _read_item(reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], at: FieldPath) -> None:
+    items: list[str] = values.setdefault(element.to, [])
+    read: dict[str, Any] = {}
+    _read_content(reading, node, element, read, at)
+    reading.place(at, node.line, node.column)
+    item = node.text.strip(_BLANKS) if element.key is None else read.get(element.key)
+    if item is not None:
+        reading.place((*at, len(items)), node.line, node.column)
+        items.append(item)
+
+
+def _read_entry(reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], at: FieldPath) -> None:
+    entries: dict[str, Any] = values.setdefault(element.to, {})
+    reading.place(at, node.line, node.column)
+    key = node.attributes.get(element.key or "")
+    read: dict[str, Any] = {}
+    name = key.value if key is not None else ""
+    if key is not None and name in entries:
+        line = reading.positions[*at, name][0]
+        message = f"<{node.name}> with {element.key} {quote(name)} stands twice, first in line {line}"
+        reading.note("xml-twice", message, "Keep one of them.", key.line, key.column)
+        return
+    _read_content(reading, node, element, read, (*at, name))
+    choices = (element.find_attribute(element.key) if element.key else None) or None
+    if key is None or (choices and choices.choices and name not in choices.choices):
+        return
+    reading.place((*at, name), node.line, node.column)
+    if element.value is None:
+        entries[name] = read
+    elif element.value in read:
+        entries[name] = read[element.value]
+
+
+def _note_unknown(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
+    message = f"<{child.name[:_LONGEST_QUOTE]}> is not an element of <{node.name}>"
+    reading.note("xml-unknown-element", message, _suggest(child.name, element.child_names), child.line, child.column)
+
+
+def _note_order(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
+    message = f"<{child.name}> stands too late in <{node.name}>"
+    remedy = f"The order is {', '.join(element.child_names)}."
+    reading.note("xml-order", message, remedy, child.line, child.column)
+
+
+def _is_too_many(reading: Reading, node: XmlElement, child: XmlElement, part: Part, seen: list[XmlElement]) -> bool:
+    if part.most is None or len(seen) < part.most:
+        return False
+    first = seen[0]
+    if first.name == child.name:
+        message = f"<{child.name}> stands twice in <{node.name}>, first in line {first.line}"
+        reading.note("xml-twice", message, "Keep one of them.", child.line, child.column)
+    else:
+        message = f"<{node.name}> holds both <{first.name}> and <{child.name}>"
+        reading.note("xml-choice", message, "Keep one of them.", child.line, child.column)
+    return True
+
+
+def _note_missing(reading: Reading, node: XmlElement, element: Element, part: Part, count: int) -> None:
+    name = alternatives([f"<{each.name}>" for each in part.elements])
+    message = f"{name} is missing in <{node.name}>"
+    if part.least > 1:
+        message = f"<{node.name}> holds {count} {name}, at least {part.least} are needed"
+    before = _before(element, part)
+    remedy = f"Add it after <{before}>." if before and not element.any_order else "Add it."
+    reading.note("xml-missing-element", message, remedy, node.line, node.column)
+
+
+def _before(element: Element, part: Part) -> str | None:
+    """The name of the element before a part."""
+    position = element.content.index(part)
+    return element.content[position - 1].elements[-1].name if position else None
+
+
+def _suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
+    close = closest(name[:_LONGEST_QUOTE], known)
+    if close:
+        return f"Did you mean {close!r}?"
+    return f"Known are {', '.join(known)}." if known else "Remove it."
+
+
+def quote(text: str) -> str:
+    """A text in quotes, cut where it is long."""
+    return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")

@@ -1,0 +1,232 @@
+"""Values as Falcon's documents order them → values as our models do, with notes on everything that changes its form."""
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from feed_assets.entities.cluster import spark_of
+from feed_assets.entities.common import Kind
+from feed_assets.entities.priorities import PRIORITY_PROPERTY, QUEUE_PROPERTY
+from feed_assets.issues import FieldPath
+from feed_assets.loading.documents import Note, NoteKind
+from feed_assets.loading.falcon import reserved
+from feed_assets.loading.falcon.reading import Reading, quote
+from feed_assets.loading.falcon.spark_options import parse_spark_options
+
+ENGINES: Mapping[str, str] = {"oozie": "oozie", "pig": "pig", "hive": "sql", "spark": "spark-submit"}
+"""Falcon's engines and ours."""
+
+_MEANINGS: Mapping[str, str] = {
+    PRIORITY_PROPERTY: "the priority of runs",
+    QUEUE_PROPERTY: "a tag of runs; there are no queues here",
+}
+_SPARK_NAMES = {"master": "master", "mode": "deploy_mode", "class": "main_class", "args": "args", "jar": "path"}
+
+
+def convert(kind: Kind, reading: Reading) -> list[Note]:
+    """Change the values of a document in place; what cannot be changed becomes a problem."""
+    converter = _Converter(reading)
+    match kind:
+        case Kind.CLUSTER:
+            converter.cluster()
+        case Kind.DATASOURCE:
+            converter.datasource()
+        case Kind.FEED:
+            converter.feed()
+        case Kind.PROCESS:
+            converter.process()
+        case _:
+            assert_never(kind)
+    converter.overrides()
+    return converter.notes
+
+
+class _Converter:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._values = reading.values
+        self.notes: list[Note] = []
+
+    def cluster(self) -> None:
+        interfaces = self._values.get("interfaces", {})
+        if self._values.get("interfaces") is not None and "write" not in interfaces:
+            self._problem(
+                "xml-missing-element",
+                ("interfaces",),
+                "<interfaces> holds no <interface> of the type 'write'",
+                "Add it; its endpoint is the storage.",
+            )
+        for name, what in (("write", "storage"), ("registry", "catalog"), ("spark", "spark")):
+            endpoint = interfaces.get(name, {}).get("endpoint")
+            if endpoint is not None:
+                shown = spark_of(endpoint) if name == "spark" else quote(endpoint)
+                self._note(NoteKind.MAPPED, f"interface {name} → {what}: {shown}", ("interfaces", name))
+                self._reading.place((what,), *self._place_of(("interfaces", name, "endpoint")))
+        kept = [name for name in interfaces if name not in ("write", "registry", "spark")]
+        if kept:
+            message = f"interfaces {', '.join(kept)} are kept, and nothing here uses them"
+            self._note(NoteKind.MAPPED, message, ("interfaces",))
+
+    def datasource(self) -> None:
+        self._credential(self._values, ())
+        for name, interface in self._values.get("interfaces", {}).items():
+            self._credential(interface, ("interfaces", name))
+
+    def _credential(self, holder: dict[str, Any], path: FieldPath) -> None:
+        credential = holder.get("credential")
+        if credential is None:
+            return
+        here = (*path, "credential")
+        written = credential.pop("type", None)
+        wanted = {"password-file": "password_file", "password-text": "password", "password-alias": "password_alias"}
+        ways = [way for way in wanted.values() if way in credential]
+        if written in wanted and ways and ways != [wanted[written]]:
+            message = f"<credential> says that its type is {written}, but holds another kind of password"
+            self._problem("xml-choice", (*here, ways[0]), message, "Write the type that fits.")
+        if "password" in credential and "${" not in credential["password"]:
+            message = "the password stands in the text: write ${env:NAME} and export NAME"
+            self._note(NoteKind.CHECK, message, (*here, "password"))
+
+    def feed(self) -> None:
+        self._split("notification", "to")
+        for name, entry in self._values.get("clusters", {}).items():
+            self._place(entry, ("clusters", name))
+        self._place(self._values, ())
+        if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
+            message = "Falcon knows no file format: parquet is taken; write format and schema if it is another"
+            self._note(NoteKind.CHECK, message)
+
+    def _place(self, holder: dict[str, Any], path: FieldPath) -> None:
+        table, data = holder.get("table"), holder.get("locations", {}).get("data")
+        if table is not None:
+            message = f"table {quote(table)}: feeds in tables are declared and validated, but not read or written yet"
+            self._note(NoteKind.UNABLE, message, (*path, "table"))
+        if data is not None and "://" not in data and not data.startswith(("/", "$")):
+            message = f"{quote(data)} is taken below the cluster's storage; Falcon takes it below /user/<user>"
+            self._note(NoteKind.CHECK, message, (*path, "locations", "data"))
+
+    def process(self) -> None:
+        self._split("notification", "to")
+        workflow = self._values.get("workflow")
+        spark = self._values.pop("spark_attributes", None)
+        if workflow is not None:
+            self._workflow(workflow, spark)
+        self._note_queue()
+
+    def _workflow(self, workflow: dict[str, Any], spark: dict[str, Any] | None) -> None:
+        self._split("workflow", "lib")
+        written = workflow.get("engine", "oozie")
+        workflow["engine"] = ENGINES[written]
+        main_path = workflow.get("path")
+        self._late_inputs(workflow["engine"], main_path)
+        if written == "spark":
+            self._spark(workflow, spark)
+        elif spark is not None:
+            message = f"<spark-attributes> is left out: the engine is {written}"
+            self._note(NoteKind.CHECK, message, ("spark_attributes",))
+        if written == "hive":
+            self._note(NoteKind.MAPPED, f"engine hive → sql: {quote(main_path or '')}", ("workflow",))
+            if not str(main_path).endswith(".sql"):
+                message = "a SQL workflow is a .sql file: rename the script, or give another with --replace-workflow"
+                self._note(NoteKind.CHECK, message, ("workflow", "path"))
+        if written in ("hive", "spark"):
+            message = "paths of workflows and libraries are relative to the project, or URLs; copy the files there"
+            self._note(NoteKind.CHECK, message, ("workflow",))
+
+    def _spark(self, workflow: dict[str, Any], spark: dict[str, Any] | None) -> None:
+        if spark is None:
+            message = "<spark-attributes> is missing in <process>: the engine is spark"
+            self._problem("xml-missing-element", ("workflow",), message, "Add it after <workflow>, with name and jar.")
+            return
+        here = ("spark_attributes",)
+        for name, key in _SPARK_NAMES.items():
+            if name in spark:
+                workflow[key] = spark[name]
+                self._move((*here, name), ("workflow", key))
+        if "jar" in spark:
+            jar, *more = (part.strip() for part in spark["jar"].split(","))
+            workflow["path"] = jar
+            if more:
+                workflow["lib"] = [*workflow.get("lib", []), *filter(None, more)]
+                self._note(NoteKind.MAPPED, f"{', '.join(more)} of <jar> → lib", ("workflow", "path"))
+            self._note(NoteKind.MAPPED, f"engine spark → spark-submit of {quote(jar)}", ("workflow", "path"))
+        self._master(workflow)
+        options = parse_spark_options(spark.get("spark_opts", ""))
+        at = (*here, "spark_opts")
+        for fault in options.faults:
+            self._problem("xml-spark-opts", at, f"<spark-opts>: {fault}", "Write --conf name=value or --name value.")
+        for word in options.ignored:
+            self._note(NoteKind.CHECK, f"<spark-opts>: {word} is left out", at)
+        submit = dict(options.submit)
+        if spark.get("name") not in (None, self._values.get("name")):
+            submit["name"] = spark["name"]
+        if options.conf:
+            workflow["conf"] = dict(options.conf)
+            self._move(at, ("workflow", "conf"))
+        if submit:
+            workflow["submit"] = submit
+            self._move(at, ("workflow", "submit"))
+
+    def _master(self, workflow: dict[str, Any]) -> None:
+        """Masters that say how to deploy, which Spark has no more."""
+        written = workflow.get("master", "")
+        if written.lower() in ("yarn-client", "yarn-cluster"):
+            mode = written.lower().removeprefix("yarn-")
+            workflow["master"] = "yarn"
+            workflow.setdefault("deploy_mode", mode)
+            self._note(NoteKind.MAPPED, f"master {written} → yarn, deploy_mode {mode}", ("workflow", "master"))
+
+    def _late_inputs(self, engine: str, main_path: object) -> None:
+        """Workflows for late data, of the same engine.
+
+        Differs from Falcon: it demands them and never runs them; here one that is not the process's own is run.
+        """
+        inputs = self._values.get("late_process", {}).get("inputs", {})
+        for name, path in inputs.items():
+            inputs[name] = None if path == main_path else {"engine": engine, "path": path}
+            here = ("late_process", "inputs", name)
+            self._reading.place((*here, "path"), *self._reading.positions.get(here, (1, 1)))
+            if inputs[name] is not None:
+                message = f"late input {name}: Falcon never runs {quote(path)}; here it is run for late data"
+                self._note(NoteKind.CHECK, message, here)
+
+    def _note_queue(self) -> None:
+        properties = self._values.get("properties", {})
+        for name, meaning in _MEANINGS.items():
+            if name in properties:
+                self._note(NoteKind.MAPPED, f"property {name} → {meaning}", ("properties", name))
+
+    def overrides(self) -> None:
+        """Let reserved properties stand in the place of what the document gave."""
+        properties: dict[str, str] = self._values.get("properties", {})
+        for name in [name for name in properties if name.startswith(reserved.PREFIX)]:
+            found = reserved.parse_override(name, properties.pop(name))
+            at = ("properties", name)
+            if isinstance(found, str):
+                remedy = "Write feed_assets.<key> and a JSON value."
+                self._problem("xml-property", at, f"the property {quote(name)} is reserved: {found}", remedy)
+            elif not reserved.apply_override(self._values, found):
+                message = f"the property {quote(name)} leads through something that is not a map"
+                self._problem("xml-property", at, message, "Name a key of the entity.")
+            else:
+                self._reading.positions[found.path] = self._reading.positions.get(at, (1, 1))
+
+    def _split(self, part: str, key: str) -> None:
+        """A list that stands in one attribute."""
+        holder = self._values.get(part)
+        if isinstance(holder, dict) and isinstance(text := holder.get(key), str):
+            holder[key] = [item.strip() for item in text.split(",") if item.strip()]
+
+    def _move(self, old: FieldPath, new: FieldPath) -> None:
+        """Say that what stood at a path stands at another now."""
+        found = {path: place for path, place in self._reading.positions.items() if path[: len(old)] == old}
+        self._reading.positions |= {new + path[len(old) :]: place for path, place in found.items()}
+
+    def _note(self, kind: NoteKind, message: str, path: FieldPath = ()) -> None:
+        self.notes.append(Note(kind=kind, message=message, line=self._place_of(path)[0]))
+
+    def _problem(self, code: str, path: FieldPath, message: str, remedy: str) -> None:
+        self._reading.note(code, message, remedy, *self._place_of(path))
+
+    def _place_of(self, path: FieldPath) -> tuple[int, int]:
+        positions = self._reading.positions
+        return next((positions[path[:n]] for n in range(len(path), -1, -1) if path[:n] in positions), (1, 1))

@@ -1,0 +1,97 @@
+"""An entity → a tidy YAML document that reads back as the same entity: kind first, then what is not the default anyway,
+in the model's order; short maps and lists on one line.
+
+Written as events, so that every plain scalar means what `yaml_nodes.parse_scalar` makes of it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from yaml.events import (
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.loading.contents import content_of, escaped_content
+from feed_assets.loading.yaml_nodes import parse_scalar
+
+WIDTH = 100
+_ENDLESS = 1_000_000
+_MERGE = "<<"
+_IN_BLOCKS = frozenset({"clusters", "inputs", "outputs", "interfaces"})
+"""Maps by name, one entry a line."""
+
+
+def render_yaml(entity: AnyEntity, *, has_references: bool = False) -> str:
+    """The YAML document of an entity.
+
+    Args:
+        entity: any.
+        has_references: its texts hold `${env:NAME}` as they were written; else such texts are meant literally.
+    """
+    content = content_of(entity) if has_references else escaped_content(entity)
+    written = {"kind": entity.kind.value, **content}
+    events = [
+        StreamStartEvent(),
+        DocumentStartEvent(explicit=False),
+        *_events(written, depth=0),
+        DocumentEndEvent(explicit=False),
+        StreamEndEvent(),
+    ]
+    text: str = yaml.emit(events, allow_unicode=True, width=_ENDLESS)
+    return text
+
+
+def _events(value: Any, *, depth: int, key: str = "", flow: bool = False) -> Iterator[Event]:
+    if isinstance(value, Mapping):
+        flow = flow or (depth > 0 and key not in _IN_BLOCKS and _fits(value, depth, key))
+        yield MappingStartEvent(None, None, implicit=True, flow_style=flow or not value)
+        for name, item in value.items():
+            yield _key(name)
+            yield from _events(item, depth=depth + 1, key=name, flow=flow)
+        yield MappingEndEvent()
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        flow = flow or _fits(value, depth, key)
+        yield SequenceStartEvent(None, None, implicit=True, flow_style=flow or not value)
+        for item in value:
+            yield from _events(item, depth=depth + 1, flow=flow)
+        yield SequenceEndEvent()
+    else:
+        yield _scalar(value)
+
+
+def _fits(value: Any, depth: int, key: str) -> bool:
+    """Whether a map or list of scalars can stand on one line."""
+    items = list(value.values()) if isinstance(value, Mapping) else list(value)
+    if any(isinstance(item, Mapping | list) or (isinstance(item, str) and "\n" in item) for item in items):
+        return False
+    names = list(value) if isinstance(value, Mapping) else []
+    width = 2 * depth + len(key) + sum(len(str(item)) + 6 for item in items) + sum(map(len, names))
+    return width <= WIDTH
+
+
+def _key(name: str) -> ScalarEvent:
+    is_plain = name.isprintable() and name != _MERGE
+    return ScalarEvent(None, None, (is_plain, True), name, style=None if is_plain else '"')
+
+
+def _scalar(value: Any) -> ScalarEvent:
+    if isinstance(value, str):
+        is_plain = value.isprintable() and parse_scalar(value) == value
+        style = None if is_plain else '"'
+        lines = value.split("\n")
+        if len(lines) > 1 and value.strip() and all(line.isprintable() and line == line.rstrip() for line in lines):
+            style = "|"
+        return ScalarEvent(None, None, (is_plain, True), value, style=style)
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+    return ScalarEvent(None, None, (True, False), text)

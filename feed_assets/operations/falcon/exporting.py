@@ -1,0 +1,127 @@
+"""Entities as they are declared → Falcon's documents, for people who still need them."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.issues import EntityKey, Issue
+from feed_assets.loading.entity_files import parse_file, read_entity_files
+from feed_assets.loading.falcon.writing import render_falcon
+from feed_assets.loading.messages import closest
+
+VERSION = 1
+"""Version of the JSON form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedDocument:
+    """An entity's Falcon document and the name of its file."""
+
+    key: EntityKey
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """What was exported, and to where; `replaced` are the files that were there and said something else."""
+
+    folder: str | None
+    documents: tuple[ExportedDocument, ...]
+    replaced: tuple[str, ...] = ()
+    is_written: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form, `version` 1."""
+        return {
+            "version": VERSION,
+            "folder": self.folder,
+            "written": self.is_written,
+            "documents": [
+                {"kind": document.key[0], "name": document.key[1], "file": document.file, "text": document.text}
+                for document in self.documents
+            ],
+        }
+
+
+def export_documents(location: str | Path, key: EntityKey | None) -> tuple[ExportedDocument, ...]:
+    """The Falcon document of an entity, or of all. References such as `${env:NAME}` stay references.
+
+    Raises:
+        LocationUnreadableError: the location does not exist or cannot be read.
+        EntityNotFoundError: no such entity is declared.
+        DefinitionsError: one that is wanted cannot be read; carries the issues.
+    """
+    entities: dict[EntityKey, AnyEntity] = {}
+    issues: list[Issue] = []
+    for file in read_entity_files(location):
+        parsed = parse_file(file, None)
+        issues.extend(parsed.issues if key is None else ())
+        for document in parsed.documents:
+            if key is not None and document.key != key:
+                continue
+            issues.extend(document.issues)
+            if document.entity is not None:
+                entities[document.entity.key] = document.entity
+    if issues:
+        raise DefinitionsError(location=str(location), issues=issues)
+    if key is not None and key not in entities:
+        raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=_suggest(location, key))
+    return tuple(_document(entities[each]) for each in sorted(entities, key=_order_of))
+
+
+def write_documents(
+    documents: Collection[ExportedDocument], folder: DefinitionFolder, *, is_forced: bool, is_dry_run: bool
+) -> ExportReport:
+    """Write documents to `<kind>/<name>.xml` below a folder.
+
+    Raises:
+        DefinitionsError: a file is there already and says something else, and `is_forced` is not given.
+    """
+    there = {document.file: folder.read_file(document.file) for document in documents}
+    others = [
+        document.file
+        for document in documents
+        if there[document.file] is not None and there[document.file] != document.text.encode()
+    ]
+    if others and not is_forced:
+        raise DefinitionsError(
+            location=folder.location,
+            reason=f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} there already, with another content",
+            next_step="Remove them, or export with --force.",
+        )
+    if not is_dry_run:
+        for document in documents:
+            folder.write(document.file, document.text.encode())
+    return ExportReport(
+        folder=folder.location, documents=tuple(documents), replaced=tuple(others), is_written=not is_dry_run
+    )
+
+
+def _document(entity: AnyEntity) -> ExportedDocument:
+    text = render_falcon(entity, has_references=True)
+    return ExportedDocument(key=entity.key, file=f"{entity.kind.value}/{entity.name}.xml", text=text)
+
+
+def _order_of(key: EntityKey) -> tuple[int, str]:
+    return (list(Kind).index(Kind(key[0])), key[1])
+
+
+def _suggest(location: str | Path, key: EntityKey) -> tuple[str, ...]:
+    close = closest(key[1], (name for kind, name in _declared(location) if kind == key[0]))
+    return (close,) if close else ()
+
+
+def _declared(location: str | Path) -> Iterator[EntityKey]:
+    for file in read_entity_files(location):
+        yield from (document.key for document in parse_file(file, None).documents if document.key)
+
+
+def describe(documents: Collection[ExportedDocument]) -> Iterator[str]:
+    """A line for each document."""
+    for document in documents:
+        yield f"{label_of(document.key)} → {document.file}"

@@ -1,0 +1,125 @@
+"""What people say about the Falcon documents that they bring: other workflows for what cannot run here, and other
+addresses.
+"""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from feed_assets.entities.common import EntityModel
+from feed_assets.entities.fields import FilledText, Name
+from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.process import Workflow
+from feed_assets.errors import DefinitionsError
+from feed_assets.issues import FieldPath, FieldSources, Issue, Severity
+from feed_assets.loading.entity_files import EntityFile, decode_file
+from feed_assets.loading.messages import render_path
+from feed_assets.loading.yaml_nodes import iter_documents
+
+
+class ImportMapping(EntityModel):
+    """`workflows` by the name of their process; `urls`: beginnings of addresses and what they become.
+
+    >>> ImportMapping(workflows={"daily": {"engine": "sql", "path": "daily.sql"}}).workflows["daily"].engine.value
+    'sql'
+    """
+
+    workflows: Map[Name, Workflow] = EMPTY
+    urls: Map[FilledText, FilledText] = Field(default=EMPTY)
+
+    def with_workflows(self, workflows: Mapping[str, Workflow]) -> "ImportMapping":
+        """The mapping with more workflows, which win."""
+        return ImportMapping(workflows={**self.workflows, **workflows}, urls=self.urls)
+
+
+def parse_mapping(file: EntityFile) -> ImportMapping:
+    """The mapping of a YAML file.
+
+    Raises:
+        DefinitionsError: it is none; carries the issues.
+    """
+    text = decode_file(file)
+    if isinstance(text, Issue):
+        raise _refused(file, [text])
+    document = next(iter_documents(text), None)
+    if document is None:
+        return ImportMapping()
+    sources = FieldSources(file=file.name, positions=document.positions)
+    issues = [_issue(sources, (), problem.message, problem.remedy, code=problem.code) for problem in document.problems]
+    if issues:
+        raise _refused(file, issues)
+    try:
+        return ImportMapping.model_validate(document.value if document.value is not None else {})
+    except ValidationError as exc:
+        raise _refused(file, [_mistake(sources, details["loc"], details) for details in exc.errors()]) from exc
+
+
+def _mistake(sources: FieldSources, location: tuple[str | int, ...], details: Mapping[str, Any]) -> Issue:
+    path = tuple(part for part in location if part != "[key]")
+    context = details.get("ctx", {})
+    what = context.get("message") or str(details["msg"])
+    where = render_path(path)
+    remedy = "Write workflows: {name: {engine: sql, path: file.sql}} and urls: {old: new}."
+    return _issue(sources, path, f"{where}: {what}" if where else what, remedy)
+
+
+def _issue(sources: FieldSources, path: FieldPath, message: str, remedy: str, code: str = "import-map") -> Issue:
+    return Issue(
+        severity=Severity.ERROR,
+        code=code,
+        entity=None,
+        message=message.removesuffix("."),
+        remedy=remedy,
+        source=sources.locate(path),
+    )
+
+
+def _refused(file: EntityFile, issues: list[Issue]) -> DefinitionsError:
+    return DefinitionsError(location=file.name, issues=issues)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """An address that has become another."""
+
+    path: FieldPath
+    before: str
+    after: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Addresses:
+    """Beginnings of addresses and what they become; remembers which were met."""
+
+    urls: Mapping[str, str]
+    used: set[str] = field(default_factory=set)
+
+    def rewrite(self, values: MutableMapping[str, Any]) -> list[Rewritten]:
+        """Change plain values in place.
+
+        >>> values = {"storage": "hdfs://nn:8020/data", "catalog": "hdfs://nn:80201"}
+        >>> Addresses(urls={"hdfs://nn:8020": "s3://lake"}).rewrite(values)[0].after, values["catalog"]
+        ('s3://lake/data', 'hdfs://nn:80201')
+        """
+        return list(self._below(values, ()))
+
+    def _below(self, holder: Any, path: FieldPath) -> Iterator[Rewritten]:
+        items = list(holder.items()) if isinstance(holder, dict) else list(enumerate(holder))
+        for key, value in items:
+            here = (*path, key)
+            if isinstance(value, dict | list):
+                yield from self._below(value, here)
+            elif isinstance(value, str) and (changed := self._changed(value)) is not None:
+                holder[key] = changed
+                yield Rewritten(path=here, before=value, after=changed)
+
+    def _changed(self, text: str) -> str | None:
+        for old in sorted(self.urls, key=len, reverse=True):
+            begin = old.rstrip("/")
+            rest = text.removeprefix(begin)
+            if text.startswith(begin) and (not rest or rest.startswith("/")):
+                self.used.add(old)
+                return self.urls[old].rstrip("/") + rest if rest else self.urls[old]
+        return None

@@ -1,0 +1,85 @@
+"""docs/commands.md against the command line: every command of the groups, its arguments and its options."""
+
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from feed_assets.cli.main import main
+from feed_assets.operations.safe_mode import ALLOWED, Operation
+from tests.documents.markdown import Table, codes, plain, tables_of
+
+DOCUMENT = "docs/commands.md"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """The commands by their whole names."""
+    yield from _walk("", main)
+
+
+def _walk(prefix: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _walk(f"{name} ", command)
+        else:
+            yield prefix + name, command
+
+
+def tables() -> list[Table]:
+    return [table for table in tables_of(DOCUMENT) if table.header[0] == "command" and "options" in table.header]
+
+
+def documented() -> dict[str, tuple[str, ...]]:
+    """The rows about commands, by command."""
+    rows = [row for table in tables() for row in table.rows]
+    return {plain(row[0]): row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), list(commands()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_arguments_and_options_are_those_of_the_command(name: str, command: click.Command) -> None:
+    _, arguments, options, meaning = documented()[name]
+    found = {text for each in command.params if isinstance(each, click.Option) for text in each.opts}
+    assert set(codes(options)) == found
+    taken = [each for each in command.params if isinstance(each, click.Argument)]
+    assert [word.strip("[]") for word in arguments.split()] == [(each.name or "").upper() for each in taken]
+    assert ["[" in word for word in arguments.split()] == [not each.required for each in taken]
+    assert meaning
+    assert command.help
+
+
+def test_every_command_that_is_documented_exists() -> None:
+    assert documented().keys() == {name for name, _ in commands()}
+
+
+def test_every_option_is_explained_somewhere() -> None:
+    text = " ".join(" ".join(row) for table in tables_of(DOCUMENT) for row in table.rows)
+    options = {text for _, command in commands() for each in command.params for text in each.opts if "-" in text}
+    assert options <= set(re.findall(r"--[a-z-]+", text))
+
+
+def test_help_says_what_every_option_is_for() -> None:
+    for name, command in commands():
+        for each in command.params:
+            assert not isinstance(each, click.Option) or each.help, (name, each.name)
+
+
+def test_the_table_of_safe_mode_is_the_one_that_is_enforced() -> None:
+    (table,) = [table for table in tables_of(DOCUMENT) if table.header[0] == "operation"]
+    rows = {row[0]: row[1].startswith("allowed") for row in table.rows}
+    assert rows["suspend"] is (Operation.SUSPEND in ALLOWED)
+    assert rows["update of clusters"] is (Operation.UPDATE_CLUSTER in ALLOWED)
+    assert rows["validate"] is (Operation.VALIDATE in ALLOWED)
+    assert rows["update of feeds, processes and datasources"] is (Operation.UPDATE in ALLOWED)
+    refused = next(text for text in rows if text.startswith("submit,"))
+    named = {Operation(word.strip()) for word in refused.split(",")}
+    assert not rows[refused]
+    assert named.isdisjoint(ALLOWED)
+    instances = {operation for operation in Operation if operation.name.startswith("INSTANCE_")}
+    rest = {Operation.SUSPEND, Operation.UPDATE_CLUSTER, Operation.VALIDATE, Operation.UPDATE}
+    assert set(Operation) == named | rest | instances

@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given, settings
+
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
+from feed_assets.errors import DefinitionsError
+from feed_assets.loading.entity_documents import iter_entities
+from feed_assets.loading.falcon.writing import render_falcon
+from feed_assets.loading.interpolation import Values
+from tests.loading.entity_strategies import ENTITIES
+
+NO_VALUES = Values(variables={}, environ={})
+
+
+@settings(max_examples=150, deadline=None)
+@given(entity=ENTITIES)
+def test_every_entity_survives_falcon(entity: AnyEntity) -> None:
+    text = render_falcon(entity)
+    (document,) = iter_entities("a.xml", text, NO_VALUES)
+    assert [issue.render() for issue in document.issues] == []
+    assert document.entity == entity
+    assert render_falcon(document.entity) == text
+
+
+def test_what_would_not_be_read_again_is_not_written() -> None:
+    cluster = Cluster(name="a", storage="file:///data", description="x" * 1024**2)
+    with pytest.raises(DefinitionsError, match="cluster 'a': it cannot be written as a Falcon document"):
+        render_falcon(cluster)
