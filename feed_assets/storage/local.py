@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from errno import EACCES, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
@@ -27,7 +28,7 @@ from feed_assets.storage.local_tree import (
 )
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Guard, InstanceStore, Look, Manifest, Staging
+from feed_assets.storage.port import Guard, InstanceStore, Look, Manifest, Scan, Staging
 
 
 class LocalStore(InstanceStore):
@@ -40,6 +41,16 @@ class LocalStore(InstanceStore):
         self._control = f"{self._root}/{CONTROL_FOLDER}"
         self.root_url = f"file://{self._root or '/'}"
         self._reader = LocalReader(self._root, self.root_url)
+
+    def check_root(self) -> None:
+        place = Path(self._root or "/")
+        with self._translated(""):
+            while not place.exists():
+                place = place.parent
+            if not place.is_dir():
+                raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(place))
+            if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES), str(place))
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)
@@ -55,6 +66,10 @@ class LocalStore(InstanceStore):
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         with self._translated(path):
             return Manifest.of(self._reader.read_whole(path, parse_flag(self.root_url, flag), read_files))
+
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        with self._translated(path):
+            return self._reader.scan(path, parse_flag(self.root_url, flag), earlier, now)
 
     def published_manifest(self, path: str) -> Manifest | None:
         target = self._reader.target(path)

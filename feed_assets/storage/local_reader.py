@@ -1,19 +1,30 @@
 """Reading instances on a local filesystem: looks and whole, unmixed contents, never through a link out of the root."""
 # System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
-# ruff: noqa: PTH110, PTH112, PTH116, PTH120
+# ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from feed_assets.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
-from feed_assets.storage.local_tree import Follow, iter_tree
+from feed_assets.storage.local_tree import Follow, TreeFile, iter_tree, read_file, read_files, tree_file
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Availability, Look, missing
+from feed_assets.storage.port import (
+    Availability,
+    Look,
+    Scan,
+    ScannedFile,
+    files_to_read,
+    missing,
+    nothing_to_scan,
+)
 
 _TRIES = 50
+_SCANS = 3
+_SETTLING = timedelta(seconds=2)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,6 +93,67 @@ class LocalReader:
                 os.close(directory)
         raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
 
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        """Look at one instance and read what an earlier scan does not know."""
+        target = self.target(path)
+        for _ in range(_SCANS):
+            self.check_inside(path, os.path.dirname(target))
+            try:
+                directory = os.open(target, _DIRECTORY)
+            except FileNotFoundError:
+                return nothing_to_scan(Availability.MISSING)
+            except NotADirectoryError:
+                return self._scan_file(path, target, flag, earlier, now)
+            try:
+                scan = self._scan_into(target, directory, flag, earlier, now)
+                if scan is not None and os.path.samestat(os.fstat(directory), os.stat(target)):
+                    return scan
+            except FileNotFoundError:
+                continue
+            finally:
+                os.close(directory)
+        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+
+    def _scan_into(
+        self, target: str, directory: int, flag: str | None, earlier: Scan | None, now: datetime
+    ) -> Scan | None:
+        """Scan an open directory; None if its files changed while they were read."""
+
+        def walk() -> list[TreeFile]:
+            found = iter_tree(directory, self._follow_inside(target))
+            return sorted((file for file in found if file.path != flag), key=lambda file: file.path)
+
+        before = walk()
+        has_flag = flag is not None and _modified(flag, directory) is not None
+        availability = _availability(flag, has_flag, sum(file.size for file in before))
+        if availability is not Availability.AVAILABLE:
+            return nothing_to_scan(availability)
+        settled, unread = files_to_read((_scanned(file, now) for file in before), earlier)
+        entries = read_files(directory, [file.path for file in unread])
+        if unread and walk() != before:
+            return None
+        read = [replace(file, checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
+        return _scan([*settled, *read], len(read))
+
+    def _scan_file(self, path: str, target: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        """Scan a file that stands where a directory is expected."""
+        parent = os.open(os.path.dirname(target), _DIRECTORY)
+        try:
+            before = tree_file("", os.stat(target))
+            availability = _availability(flag, False, before.size)
+            if availability is not Availability.AVAILABLE:
+                return nothing_to_scan(availability)
+            self.check_inside(path, target)
+            settled, unread = files_to_read([_scanned(before, now)], earlier)
+            read = [replace(file, checksum=read_file(parent, os.path.basename(target)).checksum) for file in unread]
+            if tree_file("", os.stat(target)) != before:
+                raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+            return _scan([*settled, *read], len(read))
+        except FileNotFoundError:
+            return nothing_to_scan(Availability.MISSING)
+        finally:
+            os.close(parent)
+
     def _is_inside(self, target: str) -> bool:
         root = os.path.realpath(self._root or "/").rstrip("/")
         return f"{os.path.realpath(target)}/".startswith(f"{root}/")
@@ -100,10 +172,7 @@ class LocalReader:
                 return None
         except FileNotFoundError:
             return None
-        if flag is None:
-            availability = Availability.AVAILABLE if size else Availability.EMPTY
-        else:
-            availability = Availability.PARTIAL if flag_modified is None else Availability.AVAILABLE
+        availability = _availability(flag, flag_modified is not None, size)
         return Look(path=path, availability=availability, bytes=size, files=files, modified_at=_moment(newest))
 
     def _follow_inside(self, target: str) -> Follow:
@@ -138,13 +207,28 @@ def _look_at_file(path: str, target: str, flag: str | None) -> Look:
         found = os.stat(target)
     except (FileNotFoundError, NotADirectoryError):
         return missing(path)
-    if flag is not None:
-        availability = Availability.PARTIAL
-    else:
-        availability = Availability.AVAILABLE if found.st_size else Availability.EMPTY
+    availability = _availability(flag, False, found.st_size)
     return Look(
         path=path, availability=availability, bytes=found.st_size, files=1, modified_at=_moment(found.st_mtime_ns)
     )
+
+
+def _availability(flag: str | None, has_flag: bool, size: int) -> Availability:
+    if flag is None:
+        return Availability.AVAILABLE if size else Availability.EMPTY
+    return Availability.AVAILABLE if has_flag else Availability.PARTIAL
+
+
+def _scanned(file: TreeFile, now: datetime) -> ScannedFile:
+    """A file whose checksum is not known yet; without a sign if another write may still fall into the same moment."""
+    is_settled = _moment(file.changed) < now - _SETTLING
+    sign = f"{file.inode:x}.{file.modified:x}.{file.changed:x}" if is_settled else ""
+    return ScannedFile(path=file.path, size=file.size, sign=sign, checksum="")
+
+
+def _scan(files: Iterable[ScannedFile], read: int) -> Scan:
+    ordered = tuple(sorted(files, key=lambda file: file.path))
+    return Scan(availability=Availability.AVAILABLE, files=ordered, read=read)
 
 
 def _moment(nanoseconds: int) -> datetime:

@@ -34,11 +34,27 @@ Follow = Callable[[str], os.stat_result | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """A regular file: path relative to the tree, size in bytes, modification time in nanoseconds since 1970."""
+    """A regular file: path relative to the tree, size in bytes, times in nanoseconds since 1970.
+
+    `modified` is what programs may set to what they like, `changed` when the system last saw a change of any kind.
+    """
 
     path: str
     size: int
     modified: int
+    changed: int
+    inode: int
+
+
+def tree_file(path: str, found: os.stat_result) -> TreeFile:
+    """What the system tells of a file."""
+    return TreeFile(
+        path=path,
+        size=found.st_size,
+        modified=found.st_mtime_ns,
+        changed=found.st_ctime_ns,
+        inode=found.st_ino,
+    )
 
 
 def iter_tree(directory: int, follow: Follow, *, everything: bool = False, prefix: str = "") -> Iterator[TreeFile]:
@@ -60,7 +76,7 @@ def iter_tree(directory: int, follow: Follow, *, everything: bool = False, prefi
                 continue
             found = follow(path) if entry.is_symlink() else entry.stat(follow_symlinks=False)
             if found is not None and stat.S_ISREG(found.st_mode):
-                yield TreeFile(path=path, size=found.st_size, modified=found.st_mtime_ns)
+                yield tree_file(path, found)
 
 
 def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -32,10 +33,25 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import Availability, Guard, InstanceStore, Look, Manifest, ManifestEntry, Staging, missing
+from feed_assets.storage.port import (
+    Availability,
+    Guard,
+    InstanceStore,
+    Look,
+    Manifest,
+    ManifestEntry,
+    Scan,
+    ScannedFile,
+    Staging,
+    files_to_read,
+    missing,
+    nothing_to_scan,
+)
 from feed_assets.storage.scratch import Scratch
 
 _TRIES = 10
+_SCANS = 3
+_SETTLING = timedelta(seconds=2)
 _WORTH_LISTING_PARENT = 4
 
 
@@ -43,7 +59,8 @@ class ObjectStore(InstanceStore):
     """Instances below a prefix.
 
     `root` is the prefix as `fs` spells it. `foreign` are the exceptions of the filesystem's libraries that are not
-    `OSError`. Writers without a connector for the store write below `Staging.local_path`, in `scratch`.
+    `OSError`. With `has_containers` the root stands in a bucket that must exist. Writers without a connector for
+    the store write below `Staging.local_path`, in `scratch`.
     """
 
     def __init__(
@@ -55,13 +72,20 @@ class ObjectStore(InstanceStore):
         spark_scheme: str | None,
         scratch: Path | None = None,
         foreign: tuple[type[Exception], ...] = (),
+        has_containers: bool = True,
     ) -> None:
         self._fs = fs
         self._root = root.rstrip("/")
         self.root_url = root_url.rstrip("/")
         self.spark_scheme = spark_scheme
         self._scratch = Scratch.of(self.root_url, scratch)
+        self._has_containers = has_containers
         self._foreign: tuple[type[Exception], ...] = (OSError, *foreign)
+
+    def check_root(self) -> None:
+        with self._translated(""):
+            if self._has_containers:
+                self._fs.info(self._root.strip("/").partition("/")[0])
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)
@@ -73,6 +97,27 @@ class ObjectStore(InstanceStore):
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), None))
+
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        key, flag = self._key(path), parse_flag(self.root_url, flag)
+        with self._translated(path):
+            for _ in range(_SCANS):
+                listing = self._list(parse_path(self.root_url, path))
+                look = _look(path, listing, flag)
+                if look.availability is not Availability.AVAILABLE:
+                    return nothing_to_scan(look.availability)
+                content = {name: file for name, file in listing.files.items() if is_content(name, flag)}
+                settled, unread = files_to_read([_scanned(file, now) for file in content.values()], earlier)
+                try:
+                    entries = each(partial(self._read, key, None), [content[file.path] for file in unread])
+                except FileNotFoundError:
+                    continue
+                if unread and self._list(parse_path(self.root_url, path)).files != listing.files:
+                    continue
+                read = [replace(file, checksum=entry.checksum) for file, entry in zip(unread, entries, strict=True)]
+                files = tuple(sorted([*settled, *read], key=lambda file: file.path))
+                return Scan(availability=look.availability, files=files, read=len(read))
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
     def published_manifest(self, path: str) -> Manifest | None:
         with self._translated(path):
@@ -221,7 +266,7 @@ class ObjectStore(InstanceStore):
 
     def _read(self, key: str, to: Path | None, file: ObjectFile) -> ManifestEntry:
         with ExitStack() as stack:
-            stream = stack.enter_context(open_object(self._fs, f"{key}/{file.path}", file.size))
+            stream = stack.enter_context(open_object(self._fs, f"{key}/{file.path}".rstrip("/"), file.size))
             copy = None
             if to is not None:
                 (to / file.path).parent.mkdir(parents=True, exist_ok=True)
@@ -335,3 +380,7 @@ def _look(path: str, listing: ObjectListing | None, flag: str | None) -> Look:
     return Look(
         path=path, availability=availability, bytes=size, files=len(content), modified_at=max(times, default=None)
     )
+
+
+def _scanned(file: ObjectFile, now: datetime) -> ScannedFile:
+    return ScannedFile(path=file.path, size=file.size, sign=file.sign(now - _SETTLING), checksum=file.checksum)

@@ -1,7 +1,8 @@
 """Objects below a key of a filesystem without directories: one fresh listing, reading by range, many at a time."""
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from fsspec import AbstractFileSystem
 
 _THREADS = 16
 _RANGE = 8 << 20
+_ETAG_OF_CONTENT = re.compile(r'"?([0-9a-f]{32})"?')  # "900150983cd24fb0d6963f7d28e17f72", not "…-2" of two parts
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -21,13 +23,21 @@ Result = TypeVar("Result")
 class ObjectFile:
     """An object: path relative to the key that was listed ("" for that key itself), size in bytes, time (UTC).
 
-    `tag` changes with every write, as far as the filesystem tells.
+    `tag` changes with every write, as far as the filesystem tells. `checksum` is one of the content that the storage
+    itself keeps, "" if it keeps none.
     """
 
     path: str
     size: int
     modified_at: datetime | None
     tag: str
+    checksum: str = ""
+
+    def sign(self, settled_before: datetime) -> str:
+        """A sign that changes with every write; "" if the storage tells times only, and the last is too new."""
+        is_tagged = not self.tag.startswith(" ")
+        is_settled = self.modified_at is not None and self.modified_at < settled_before
+        return self.tag if is_tagged or is_settled else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +58,13 @@ def list_objects(fs: AbstractFileSystem, key: str) -> ObjectListing:
         path = name.removeprefix(key).lstrip("/")
         modified_at = _modified_at(info)
         tag = next((str(info[field]) for field in ("ETag", "etag", "generation", "md5Hash") if info.get(field)), "")
-        files[path] = ObjectFile(path=path, size=int(info["size"]), modified_at=modified_at, tag=f"{tag} {modified_at}")
+        files[path] = ObjectFile(
+            path=path,
+            size=int(info["size"]),
+            modified_at=modified_at,
+            tag=f"{tag} {modified_at}",
+            checksum=_checksum(info),
+        )
     return ObjectListing(exists=bool(found), files=files)
 
 
@@ -129,6 +145,14 @@ def open_object(fs: AbstractFileSystem, key: str, size: int) -> BinaryIO:
     """Open an object of known size for reading."""
     buffer = max(io.DEFAULT_BUFFER_SIZE, min(size, _RANGE))
     return cast(BinaryIO, io.BufferedReader(ObjectReader(fs, key, size), buffer_size=buffer))
+
+
+def _checksum(info: Mapping[str, object]) -> str:
+    """The checksum that Google keeps of an object, or the ETag of S3 where that is one: not of what came in parts."""
+    if md5 := info.get("md5Hash"):
+        return f"md5:{md5}"
+    tag = _ETAG_OF_CONTENT.fullmatch(str(info.get("ETag", "")))
+    return f"etag:{tag.group(1)}" if tag else ""
 
 
 def _modified_at(info: dict[str, object]) -> datetime | None:

@@ -5,6 +5,7 @@ contract; every adapter passes one behaviour suite.
 """
 
 import hashlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, Self, TypeAlias
 
 from feed_assets.errors import StorageError
+
+# "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
+_WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
 
 
 class Availability(StrEnum):
@@ -63,7 +67,7 @@ class Manifest:
     """The content of an instance, entries in the order of their paths.
 
     Content is every file except the availability flag and those that Spark does not read either: a path of which one
-    part begins with `.`, or with `_` and has no `=` in it. `digest` depends on content only (path, size, checksum), so
+    part begins with `.`, or with `_` and has no `=` in it. `digest` depends on content only (see `content_digest`), so
     equal content has equal digests wherever it lies. `extra` is what the publisher said (empty for a computed
     manifest); `unknown` keeps fields written by a newer version through a round trip.
     """
@@ -99,13 +103,76 @@ class Manifest:
         )
 
 
-def content_digest(entries: Iterable[ManifestEntry]) -> str:
-    """`sha256:<hex>` over path, size and checksum of each entry, in the order of the paths."""
+def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
+    """`sha256:<hex>` over path, size and checksum of each entry, in order. The id that Spark puts into the name of each
+    file that it writes does not count, so the same rows written by another run have the same digest.
+
+    >>> from feed_assets.storage.port import ManifestEntry, content_digest
+    >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
+    >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="sha256:1")]) for name in names)
+    >>> one == two
+    True
+    """
     digest = hashlib.sha256()
-    for entry in sorted(entries, key=lambda entry: entry.path):
-        digest.update(entry.path.encode("utf-8", "surrogateescape"))
-        digest.update(f"\0{entry.size}\0{entry.checksum}\n".encode())
+    for path, size, checksum in sorted((_WRITER.sub("", each.path), each.size, each.checksum) for each in entries):
+        digest.update(path.encode("utf-8", "surrogateescape"))
+        digest.update(f"\0{size}\0{checksum}\n".encode())
     return f"sha256:{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedFile:
+    """One content file: path, size and checksum as in a manifest, and a `sign` that a later scan compares.
+
+    Equal signs of one path mean that the file was not written in between; "" is no sign, and equals none. `checksum` is
+    `sha256:<hex>`, or `etag:<tag>` or `md5:<…>` where the storage itself tells one of the content.
+    """
+
+    path: str
+    size: int
+    sign: str
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """The content of an instance, with as little of it read as possible; `files` in the order of their paths.
+
+    There are no files unless it is AVAILABLE. `read` is how many of them had to be read. Equal digests of two scans of
+    one store mean equal content; they are those of manifests where every checksum is a sha256.
+    """
+
+    availability: Availability
+    files: tuple[ScannedFile, ...]
+    read: int
+
+    @property
+    def digest(self) -> str:
+        """`sha256:<hex>` over path, size and checksum of each file."""
+        return content_digest(self.files)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files."""
+        return sum(file.size for file in self.files)
+
+
+def nothing_to_scan(availability: Availability) -> Scan:
+    """The scan of an instance that is not AVAILABLE."""
+    return Scan(availability=availability, files=(), read=0)
+
+
+def files_to_read(files: Iterable[ScannedFile], earlier: Scan | None) -> tuple[list[ScannedFile], list[ScannedFile]]:
+    """Part scanned files whose checksum is not known yet (""): those that an earlier scan knows, with its checksum, and
+    those that must be read.
+    """
+    known = {(file.path, file.size, file.sign): file for file in (earlier.files if earlier else ()) if file.sign}
+    settled: list[ScannedFile] = []
+    unread: list[ScannedFile] = []
+    for file in files:
+        found = file if file.checksum else known.get((file.path, file.size, file.sign))
+        (unread if found is None else settled).append(found or file)
+    return settled, unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +208,10 @@ class InstanceStore(ABC):
     """The URL scheme by which this Spark's own connector opens the storage (`file`, `s3a`, …); None if it has none."""
 
     @abstractmethod
+    def check_root(self) -> None:
+        """Contact the storage: raises `StorageError` unless the root is there, or can be made. Nothing is written."""
+
+    @abstractmethod
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         """Look at many instances at once: one answer for each path, in the order asked; never cached.
 
@@ -155,6 +226,18 @@ class InstanceStore(ABC):
 
         Raises `InstanceNotFoundError`; `InstanceChangingError` when it does not hold still or is being published;
         `PathRefusedError` when a symbolic link inside leads out of the root or to a directory.
+        """
+
+    @abstractmethod
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        """Find out what an instance holds; read only what `earlier`, a scan of the same path, does not know unchanged.
+
+        Availability is that of `look`; nothing is read of an instance that is not AVAILABLE. A file that was written
+        again, with its old size and time too, has another checksum if its content is another. A file that changed less
+        than two seconds before `now` (the wall clock) has no sign where the storage tells of changes by times only, so
+        it is read again. Where the storage's own checksums depend on more than content (S3 with SSE-KMS), a file that
+        was written again with the same content counts as another.
+        Raises `InstanceChangingError` when it does not hold still.
         """
 
     @abstractmethod

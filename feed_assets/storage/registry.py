@@ -116,6 +116,7 @@ def _open_fsspec(
         spark_scheme=None if spark_scheme is None else str(spark_scheme),
         scratch=None if scratch is None else Path(str(scratch)),
         foreign=tuple(_load_error(name) for name in foreign),
+        has_containers=not address.startswith("memory://"),
     )
 
 

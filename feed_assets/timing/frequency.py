@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import assert_never
 
@@ -21,6 +21,8 @@ class Unit(StrEnum):
 _SYNTAX = re.compile(r"(\w*)\((.*)\)", re.ASCII)  # hours(2)
 _COUNT = re.compile(r"[1-9][0-9]*")  # 2, 30, not 0, 02 or -1
 _DAYS_OF_A_MONTH = 31
+_LONGEST = date.max - date.min
+_LONGEST_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def parse_frequency(text: str) -> Frequency:
     """Parse `minutes(n)`, `hours(n)`, `days(n)` or `months(n)`, n of at least 1; blanks around the whole are ignored.
 
     Raises:
-        FrequencyError: anything else, such as `hours(0)`, `weeks(1)`, `Hours(1)` or `hours( 1 )`.
+        FrequencyError: anything else, such as `hours(0)`, `weeks(1)`, `Hours(1)` or `hours( 1 )`, and more than the
+            calendar's 9,999 years.
 
     >>> parse_frequency("hours(2)").render()
     'hours(2)'
@@ -94,4 +97,7 @@ def parse_frequency(text: str) -> Frequency:
         raise FrequencyError(text=text, reason=f"{unit_name!r} is not a unit of frequencies") from exc
     if _COUNT.fullmatch(count) is None:
         raise FrequencyError(text=text, reason=f"{count!r} is not a whole number of at least 1 without leading zeros")
-    return Frequency(unit=unit, count=int(count))
+    frequency = Frequency(unit=unit, count=int(count)) if len(count) <= _LONGEST_COUNT else None
+    if frequency is None or frequency.as_duration() > _LONGEST:
+        raise FrequencyError(text=text, reason="it is longer than any calendar")
+    return frequency

@@ -3,36 +3,51 @@
 F…, P… and C… in the rules' docstrings are Falcon's own checks, by the numbers of the reference.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.issues import Issue, SourceMap, order_of
+from feed_assets.issues import EntityKey, Issue, SourceMap, order_of
 from feed_assets.validation import (
     rules_cluster,
     rules_cycles,
     rules_feed,
+    rules_lifecycle,
     rules_paths,
+    rules_priority,
     rules_process,
     rules_references,
+    rules_tables,
+    rules_transfers,
     rules_windows,
     rules_workflow,
 )
 from feed_assets.validation.scope import Rule, Scope
 
 RULES: tuple[Rule, ...] = (
+    Rule(code="interface-address", kind=Kind.CLUSTER, check=rules_cluster.check_interface_addresses),
+    Rule(code="spark-address", kind=Kind.CLUSTER, check=rules_cluster.check_spark_address),
+    Rule(code="cluster-staging", kind=Kind.CLUSTER, check=rules_cluster.check_staging),
     Rule(code="cluster-folders", kind=Kind.CLUSTER, check=rules_cluster.check_folders),
+    Rule(code="storage-not-here", kind=Kind.CLUSTER, check=rules_cluster.check_storage_scheme),
     Rule(code="hidden-property", kind=Kind.CLUSTER, check=rules_cluster.check_hidden_properties),
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=rules_cluster.check_interfaces),
     Rule(code="unknown-reference", kind=Kind.FEED, check=rules_references.check_references),
     Rule(code="cluster-version", kind=Kind.FEED, check=rules_references.check_cluster_versions),
+    Rule(code="datasource-version", kind=Kind.FEED, check=rules_transfers.check_datasource_versions),
     Rule(code="feed-validity", kind=Kind.FEED, check=rules_feed.check_validity),
     Rule(code="retention-late-arrival", kind=Kind.FEED, check=rules_feed.check_retention),
+    Rule(code="lifecycle-stage", kind=Kind.FEED, check=rules_lifecycle.check_stage),
+    Rule(code="lifecycle-frequency", kind=Kind.FEED, check=rules_lifecycle.check_stage_frequency),
+    Rule(code="lifecycle-limit", kind=Kind.FEED, check=rules_lifecycle.check_stage_limit),
     Rule(code="feed-sla", kind=Kind.FEED, check=rules_feed.check_sla),
     Rule(code="feed-schema", kind=Kind.FEED, check=rules_feed.check_schema),
     Rule(code="archive-place", kind=Kind.FEED, check=rules_feed.check_archive),
+    Rule(code="import-options", kind=Kind.FEED, check=rules_transfers.check_import),
+    Rule(code="import-place", kind=Kind.FEED, check=rules_transfers.check_import_place),
+    Rule(code="export-options", kind=Kind.FEED, check=rules_transfers.check_export),
     Rule(code="replication-source", kind=Kind.FEED, check=rules_feed.check_sources),
     Rule(code="replication-target-slice", kind=Kind.FEED, check=rules_feed.check_target_slices),
     Rule(code="replication-slice-depth", kind=Kind.FEED, check=rules_feed.check_slice_depth),
@@ -40,11 +55,18 @@ RULES: tuple[Rule, ...] = (
     Rule(code="availability-flag", kind=Kind.FEED, check=rules_feed.check_flag),
     Rule(code="partition-names", kind=Kind.FEED, check=rules_feed.check_partition_names),
     Rule(code="data-location", kind=Kind.FEED, check=rules_paths.check_data_location),
+    Rule(code="table-address", kind=Kind.FEED, check=rules_tables.check_addresses),
+    Rule(code="table-catalog", kind=Kind.FEED, check=rules_tables.check_catalog),
+    Rule(code="table-sources", kind=Kind.FEED, check=rules_tables.check_table_sources),
+    Rule(code="table-partitions", kind=Kind.FEED, check=rules_tables.check_table_partitions),
+    Rule(code="storage-uniform", kind=Kind.FEED, check=rules_tables.check_uniform_storage),
+    Rule(code="engine-not-here", kind=Kind.FEED, check=rules_tables.check_table_feeds),
     Rule(code="path-template", kind=Kind.FEED, check=rules_paths.check_templates),
     Rule(code="path-without-time", kind=Kind.FEED, check=rules_paths.check_variables),
     Rule(code="path-granularity", kind=Kind.FEED, check=rules_paths.check_granularity),
     Rule(code="path-variables", kind=Kind.FEED, check=rules_paths.check_same_variables),
     Rule(code="path-shared", kind=Kind.FEED, check=rules_paths.check_shared_paths),
+    Rule(code="job-priority", kind=Kind.FEED, check=rules_priority.check_priority),
     Rule(code="feed-group", kind=Kind.FEED, check=rules_feed.check_groups),
     Rule(code="unknown-reference", kind=Kind.PROCESS, check=rules_references.check_references),
     Rule(code="feed-not-on-cluster", kind=Kind.PROCESS, check=rules_references.check_feed_on_cluster),
@@ -60,16 +82,29 @@ RULES: tuple[Rule, ...] = (
     Rule(code="several-writers", kind=Kind.PROCESS, check=rules_windows.check_one_writer),
     Rule(code="waits-for-itself", kind=Kind.PROCESS, check=rules_cycles.check_cycles),
     Rule(code="input-partition", kind=Kind.PROCESS, check=rules_process.check_partition_depth),
+    Rule(code="optional-table", kind=Kind.PROCESS, check=rules_tables.check_optional_tables),
     Rule(code="process-sla", kind=Kind.PROCESS, check=rules_process.check_sla),
     Rule(code="late-input", kind=Kind.PROCESS, check=rules_process.check_late_inputs),
     Rule(code="text", kind=Kind.PROCESS, check=rules_process.check_texts),
+    Rule(code="job-priority", kind=Kind.PROCESS, check=rules_priority.check_priority),
     Rule(code="workflow-path", kind=Kind.PROCESS, check=rules_workflow.check_workflow),
+    Rule(code="engine-not-here", kind=Kind.PROCESS, check=rules_tables.check_engines),
+    Rule(code="workflow-master", kind=Kind.PROCESS, check=rules_workflow.check_application),
     Rule(code="workflow-submit", kind=Kind.PROCESS, check=rules_workflow.check_submit_options),
     Rule(code="workflow-file", kind=Kind.PROCESS, check=rules_workflow.check_files),
 )
 
+_RULES_OF: Mapping[Kind, tuple[Rule, ...]] = {kind: tuple(rule for rule in RULES if rule.kind is kind) for kind in Kind}
 
-def validate_bundle(bundle: Bundle, sources: SourceMap, as_of: datetime, root: Path | None = None) -> list[Issue]:
+
+def validate_bundle(
+    bundle: Bundle,
+    sources: SourceMap,
+    as_of: datetime,
+    root: Path | None = None,
+    *,
+    only: Collection[EntityKey] | None = None,
+) -> list[Issue]:
     """Apply every rule to every entity; issues in the order of files and lines.
 
     Args:
@@ -78,16 +113,16 @@ def validate_bundle(bundle: Bundle, sources: SourceMap, as_of: datetime, root: P
             it is no mistake.
         as_of: stands for the present, for rules about retention.
         root: the folder that files of workflows are looked for in; None leaves files unchecked.
+        only: the entities that are looked at, beside the others; None for all.
     """
     scope = Scope(bundle=bundle, sources=sources, as_of=as_of, root=root)
-    return sorted(_iter_issues(scope), key=order_of)
+    entities = bundle.entities if only is None else [entity for entity in bundle.entities if entity.key in only]
+    return sorted(_iter_issues(scope, entities), key=order_of)
 
 
-def _iter_issues(scope: Scope) -> Iterator[Issue]:
-    for entity in scope.bundle.entities:
-        for rule in RULES:
-            if rule.kind is not entity.kind:
-                continue
+def _iter_issues(scope: Scope, entities: Iterable[AnyEntity]) -> Iterator[Issue]:
+    for entity in entities:
+        for rule in _RULES_OF[entity.kind]:
             for complaint in rule.check(scope, entity):
                 yield Issue(
                     severity=complaint.severity,

@@ -1,17 +1,105 @@
 """Rules about clusters and datasources alone."""
 
+import re
 from collections.abc import Iterator
 
-from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
-from feed_assets.issues import Severity
+from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 
 _BUILT_IN = ("name", "colo")
+_WITH_SCHEME = (InterfaceType.READONLY, InterfaceType.WRITE, InterfaceType.WORKFLOW, InterfaceType.MESSAGING)
+_LOCAL_WORKFLOWS = "localoozie"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://|\().+")  # hdfs://host:8020, failover:(tcp://host:61616)
+_THRIFT = re.compile(r"(?:thrift://)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")  # thrift://host:9083, other:9083
+_HOST = r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])"
+_MASTER = re.compile(
+    r"local(?:\[(?:[0-9]+|\*)(?:\s*,\s*[0-9]+)?\])?"  # local[2]
+    r"|local-cluster\[[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\]"
+    r"|yarn"
+    rf"|spark://{_HOST}:[0-9]+(?:,{_HOST}:[0-9]+)*"
+    rf"|k8s://(?:https?://)?{_HOST}(?::[0-9]+)?/?"  # k8s://https://host:6443
+)
+_REMOTE = re.compile(rf"sc://{_HOST}(?::[0-9]{{1,5}})?(?:/;.*)?/?")  # sc://host:15002/;token=x
+
+
+def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """C1: endpoints are addresses with a scheme, each metastore of a list has its host.
+
+    Of several metastores, separated by commas, only the first needs its scheme. `workflow` may be `localoozie`.
+    """
+    for kind in _WITH_SCHEME:
+        interface = cluster.interfaces.get(kind)
+        if interface is None or (kind is InterfaceType.WORKFLOW and interface.endpoint == _LOCAL_WORKFLOWS):
+            continue
+        if _SCHEME.fullmatch(interface.endpoint) is None:
+            yield Complaint(
+                path=("interfaces", kind.value, "endpoint"),
+                message=f"the {kind.value} interface has no valid scheme: {interface.endpoint!r}",
+                remedy="Write an address with its scheme, for example hdfs://host:8020.",
+            )
+    registry = cluster.interfaces.get(InterfaceType.REGISTRY)
+    places: list[tuple[FieldPath, str | None]] = [(("catalog",), cluster.catalog)]
+    if registry is not None and registry.endpoint != cluster.catalog:
+        places.append((("interfaces", "registry", "endpoint"), registry.endpoint))
+    for path, text in places:
+        for address in (text or "").split(",") if text else ():
+            if _THRIFT.fullmatch(address.strip()) is None:
+                yield Complaint(
+                    path=path,
+                    message=f"{address.strip()!r} is not the address of a metastore",
+                    remedy="Write thrift://host:9083, further metastores after a comma.",
+                )
+
+
+def check_spark_address(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """C14: Spark can be reached in a way that this Spark has.
+
+    Differs from Falcon: besides `yarn` and `local` the other masters of Spark, and Spark Connect.
+    """
+    master, remote = cluster.spark.master, cluster.spark.remote
+    if master is not None and not is_spark_master(master):
+        yield Complaint(
+            path=("spark", "master"),
+            message=f"{master!r} is not a master of Spark",
+            remedy=MASTER_REMEDY,
+        )
+    if remote is not None and _REMOTE.fullmatch(remote) is None:
+        yield Complaint(
+            path=("spark", "remote"),
+            message=f"{remote!r} is not a Spark Connect address",
+            remedy="Write sc://host:15002.",
+        )
+
+
+MASTER_REMEDY = "Write local[2], yarn, spark://host:7077 or k8s://https://host:6443."
+
+
+def is_spark_master(text: str) -> bool:
+    """Whether Spark knows such a master.
+
+    >>> is_spark_master("local[*]"), is_spark_master("spark://a:7077,b:7077"), is_spark_master("yarn-cluster")
+    (True, True, False)
+    """
+    return _MASTER.fullmatch(text) is not None
+
+
+def check_staging(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """C9: a cluster that is declared by its interfaces names its staging folder.
+
+    Differs from Falcon: one that is declared by its storage has a default place.
+    """
+    if cluster.interfaces and cluster.locations.staging is None:
+        yield Complaint(
+            path=("locations",),
+            message="the mandatory location staging is missing",
+            remedy="Write locations: {staging: /apps/staging}.",
+        )
 
 
 def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """Staging, working and temporary files do not share a folder."""
+    """C11: staging, working and temporary files do not share a folder."""
     seen: dict[str, str] = {}
     for name, folder in (
         ("staging", cluster.locations.staging),
@@ -27,6 +115,18 @@ def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
                 message=f"locations.{name} is the folder of locations.{other}, {folder!r}",
                 remedy="Give each a folder of its own.",
             )
+
+
+def check_storage_scheme(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """The storage is one that can be opened here."""
+    scheme = cluster.storage.partition("://")[0]
+    if scheme not in STORAGE_SCHEMES:
+        yield Complaint(
+            path=("storage",),
+            message=f"nothing here opens {scheme} storage: what lies in {cluster.storage} is not seen, and not written",
+            remedy=f"Name a storage of one of {', '.join(STORAGE_SCHEMES)}.",
+            severity=Severity.WARNING,
+        )
 
 
 def check_hidden_properties(_: Scope, cluster: Cluster) -> Iterator[Complaint]:

@@ -8,7 +8,7 @@ from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
 from feed_assets.errors import ColumnsError
 from feed_assets.issues import Severity
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.rules_paths import listed, variables_of
+from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope
 
 _CLUSTER_VARIABLE = "${cluster."
@@ -33,6 +33,8 @@ def check_retention(_: Scope, feed: Feed) -> Iterator[Complaint]:
         return
     cut_off = feed.late_arrival.cut_off
     for name, entry in feed.clusters.items():
+        if feed.retention_stage_on(name) is not None:
+            continue
         if entry.retention is not None and entry.retention.limit.as_duration() < cut_off.as_duration():
             yield Complaint(
                 path=("clusters", name, "retention", "limit"),
@@ -55,7 +57,8 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 message=f"sla.low {sla.low} is longer than sla.high {sla.high}",
                 remedy="Lower sla.low, or raise sla.high.",
             )
-        if entry.retention and sla.high.as_duration() > entry.retention.limit.as_duration():
+        has_stage = feed.retention_stage_on(name) is not None
+        if not has_stage and entry.retention and sla.high.as_duration() > entry.retention.limit.as_duration():
             yield Complaint(
                 path=(*path, "high"),
                 message=f"sla.high {sla.high} is longer than retention {entry.retention.limit} on {name}: "
@@ -168,7 +171,7 @@ def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"this one has {feed.frequency}",
                 remedy="Write the same frequency, or leave the group.",
             )
-        mine, others = (variables_of(each.locations.data if each.locations else None) for each in (feed, first))
+        mine, others = (variables_of(default_place(each)) for each in (feed, first))
         if mine is not None and others is not None and mine != others:
             yield Complaint(
                 path=("groups",),

@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import Feed
-from feed_assets.errors import TemplateError
+from feed_assets.errors import TableAddressError, TemplateError
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
+
+_TABLE = "catalog:"
 
 
 def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -41,13 +44,17 @@ def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The data path of a feed holds the time of the instance."""
+    """F19: the data path of a feed, or the partition of its table, holds the time of the instance.
+
+    Differs from Falcon: not only where the feed is imported or exported.
+    """
     for path, data in _data_paths(feed):
         variables = variables_of(data)
         if variables is not None and not variables:
             yield Complaint(
                 path=path,
-                message=f"{'.'.join(path)} {data!r} has no time variable: all instances have the same path",
+                message=f"{'.'.join(path)} {data!r} has no time variable: all instances have the same "
+                f"{'partition' if path[-1] == 'table' else 'path'}",
                 remedy="Add ${YEAR} and as many of ${MONTH}, ${DAY}, ${HOUR}, ${MINUTE} as the frequency needs.",
             )
 
@@ -65,19 +72,22 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             continue
         refused.add((path, reason))
         covers = template.covers(feed.frequency)
-        remedy = "Set the time zone of the feed to UTC." if covers else "Add the missing variable to the path."
+        remedy = (
+            "Set the time zone of the feed to UTC." if covers else f"Add the missing variable to the {_noun(path)}."
+        )
         yield Complaint(path=path, message=f"{'.'.join(path)} is too coarse: {reason}", remedy=remedy)
 
 
 def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F25: a cluster's own data path has the same variables as the feed's."""
-    default = variables_of(feed.locations.data if feed.locations else None)
+    """F25: a cluster's own data path, or table, has the same variables as the feed's."""
+    default = variables_of(default_place(feed))
     for name, entry in feed.clusters.items():
-        own = None if entry.locations is None else variables_of(entry.locations.data)
+        own = variables_of(entry.table or (entry.locations.data if entry.locations else None))
         if default is not None and own is not None and set(own) != set(default):
+            what = "table" if entry.table else "data path"
             yield Complaint(
-                path=("clusters", name, "locations", "data"),
-                message=f"the data path on {name} has the variables {listed(own)}, the feed's has {listed(default)}",
+                path=("clusters", name, "table") if entry.table else ("clusters", name, "locations", "data"),
+                message=f"the {what} on {name} has the variables {listed(own)}, the feed's has {listed(default)}",
                 remedy="Use the same variables in both.",
             )
 
@@ -95,13 +105,19 @@ def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
-    """The time variables of a template; None if it is none."""
+    """The time variables of a template or of the address of a table; None if it is neither."""
     if text is None:
         return None
     try:
-        return parse_path_template(text).variables
-    except TemplateError:
+        template = parse_table_address(text).template if text.startswith(_TABLE) else parse_path_template(text)
+    except (TemplateError, TableAddressError):
         return None
+    return template.variables
+
+
+def default_place(feed: Feed) -> str | None:
+    """The feed's own data path or table, which clusters may replace."""
+    return feed.table or (feed.locations.data if feed.locations else None)
 
 
 def listed(variables: tuple[TimeVariable, ...]) -> str:
@@ -125,13 +141,22 @@ def _texts(feed: Feed, cluster: str) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
+    if feed.table is not None:
+        yield ("table",), feed.table
     if feed.locations is not None and feed.locations.data is not None:
         yield ("locations", "data"), feed.locations.data
     for name, entry in feed.clusters.items():
+        if entry.table is not None:
+            yield ("clusters", name, "table"), entry.table
         if entry.locations is not None and entry.locations.data is not None:
             yield ("clusters", name, "locations", "data"), entry.locations.data
 
 
 def _data_path(feed: Feed, cluster: str) -> tuple[str, ...]:
-    own = feed.clusters[cluster].locations is not None
-    return ("clusters", cluster, "locations", "data") if own else ("locations", "data")
+    entry = feed.clusters[cluster]
+    own = ("clusters", cluster) if entry.locations is not None or entry.table is not None else ()
+    return (*own, "table") if feed.table_on(cluster) is not None else (*own, "locations", "data")
+
+
+def _noun(path: tuple[str, ...]) -> str:
+    return "partition of the table" if path[-1] == "table" else "path"

@@ -98,10 +98,17 @@ def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P9: the partition of an input is not deeper than the feed declares."""
+    """P9: the partition of an input is not deeper than the feed declares; an input from a table has none."""
     for name, item in process.inputs.items():
         feed = scope.bundle.find_feed(item.feed)
         if feed is None or item.partition is None:
+            continue
+        if any(feed.table_on(cluster) for cluster in process.clusters if cluster in feed.clusters):
+            yield Complaint(
+                path=("inputs", name, "partition"),
+                message=f"inputs.{name}.partition is not supported: feed {item.feed!r} is a table",
+                remedy="Remove it.",
+            )
             continue
         depth = len([part for part in item.partition.split("/") if part])
         if depth > len(feed.partitions):

@@ -11,7 +11,7 @@ from feed_assets.validation.scope import Complaint, Scope
 
 
 def check_references(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
-    """What is named is declared."""
+    """F7, F13, F14, P2, P6, P11: what is named is declared."""
     for reference in iter_references(entity):
         if scope.is_declared(reference.target):
             continue
@@ -22,7 +22,7 @@ def check_references(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
 
 
 def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """What a process reads and writes is defined on each of its clusters."""
+    """P6, P11: what a process reads and writes is defined on each of its clusters."""
     used = [(("inputs", name, "feed"), item.feed) for name, item in process.inputs.items()]
     used += [(("outputs", name, "feed"), item.feed) for name, item in process.outputs.items()]
     for path, name in used:
@@ -38,7 +38,10 @@ def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]
 
 
 def check_cluster_versions(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
-    """No version of a cluster is asked for that does not exist yet."""
+    """F9, P2: no version of a cluster is asked for that does not exist yet.
+
+    Differs from Falcon: a version that is left out, or lower, is not replaced by the current one.
+    """
     for name, entry in entity.clusters.items():
         cluster = scope.bundle.find_cluster(name)
         if cluster is not None and entry.version > cluster.version:

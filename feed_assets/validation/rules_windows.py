@@ -75,13 +75,13 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
         start = _evaluated(window.start, scope.as_of, zone)
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
-            retention = feed.clusters[cluster].retention if feed else None
-            if start is None or retention is None or scope.as_of - start <= retention.limit.as_duration():
+            limit = feed.retention_limit_on(cluster) if feed else None
+            if start is None or limit is None or scope.as_of - start <= limit.as_duration():
                 continue
             yield Complaint(
                 path=("inputs", name, "start"),
                 message=f"inputs.{name}.start {item.start} reaches {_rounded(scope.as_of - start)} back, but feed "
-                f"{item.feed!r} on {cluster} keeps {retention.limit}",
+                f"{item.feed!r} on {cluster} keeps {limit}",
                 remedy="Begin the window later, or raise retention.limit of the feed.",
             )
 

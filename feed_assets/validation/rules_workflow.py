@@ -1,11 +1,13 @@
-"""Rules about the work of processes: its path has the form that the engine needs, and its files exist. Nothing of it is
-imported or run.
+"""Rules about the work of processes: its path has the form that the engine needs, it has a Spark to run on, and its
+files exist. Nothing of it is imported or run.
 """
 
 from collections.abc import Iterator
 
+from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath
+from feed_assets.validation.rules_cluster import MASTER_REMEDY, is_spark_master
 from feed_assets.validation.scope import Complaint, Scope
 
 _SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf", "submit")
@@ -13,7 +15,7 @@ _SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf", "submit")
 
 def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
     """The path names a function, a SQL file, or an application, as the engine asks for."""
-    for path, workflow in _workflows(process):
+    for path, workflow in iter_workflows(process):
         match workflow.engine:
             case WorkflowEngine.PYTHON:
                 fault = _python_fault(workflow.path)
@@ -34,9 +36,41 @@ def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
             yield Complaint(path=(*path, "path"), message=message, remedy=remedy)
 
 
+def check_application(scope: Scope, process: Process) -> Iterator[Complaint]:
+    """P16: an application for Spark has a master, its own or each cluster's.
+
+    Differs from Falcon: every cluster counts, not the first alone, and one that says nothing of Spark is `local[*]`
+    unless it is declared by interfaces.
+    """
+    for path, workflow in iter_workflows(process):
+        if workflow.engine is not WorkflowEngine.SPARK_SUBMIT:
+            continue
+        if workflow.master is not None:
+            if not is_spark_master(workflow.master):
+                message = f"{'.'.join(map(str, path))}.master {workflow.master!r} is not a master of Spark"
+                yield Complaint(path=(*path, "master"), message=message, remedy=MASTER_REMEDY)
+            continue
+        for name in process.clusters:
+            cluster = scope.bundle.find_cluster(name)
+            if cluster is not None and _lacks_master(cluster):
+                yield Complaint(
+                    path=path,
+                    message=f"there is no Spark master for {'.'.join(map(str, path))}: it names none, "
+                    f"and neither does cluster {name!r}",
+                    remedy="Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
+                )
+
+
+def _lacks_master(cluster: Cluster) -> bool:
+    if cluster.spark.master is None:
+        return True
+    is_default = "spark" not in cluster.model_fields_set and InterfaceType.SPARK not in cluster.interfaces
+    return bool(cluster.interfaces) and is_default
+
+
 def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
     """Options of spark-submit stand at a workflow that uses it."""
-    for path, workflow in _workflows(process):
+    for path, workflow in iter_workflows(process):
         if workflow.engine is WorkflowEngine.SPARK_SUBMIT:
             continue
         for name in _SUBMIT_ONLY:
@@ -49,27 +83,33 @@ def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P4: files and libraries of workflows exist below the project's folder; URLs are not looked at."""
+    """P4: files and libraries of workflows exist below the project's folder; URLs are looked at by live checks only."""
     if scope.root is None:
         return
-    for path, workflow in _workflows(process):
-        files: list[tuple[FieldPath, str]] = [
-            ((*path, "lib", position), library) for position, library in enumerate(workflow.lib)
-        ]
-        if workflow.engine is not WorkflowEngine.PYTHON:
-            files.append(((*path, "path"), workflow.path))
-        elif ".py:" in workflow.path:
-            files.append(((*path, "path"), workflow.path.rpartition(":")[0]))
-        for place, name in files:
+    for path, workflow in iter_workflows(process):
+        for place, name in iter_files(workflow):
             if "://" not in name and not (scope.root / name).exists():
                 yield Complaint(
-                    path=place,
+                    path=(*path, *place),
                     message=f"the file {name!r} does not exist in {scope.root}",
                     remedy="Correct the path; it is relative to the folder of feed_assets.yaml.",
                 )
 
 
-def _workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
+    """The files and URLs that a workflow names, and where; an engine that is not here has its files elsewhere."""
+    if not workflow.engine.runs_here:
+        return
+    for position, library in enumerate(workflow.lib):
+        yield ("lib", position), library
+    if workflow.engine is not WorkflowEngine.PYTHON:
+        yield ("path",), workflow.path
+    elif ".py:" in workflow.path:
+        yield ("path",), workflow.path.rpartition(":")[0]
+
+
+def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
+    """The workflow of a process and those for late inputs, and where they are written."""
     yield ("workflow",), process.workflow
     if process.late_process is not None:
         for name, workflow in process.late_process.inputs.items():

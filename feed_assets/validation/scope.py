@@ -17,6 +17,7 @@ from feed_assets.errors import TimingError
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.timing.windows import Window, parse_window
 
@@ -86,15 +87,26 @@ class Scope:
         return self._sequences[key]
 
     def find_template(self, feed: Feed, cluster: str) -> PathTemplate | None:
-        """The data template of a feed on a cluster, cluster variables filled in."""
+        """The template of a feed's data, or of the partition of its table, cluster variables filled in."""
         key = (feed.name, cluster)
         if key not in self._templates:
-            found, data = self.bundle.find_cluster(cluster), feed.data_on(cluster)
+            found = self.bundle.find_cluster(cluster)
             try:
-                self._templates[key] = with_cluster(parse_path_template(data), found) if found and data else None
+                template = _parse_place(feed.data_on(cluster), feed.table_on(cluster))
+                self._templates[key] = with_cluster(template, found) if found and template else None
             except TimingError:
                 self._templates[key] = None
         return self._templates[key]
+
+    def find_address(self, feed: Feed, cluster: str) -> str | None:
+        """Where a feed lies on a cluster, as a text that is the same for no other place."""
+        template, found = self.find_template(feed, cluster), self.bundle.find_cluster(cluster)
+        if template is None or found is None:
+            return None
+        if (table := feed.table_on(cluster)) is not None:
+            return f"{found.catalog} {parse_table_address(table).name} {template.text}"
+        url = "" if "://" in template.text else found.storage.rstrip("/")
+        return f"{url}/{template.text.lstrip('/')}"
 
     def find_window(self, process: Process, name: str) -> Window | None:
         """The window of an input; None if it is data-driven, too."""
@@ -138,10 +150,9 @@ class Scope:
         owners: dict[str, tuple[Feed, str]] = {}
         for feed in self.bundle.feeds:
             for name in feed.clusters:
-                template, cluster = self.find_template(feed, name), self.bundle.find_cluster(name)
-                if template is not None and cluster is not None:
-                    url = "" if "://" in template.text else cluster.storage.rstrip("/")
-                    first = owners.setdefault(f"{url}/{template.text.lstrip('/')}", (feed, name))
+                address = self.find_address(feed, name)
+                if address is not None:
+                    first = owners.setdefault(address, (feed, name))
                     if first != (feed, name):
                         found[feed.name].append((first, name))
         return found
@@ -169,6 +180,12 @@ class Scope:
                 if not read_from[reader]:
                     waiting.append(reader)
         return frozenset(read_from)
+
+
+def _parse_place(data: str | None, table: str | None) -> PathTemplate | None:
+    if table is not None:
+        return parse_table_address(table).template
+    return parse_path_template(data) if data is not None else None
 
 
 def _find_window(start: str, end: str, zone: str) -> Window | None:

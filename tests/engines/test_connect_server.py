@@ -11,6 +11,7 @@ import pytest
 
 from feed_assets.engines.connect_server import ConnectServer, probe
 from feed_assets.engines.sessions import interrupt_run
+from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.errors import ConnectServerError
 
 pytestmark = [
@@ -72,6 +73,10 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
         "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", and the schema says "
         '"INT". Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema.',
     ]
+
+
+def test_row_7_a_server_that_answers_can_be_reached(server: ConnectServer) -> None:
+    check_spark_remote(server.url)
 
 
 def test_what_a_killed_run_computes_is_interrupted_from_another_process(server: ConnectServer, tmp_path: Path) -> None:

@@ -26,6 +26,11 @@ def availability(bed: Bed, path: str, flag: str | None) -> Availability:
     return bed.store.look([path], flag)[0].availability
 
 
+def test_a_root_that_can_be_made_is_in_order_and_is_not_made(bed: Bed) -> None:
+    bed.store.check_root()
+    assert bed.names() == set()
+
+
 @pytest.mark.parametrize("flag", [None, "", "_SUCCESS"])
 def test_nothing_is_missing(bed: Bed, flag: str | None) -> None:
     (look,) = bed.store.look([HOUR], flag)

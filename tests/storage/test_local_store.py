@@ -38,6 +38,12 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_root_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=f"Not a directory .{tmp_path}/file."):
+        LocalStore(tmp_path / "file" / "root").check_root()
+
+
 def test_an_instance_that_is_a_link_out_of_the_root_is_refused(store: LocalStore, outside: Path) -> None:
     link = store.local_path(HOUR)
     assert link is not None

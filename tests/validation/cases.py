@@ -177,6 +177,21 @@ CASES = (
         "Remove it, or write type: source.",
     ),
     Case(
+        code="job-priority",
+        good={"feed clicks/properties": {"jobPriority": "very_high"}},
+        bad={"feed clicks/properties": {"jobPriority": "urgent"}},
+        text="feed 'clicks': jobPriority 'urgent' is not a priority, NORMAL is taken. "
+        "Write one of VERY_HIGH, HIGH, NORMAL, LOW, VERY_LOW.",
+    ),
+    Case(
+        code="job-priority",
+        name="process",
+        good={"process daily/properties": {"jobPriority": "LOW"}},
+        bad={"process daily/properties": {"jobPriority": ""}},
+        text="process 'daily': jobPriority '' is not a priority, NORMAL is taken. "
+        "Write one of VERY_HIGH, HIGH, NORMAL, LOW, VERY_LOW.",
+    ),
+    Case(
         code="availability-flag",
         good={"feed clicks/availability_flag": "_SUCCESS"},
         bad={"feed clicks/availability_flag": "../_SUCCESS"},

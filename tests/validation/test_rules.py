@@ -7,10 +7,18 @@ from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case
+from tests.validation.cases_services import SERVICE_CASES
+from tests.validation.cases_tables import TABLE_CASES
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-OTHERS = {"window-range-after-feed": ["window-outlives-feed"]}
+ALL = (*CASES, *SERVICE_CASES, *TABLE_CASES)
+OTHERS = {
+    "window-range-after-feed": ["window-outlives-feed"],
+    "data-location-cluster": ["path-shared"],
+}
 """Other rules that refuse the bad bundle of a case, too."""
+NOT_HERE = "engine-not-here"
+"""What every feed in a table is told, and each process that uses one."""
 
 
 @pytest.fixture
@@ -25,21 +33,23 @@ def test_the_samples_are_in_order(root: Path) -> None:
     assert validate_bundle(bundle(), SourceMap(), AS_OF, root) == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_rule_accepts_what_is_right(case: Case, root: Path) -> None:
-    assert [issue.render() for issue in validate_bundle(bundle(case.good), SourceMap(), AS_OF, root)] == []
+    issues = validate_bundle(bundle(case.good), SourceMap(), AS_OF, root)
+    assert [issue.render() for issue in issues if case not in TABLE_CASES or issue.code != NOT_HERE] == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=str)
 def test_a_rule_refuses_what_is_wrong_with_one_sentence(case: Case, root: Path) -> None:
     issues = validate_bundle(bundle(case.bad), SourceMap(), AS_OF, root)
     texts = [issue.render().replace(str(root), "<root>") for issue in issues if issue.code == case.code]
     assert texts == [case.text]
-    assert {issue.code for issue in issues} <= {case.code, *OTHERS.get(str(case), ())}
+    others = {NOT_HERE} if case in TABLE_CASES else OTHERS.get(str(case), ())
+    assert {issue.code for issue in issues} <= {case.code, *others}
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {case.code for case in CASES} == {rule.code for rule in RULES}
+    assert {case.code for case in ALL} == {rule.code for rule in RULES}
 
 
 def test_a_name_that_was_declared_with_errors_is_known() -> None:
@@ -95,9 +105,10 @@ def _circles(changes: dict[str, object]) -> list[str]:
     return [issue.render() for issue in issues if issue.code == "waits-for-itself"]
 
 
-def test_row_11_a_feed_without_a_data_location_is_refused() -> None:
-    with pytest.raises(ValueError, match="locations"):
-        bundle({"feed clicks/locations": {"stats": "/stats"}})
+@pytest.mark.parametrize(("locations", "is_refused"), [({"data": "/s/${YEAR}/${MONTH}/${DAY}"}, False), ({}, True)])
+def test_row_11_a_feed_without_a_data_location_is_refused(locations: dict[str, str], is_refused: bool) -> None:
+    issues = validate_bundle(bundle({"feed summary/locations": locations}), SourceMap(), AS_OF)
+    assert [issue.code for issue in issues] == ["data-location"] * is_refused
 
 
 def test_row_13_a_cluster_with_own_locations_uses_only_those() -> None:

@@ -1,0 +1,74 @@
+"""What a Hive metastore answers, asked by Hive's own client in a Java machine."""
+
+import threading
+
+from py4j.protocol import Py4JError
+
+from feed_assets.engines.java import JavaMachine, explain_java
+from feed_assets.errors import ServiceError
+
+_SETTINGS = {
+    "hive.metastore.connect.retries": "1",
+    "hive.metastore.failure.retries": "0",
+    "hive.metastore.client.connect.retry.delay": "0s",
+    "hive.metastore.client.socket.timeout": "8s",
+    "hive.metastore.schema.verification": "false",
+}
+
+
+class Catalog:
+    """A connection to the metastores of one address; the first that answers is used. Any thread may ask.
+
+    Raises:
+        ServiceError: none of them answers.
+    """
+
+    def __init__(self, machine: JavaMachine, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        view = machine.view
+        try:
+            conf = view.org.apache.hadoop.hive.conf.HiveConf()
+            for name, value in {**_SETTINGS, "hive.metastore.uris": metastores_of(address)}.items():
+                conf.set(name, value)
+            self._client = view.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
+            self._client.getAllDatabases()
+        except Py4JError as exc:
+            raise self._refused(exc) from exc
+
+    def has_table(self, database: str, table: str) -> bool:
+        """Whether there is such a table; also False where the database does not exist.
+
+        Raises:
+            ServiceError: it does not answer any more.
+        """
+        try:
+            with self._lock:
+                return bool(self._client.tableExists(database, table))
+        except Py4JError as exc:
+            raise self._refused(exc) from exc
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            with self._lock:
+                self._client.close()
+        except Py4JError as exc:
+            raise self._refused(exc) from exc
+
+    def _refused(self, exc: Py4JError) -> ServiceError:
+        return ServiceError(
+            service=f"the catalog {self._address}",
+            reason=f"it does not answer: {explain_java(exc)}",
+            next_step="Check host and port, and that a Hive metastore runs there.",
+        )
+
+
+def metastores_of(address: str) -> str:
+    """Every metastore of an address with its scheme, as Hive wants them.
+
+    >>> metastores_of("thrift://one:9083, two:9083")
+    'thrift://one:9083,thrift://two:9083'
+    """
+    hosts = (part.strip().removeprefix("thrift://") for part in address.split(","))
+    return ",".join(f"thrift://{host}" for host in hosts if host)

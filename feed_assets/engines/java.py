@@ -1,0 +1,183 @@
+"""A Java virtual machine beside this process, for what only Java can say: drivers, keystores, the Hive metastore.
+
+It has the class path of the installed pyspark and no Spark session; py4j speaks to it.
+"""
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from feed_assets.engines.installation import spark_home
+from feed_assets.errors import ServiceError
+
+_LOOPBACK = "127.0.0.1"
+_CONF_FOLDERS = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR")
+_SILENT = (
+    "-Dlog4j2.level=OFF",
+    "-Dlog4j2.StatusLogger.level=OFF",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+    f"-Dderby.stream.error.file={os.devnull}",
+)
+_ENDS_WITHIN = 5.0
+
+
+class JavaMachine:
+    """The running machine; `view` gives its classes: `machine.view.java.lang.System.currentTimeMillis()`.
+
+    Any thread may use it; each call of each thread runs in a thread of the machine. It ends with `close`, or when this
+    process ends.
+
+    Raises:
+        ServiceError: there is no Java, or it did not start.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaders: dict[tuple[Path, ...], Any] = {}
+        self._errors: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the machine
+        try:
+            self._process = self._start()
+            port, token = self._read_line(), self._read_line()
+        except ServiceError:
+            self._errors.close()
+            raise
+        from py4j.java_gateway import GatewayParameters, JavaGateway
+
+        self._drain = threading.Thread(target=_drain, args=(self._process.stdout,), daemon=True)
+        self._drain.start()
+        parameters = GatewayParameters(address=_LOOPBACK, port=int(port), auth_token=token)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+
+    def __enter__(self) -> "JavaMachine":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def view(self) -> Any:
+        """The classes of the machine, by their names."""
+        return self._gateway.jvm
+
+    def array(self, of: Any, *items: object) -> Any:
+        """A Java array of a class of `view`."""
+        array = self._gateway.new_array(of, len(items))
+        for position, item in enumerate(items):
+            array[position] = item
+        return array
+
+    def loader(self, jars: Sequence[Path]) -> Any:
+        """The class loader of some jars, which sees the JDK and them, nothing else; the same for the same jars.
+
+        Raises:
+            py4j.protocol.Py4JError: a path cannot be one.
+        """
+        view = self.view
+        with self._lock:
+            key = tuple(jars)
+            if key not in self._loaders:
+                urls = self.array(view.java.net.URL, *(view.java.io.File(str(jar)).toURI().toURL() for jar in jars))
+                parent = view.java.lang.ClassLoader.getPlatformClassLoader()
+                self._loaders[key] = view.java.net.URLClassLoader(urls, parent)
+            return self._loaders[key]
+
+    def close(self) -> None:
+        """End the machine, and whatever it is still doing."""
+        assert self._process.stdin is not None
+        self._gateway.shutdown()
+        self._gateway._gateway_client.is_connected = False  # or objects would be taken back from a machine that is gone
+        self._process.stdin.close()
+        try:
+            self._process.wait(_ENDS_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._drain.join()
+        self._errors.close()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        jars = spark_home() / "jars"
+        folders = [os.environ[name] for name in _CONF_FOLDERS if os.environ.get(name)]
+        class_path = os.pathsep.join([*folders, str(jars / "*")])
+        options = ["-Xmx512m", *_SILENT]
+        command = [_java(), "-classpath", class_path, *options, "py4j.GatewayServer"]
+        try:
+            return subprocess.Popen(
+                [*command, "--die-on-broken-pipe", "--enable-auth", "0"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise ServiceError(
+                service="Java",
+                reason=f"it could not be started: {exc.strerror or exc}",
+                next_step="Install Java 17 or later, or set JAVA_HOME.",
+            ) from exc
+
+    def _read_line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().decode().strip()
+        if line:
+            return line
+        with self._process:
+            self._process.kill()
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        raise ServiceError(
+            service="Java",
+            reason=f"it ended at once: {said[-1] if said else 'without a word'}",
+            next_step="Check that JAVA_HOME is Java 17 or later.",
+        )
+
+
+def explain_java(error: Exception) -> str:
+    """What a Java exception says, with its cause; of another one, its text.
+
+    The exception is py4j's; a machine that is gone has no more to say.
+    """
+    raised = getattr(error, "java_exception", None)
+    if raised is None:
+        return " ".join(str(error).split()) or type(error).__name__
+    said: list[str] = []
+    while raised is not None and len(said) < _MOST_CAUSES:
+        name, cause = str(raised.getClass().getSimpleName()), raised.getCause()
+        text = _message_of(raised)
+        if " " not in text:
+            text = "" if cause is not None else f"{name}: {text}" if text else name
+        if text and not any(text in before for before in said):
+            said.append(text)
+        raised = cause
+    return ": ".join(said).rstrip(".")
+
+
+_MOST_CAUSES = 4
+
+
+def _message_of(raised: Any) -> str:
+    """The first line of its message; nothing where the class of the exception is not public."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return str(raised.getMessage() or "").strip().partition("\n")[0].strip()
+    except Py4JError:
+        return ""
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+def _drain(stream: BinaryIO) -> None:
+    with stream:
+        while stream.read(65_536):
+            pass

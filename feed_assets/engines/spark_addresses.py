@@ -1,0 +1,93 @@
+"""Whether the Spark that a cluster names can be reached, without starting a session."""
+
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from feed_assets.errors import ServiceError
+
+_YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_CONNECT_PORT = 15002
+_SECONDS = 3.0
+_HOST_PORT = re.compile(r"(?:[A-Za-z][\w+.-]*://)?([\w.-]+):([0-9]+)/?")  # host:8032, rm://host:8032
+
+
+def check_spark_master(master: str, environ: Mapping[str, str], resource_manager: str | None = None) -> None:
+    """Reach the hosts that a master names; `local` needs none, `yarn` its configuration.
+
+    `resource_manager` is its `host:port`, where a cluster declares it.
+
+    Raises:
+        ServiceError: they do not answer, or the configuration is missing.
+    """
+    if master.startswith("spark://"):
+        _reach_one(f"Spark at {master}", [_split(part) for part in master.removeprefix("spark://").split(",")])
+    elif master.startswith("k8s://"):
+        address = urlsplit(master.removeprefix("k8s://") if "://" in master[6:] else f"https://{master[6:]}")
+        _reach_one(f"Kubernetes at {master}", [(address.hostname or "", address.port or _default_port(address.scheme))])
+    elif master == "yarn":
+        _check_yarn(environ)
+        found = _HOST_PORT.fullmatch(resource_manager or "")
+        if found is not None:
+            _reach_one(f"the execute interface {resource_manager}", [(found[1], int(found[2]))])
+
+
+def check_spark_remote(url: str) -> None:
+    """Ask a Spark Connect server for a setting.
+
+    Raises:
+        ServiceError: nobody listens there, or it is no such server.
+    """
+    from feed_assets.engines.connect_server import probe
+
+    address = urlsplit(url)
+    _reach_one(f"Spark Connect at {_shown(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
+    if not probe(url):
+        raise ServiceError(
+            service=f"Spark Connect at {_shown(url)}",
+            reason="it does not answer as a Spark Connect server does",
+            next_step="Check the address, and the server's log.",
+        )
+
+
+def _check_yarn(environ: Mapping[str, str]) -> None:
+    folder = next((environ[name] for name in _YARN_FOLDERS if environ.get(name)), None)
+    if folder is None or not Path(folder).is_dir():
+        reason = "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set" if folder is None else f"{folder} is no folder"
+        raise ServiceError(
+            service="Spark on YARN",
+            reason=f"its configuration is missing: {reason}",
+            next_step="Set HADOOP_CONF_DIR to the folder of yarn-site.xml.",
+        )
+
+
+def _reach_one(service: str, hosts: list[tuple[str, int]]) -> None:
+    """Return as soon as one of the hosts accepts a connection."""
+    reasons = []
+    for host, port in hosts:
+        try:
+            socket.create_connection((host, port), timeout=_SECONDS).close()
+            return
+        except OSError as exc:
+            reasons.append(f"{host}:{port}: {exc.strerror or exc}")
+    raise ServiceError(
+        service=service,
+        reason=f"nobody answers at {', '.join(reasons)}",
+        next_step="Check host and port, and that it runs.",
+    )
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _default_port(scheme: str) -> int:
+    return 80 if scheme == "http" else 443
+
+
+def _shown(url: str) -> str:
+    """A Spark Connect address without its parameters: they may hold a token."""
+    return url.partition("/;")[0]

@@ -1,0 +1,82 @@
+"""Whether the code of a workflow is there: modules are looked for, not imported; URLs are asked through fsspec."""
+
+import ast
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from feed_assets.errors import ServiceError
+
+
+def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | None:
+    """Why `package.module:function` or `file.py:function` cannot be called; None if nothing speaks against it.
+
+    Args:
+        path: as `workflow.path` says it.
+        root: the project's folder, which comes before `search`.
+        search: where Python looks for modules.
+    """
+    where, _, function = path.rpartition(":")
+    if where.endswith(".py"):
+        file = root / where
+        if not file.is_file():
+            return f"{file} is not a file"
+        return _function_fault(file, function)
+    spec = _find_spec(where, [str(root), *search])
+    if spec is None:
+        return f"there is no module {where!r} on the Python path or in {root}"
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return _function_fault(Path(spec.origin), function)
+
+
+def check_url(url: str, options: Mapping[str, object]) -> None:
+    """Ask the filesystem of a URL for the file.
+
+    Raises:
+        ServiceError: it is not there, or cannot be asked.
+    """
+    import fsspec
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url, **options)
+        reason = None if filesystem.exists(path) else "it does not exist"
+    except (OSError, ImportError, ValueError, TypeError) as exc:
+        raise ServiceError(
+            service=url, reason=f"it cannot be looked at: {exc}", next_step="Check the address."
+        ) from exc
+    if reason is not None:
+        raise ServiceError(service=url, reason=reason, next_step="Correct the path, or put the file there.")
+
+
+def _find_spec(name: str, search: list[str]) -> ModuleSpec | None:
+    spec, places = None, search
+    parts = name.split(".")
+    for number in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: number + 1]), places)
+        if spec is None:
+            return None
+        places = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def _function_fault(file: Path, function: str) -> str | None:
+    """Why a file has no such function: it cannot be read as Python, or nothing in it gives something that name."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, OSError) as exc:
+        return f"{file} is not Python: {exc}"
+    bound = {name for node in ast.walk(tree) for name in _bound(node)}
+    return None if function in bound or "*" in bound or "__getattr__" in bound else f"{file} has no {function!r}"
+
+
+def _bound(node: ast.AST) -> list[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Import() | ast.ImportFrom():
+            return [alias.asname or alias.name for alias in node.names]
+        case ast.Name(ctx=ast.Store()):
+            return [node.id]
+        case _:
+            return []

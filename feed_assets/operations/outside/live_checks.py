@@ -1,0 +1,271 @@
+"""The live checks, one function each: what is asked of the outside for one entity, and what is said of the answer."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from feed_assets.engines.spark_addresses import check_spark_master, check_spark_remote
+from feed_assets.engines.workflow_files import check_url, find_function_fault
+from feed_assets.entities.cluster import Cluster, InterfaceType
+from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.errors import ServiceError, StoreUnknownError, TableAddressError
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.operations.outside.services import Outside
+from feed_assets.storage.port import Availability
+from feed_assets.storage.registry import open_store
+from feed_assets.storage.work_folders import find_folder_fault, find_local_folder, make_folder
+from feed_assets.timing.tables import parse_table_address
+from feed_assets.validation.rules_workflow import iter_files, iter_workflows
+from feed_assets.validation.scope import Complaint
+
+_STAGING_MODE, _WORKING_MODE = 0o777, 0o755
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One question to the outside: the place that it is about, what is asked, and how; the answer is complaints.
+
+    `ask` may raise any error of the project; it is told as a complaint at `path`.
+    """
+
+    path: FieldPath
+    what: str
+    ask: Callable[[], Iterable[Complaint]]
+
+
+def check_storage(_: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C4: the root of the storage exists, or can be made."""
+    write = cluster.interfaces.get(InterfaceType.WRITE)
+    is_interface = write is not None and write.endpoint == cluster.storage
+    path: FieldPath = ("interfaces", "write", "endpoint") if is_interface else ("storage",)
+
+    def ask() -> Iterator[Complaint]:
+        open_store(cluster.storage, cluster.storage_options).check_root()
+        yield from ()
+
+    yield Probe(path=path, what="the write interface" if is_interface else "the storage", ask=ask)
+
+
+def check_folders(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C10, C11: staging exists with 777, working with 755; an absent working folder is made at submission.
+
+    Differs from Falcon: who owns them is not looked at, and only folders of this machine are.
+    """
+    staging = cluster.locations.staging
+    if staging is not None:
+        yield Probe(
+            path=("locations", "staging"),
+            what="the staging folder",
+            ask=partial(_ask_folders, outside, cluster, staging),
+        )
+
+
+def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[Complaint]:
+    folder = find_local_folder(cluster.storage, staging)
+    fault = None if folder is None else find_folder_fault(folder, _STAGING_MODE)
+    if folder is not None and fault is not None:
+        yield Complaint(
+            path=("locations", "staging"),
+            message=f"the staging folder {folder} cannot be used: {fault}",
+            remedy=f"Make it, and set its rights: chmod {_STAGING_MODE:o} {folder}.",
+        )
+        return
+    named = cluster.locations.working
+    working = find_local_folder(cluster.storage, named or f"{staging.rstrip('/')}/working")
+    if working is None:
+        return
+    if named is None and not working.exists():
+        if outside.prepares:
+            make_folder(working, _WORKING_MODE)
+        return
+    fault = find_folder_fault(working, _WORKING_MODE)
+    if fault is not None:
+        yield Complaint(
+            path=("locations", "working" if named else "staging"),
+            message=f"the working folder {working} cannot be used: {fault}",
+            remedy=f"Make it, and set its rights: chmod {_WORKING_MODE:o} {working}.",
+        )
+
+
+def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C5, C14: the hosts of Spark answer; a Spark Connect server is asked."""
+    execute = cluster.interfaces.get(InterfaceType.EXECUTE)
+    master, remote = cluster.spark.master, cluster.spark.remote
+
+    def ask() -> Iterator[Complaint]:
+        if remote is not None:
+            check_spark_remote(remote)
+        elif master is not None:
+            check_spark_master(master, outside.environ, execute.endpoint if execute else None)
+        yield from ()
+
+    yield Probe(path=("spark",), what="Spark", ask=ask)
+
+
+def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
+    """C8: a metastore answers."""
+    address = cluster.catalog
+    if address is None:
+        return
+
+    def ask() -> Iterator[Complaint]:
+        outside.catalog(address)
+        yield from ()
+
+    yield Probe(path=("catalog",), what="its catalog", ask=ask)
+
+
+def check_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
+    """F18: the tables of a feed exist; those that do not are named together."""
+    tables = {name: table for name in feed.clusters if (table := feed.table_on(name)) is not None}
+    if tables:
+        own = feed.clusters[next(iter(tables))].table is not None
+        path: FieldPath = ("clusters", next(iter(tables)), "table") if own else ("table",)
+        yield Probe(path=path, what="the tables", ask=partial(_ask_tables, outside, tables, path))
+
+
+def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> Iterator[Complaint]:
+    lacking: list[str] = []
+    for name, text in tables.items():
+        cluster = outside.bundle.find_cluster(name)
+        if cluster is None or cluster.catalog is None:
+            continue
+        try:
+            table = parse_table_address(text)
+            if not outside.catalog(cluster.catalog).has_table(table.database, table.table):
+                lacking.append(f"{table.name} on {name}")
+        except TableAddressError:
+            continue
+        except ServiceError as exc:
+            yield Complaint(
+                path=path,
+                message=f"its table on {name} cannot be looked for: {exc.service}: {exc.reason}",
+                remedy=exc.next_step,
+            )
+    if lacking:
+        yield Complaint(
+            path=path,
+            message=f"{'these tables do' if len(lacking) > 1 else 'this table does'} not exist: {', '.join(lacking)}",
+            remedy="Create them in the catalog, or correct their names.",
+        )
+
+
+def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
+    """P4: files of workflows that are URLs exist; modules are found and have the function, without importing them."""
+    for path, workflow in iter_workflows(process):
+        for place, name in iter_files(workflow):
+            if "://" in name:
+                ask = partial(_ask_url, outside, process, (*path, *place), name)
+                yield Probe(path=(*path, *place), what=name, ask=ask)
+        if workflow.engine is WorkflowEngine.PYTHON:
+            ask = partial(_ask_function, outside, workflow, (*path, "path"))
+            yield Probe(path=(*path, "path"), what=workflow.path, ask=ask)
+
+
+def _ask_function(outside: Outside, workflow: Workflow, path: FieldPath) -> Iterator[Complaint]:
+    where = workflow.path.rpartition(":")[0]
+    if where.endswith(".py") and ("://" in where or not (outside.root / where).is_file()):
+        return
+    fault = find_function_fault(workflow.path, outside.root, sys.path)
+    if fault is not None:
+        yield Complaint(
+            path=path,
+            message=f"the function {workflow.path!r} is not there: {fault}",
+            remedy="Correct the path, or install the package where processes run.",
+        )
+
+
+def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> Iterator[Complaint]:
+    scheme, folder = url.partition("://")[0], url.rpartition("/")[0]
+    clusters = [found for name in process.clusters if (found := outside.bundle.find_cluster(name)) is not None]
+    alike = next((cluster for cluster in clusters if cluster.storage.startswith(f"{scheme}://")), None)
+    try:
+        store = open_store(folder, alike.storage_options if alike else {})
+    except StoreUnknownError:
+        yield from _ask_fsspec(path, url)
+        return
+    (look,) = store.look([url.rpartition("/")[2]], None)
+    if look.availability is Availability.MISSING:
+        yield Complaint(
+            path=path, message=f"the file {url} does not exist", remedy="Correct the path, or put the file there."
+        )
+
+
+def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
+    try:
+        check_url(url, {})
+    except ServiceError as exc:
+        is_missing = exc.__cause__ is None
+        yield Complaint(
+            path=path,
+            message=f"{exc.service}: {exc.reason}",
+            remedy=exc.next_step,
+            severity=Severity.ERROR if is_missing else Severity.WARNING,
+        )
+
+
+def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
+    """Of each interface of a datasource the driver loads, the credential is complete, and a connection opens."""
+    for name in ("readonly", "write"):
+        interface: Interface | None = getattr(datasource.interfaces, name)
+        if interface is None:
+            continue
+        driver, credential = interface.driver or datasource.driver, interface.credential or datasource.credential
+        if driver is not None and credential is not None:
+            yield Probe(
+                path=("interfaces", name),
+                what=f"the {name} interface",
+                ask=partial(_ask_database, outside, interface, driver, credential),
+            )
+
+
+def _ask_database(
+    outside: Outside, interface: Interface, driver: Driver, credential: Credential
+) -> Iterator[Complaint]:
+    from feed_assets.engines.databases import DatabaseAddress, connect
+
+    address = DatabaseAddress(
+        url=interface.endpoint,
+        driver_class=driver.driver_class,
+        jars=tuple(outside.fetch(jar) for jar in driver.jars),
+        user=credential.user,
+        password=_password(outside, credential),
+        properties=interface.properties,
+    )
+    connect(outside.java(), address)
+    yield from ()
+
+
+def _password(outside: Outside, credential: Credential) -> str:
+    if credential.password is not None:
+        return credential.password
+    if credential.password_file is not None:
+        return _password_of_file(outside, credential.password_file)
+    alias = credential.password_alias
+    assert alias is not None, "a credential has one password"
+    from feed_assets.engines.databases import find_password
+
+    provider = alias.provider if "://" in alias.provider else str(outside.root / alias.provider)
+    found = find_password(outside.java(), provider, alias.alias)
+    if found is None:
+        raise ServiceError(
+            service=f"the credential store {alias.provider}",
+            reason=f"it has no alias {alias.alias!r}",
+            next_step="Create it with: hadoop credential create.",
+        )
+    return found
+
+
+def _password_of_file(outside: Outside, name: str) -> str:
+    try:
+        text = outside.fetch(name).read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ServiceError(
+            service=f"the password file {name}", reason=f"it cannot be read: {exc}", next_step="Check its rights."
+        ) from exc
+    if not text:
+        raise ServiceError(service=f"the password file {name}", reason="it is empty", next_step="Write the password.")
+    return text

@@ -1,0 +1,140 @@
+"""What a change of some entities breaks in others: the dependents that were in order before it and are not after it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.common import label_of
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.graph import DependencyGraph
+from feed_assets.entities.process import Process
+from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
+from feed_assets.validation.rules import validate_bundle
+
+BREAKS_DEPENDENT = "breaks-dependent"
+STILL_REFERENCED = "still-referenced"
+
+
+def find_broken_dependents(
+    before: Bundle, after: Bundle, *, sources: SourceMap, as_of: datetime, root: Path | None = None
+) -> list[Issue]:
+    """F30: the entities that a change breaks, one issue for each thing that is wrong with them only since then.
+
+    Looked at is everything that depends on what was changed or removed, shares a group with it, or writes a feed that
+    it writes too; not what was changed itself (validate that). A removal is refused while something names what goes.
+
+    Args:
+        before: all entities as they are.
+        after: all entities as they would be.
+        sources: where those of `after` stand.
+        as_of: stands for the present, for both.
+        root: the folder that files of workflows are looked for in; None leaves files unchecked.
+    """
+    changed = _changed(before, after)
+    removed = {key for key in changed if after.find(key) is None}
+    in_use = find_dependents(after, removed)
+    graphs = DependencyGraph.of(before), DependencyGraph.of(after)
+    causes = {key: found for key, found in _affected(before, after, graphs, changed).items() if after.find(key)}
+    issues = [_still_referenced(key, names, sources) for key, names in in_use.items()]
+    labels = {label_of(key): key for key in causes}
+    told = {(label_of(name), "unknown-reference") for names in in_use.values() for name in names}
+    wrong = [issue for issue in _errors(after, sources, as_of, root, causes) if _sign(issue) not in told]
+    suspects = {labels[issue.entity or ""] for issue in wrong}
+    known = {_sign(issue) for issue in _errors(before, SourceMap(), as_of, root, suspects)}
+    issues += [_incompatible(each, causes[labels[each.entity or ""]]) for each in wrong if _sign(each) not in known]
+    return sorted(issues, key=order_of)
+
+
+def _errors(
+    bundle: Bundle, sources: SourceMap, as_of: datetime, root: Path | None, only: Collection[EntityKey]
+) -> list[Issue]:
+    issues = validate_bundle(bundle, sources, as_of, root, only=only) if only else []
+    return [issue for issue in issues if issue.severity is Severity.ERROR]
+
+
+def _sign(issue: Issue) -> tuple[str | None, str]:
+    """What makes two issues one: who is wrong, and by which rule."""
+    return issue.entity, issue.code
+
+
+def find_dependents(bundle: Bundle, keys: Collection[EntityKey]) -> Mapping[EntityKey, tuple[EntityKey, ...]]:
+    """Of each key that others name directly: who names it, in order; others among `keys` do not count.
+
+    >>> from feed_assets.entities.cluster import Cluster
+    >>> find_dependents(Bundle(entities=(Cluster(name="a", storage="file:///data"),)), [("cluster", "a")])
+    {}
+    """
+    if not keys:
+        return {}
+    graph = DependencyGraph.of(bundle)
+    found = {key: tuple(sorted(graph.dependents.get(key, frozenset()) - set(keys))) for key in sorted(keys)}
+    return {key: names for key, names in found.items() if names}
+
+
+def describe_references(names: Collection[EntityKey]) -> str:
+    """Why an entity cannot be removed, naming all that name it.
+
+    >>> describe_references([("process", "daily"), ("process", "hourly")])
+    "it cannot be removed, because process 'daily' and process 'hourly' refer to it"
+    """
+    *most, last = map(label_of, names)
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f"it cannot be removed, because {listed} {'refer' if most else 'refers'} to it"
+
+
+def _changed(before: Bundle, after: Bundle) -> frozenset[EntityKey]:
+    """The keys of entities that only one of the two has, or that say something else."""
+
+    def is_same(key: EntityKey) -> bool:
+        old, new = before.find(key), after.find(key)
+        return old is new or (old is not None and new is not None and old == new)
+
+    keys = {entity.key for entity in (*before.entities, *after.entities)}
+    return frozenset(key for key in keys if not is_same(key))
+
+
+def _affected(
+    before: Bundle, after: Bundle, graphs: tuple[DependencyGraph, DependencyGraph], changed: Collection[EntityKey]
+) -> dict[EntityKey, set[EntityKey]]:
+    """Each entity that was not changed and whose rules look at one that was, with the latter."""
+    found: dict[EntityKey, set[EntityKey]] = {}
+    for key in changed:
+        neighbours = {name for graph in graphs for name in graph.dependents_of([key])}
+        neighbours.update(_beside(before, graphs[0], key), _beside(after, graphs[1], key))
+        for name in neighbours.difference(changed):
+            found.setdefault(name, set()).add(key)
+    return found
+
+
+def _beside(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> Iterator[EntityKey]:
+    """Feeds of the same groups, and processes around the same outputs."""
+    entity = bundle.find(key)
+    if isinstance(entity, Feed) and entity.groups:
+        yield from (feed.key for feed in bundle.feeds if set(feed.groups).intersection(entity.groups))
+    if isinstance(entity, Process):
+        for output in entity.outputs.values():
+            yield from graph.dependents.get(("feed", output.feed), ())
+
+
+def _still_referenced(key: EntityKey, names: Collection[EntityKey], sources: SourceMap) -> Issue:
+    return Issue(
+        severity=Severity.ERROR,
+        code=STILL_REFERENCED,
+        entity=label_of(key),
+        message=describe_references(names),
+        remedy="Remove those first, or let them name another.",
+        source=sources.locate(next(iter(names))),
+    )
+
+
+def _incompatible(issue: Issue, causes: Collection[EntityKey]) -> Issue:
+    named = " and ".join(map(label_of, sorted(causes)))
+    return Issue(
+        severity=issue.severity,
+        code=BREAKS_DEPENDENT,
+        entity=issue.entity,
+        message=f"it is not compatible with changes to {named}: {issue.message}",
+        remedy=issue.remedy,
+        source=issue.source,
+    )
