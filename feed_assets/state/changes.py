@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, func, insert, select, update
 
+from feed_assets.state.column_types import from_micros, to_micros
 from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import (
     Change,
@@ -16,10 +17,11 @@ from feed_assets.state.definition_records import (
     FileChange,
     NewDefinition,
 )
-from feed_assets.state.schema import changes, from_micros, to_micros
+from feed_assets.state.schema import changes
 
 _T = changes.c
 _COLUMNS = (_T.change_id, _T.number, _T.state, _T.author, _T.origin, _T.begun_at, _T.ended_at, _T.content)
+_FILE_FIELDS = ("file", "before", "after", "before_digest", "after_digest")
 
 
 class Changes:
@@ -31,20 +33,45 @@ class Changes:
     def prepare(self, change: Change) -> Change:
         """Note a change before its first file is touched; returns it with its number."""
         lock_definitions(self._connection)
-        number = (self._connection.scalar(select(func.max(_T.number))) or 0) + 1
+        number = self.last_number() + 1
         prepared = replace(change, number=number, state=ChangeState.PREPARED)
         self._connection.execute(insert(changes), _to_row(prepared))
         return prepared
 
-    def end(self, change_id: str, state: ChangeState, ended_at: datetime) -> None:
-        """Note that a change is done, or undone."""
-        statement = update(changes).where(_T.change_id == change_id).values(state=state.value, ended_at=ended_at)
-        self._connection.execute(statement)
+    def end(self, change: Change, state: ChangeState, ended_at: datetime) -> bool:
+        """Note that a prepared change is done, or undone, and forget the contents of its files.
+
+        False, and nothing is noted, if somebody else has ended it already.
+        """
+        lock_definitions(self._connection)
+        ended = replace(
+            change,
+            state=state,
+            ended_at=ended_at,
+            files=tuple(each.without_contents() for each in change.files),
+            versions=tuple(replace(version, text=None) for version in change.versions),
+        )
+        is_prepared = (_T.change_id == change.change_id) & (_T.state == ChangeState.PREPARED.value)
+        return self._connection.execute(update(changes).where(is_prepared).values(_to_row(ended))).rowcount == 1
 
     def prepared(self) -> list[Change]:
         """The changes that have neither been done nor undone, oldest first."""
         statement = select(*_COLUMNS).where(_T.state == ChangeState.PREPARED.value).order_by(_T.number)
         return [_from_row(row) for row in self._connection.execute(statement)]
+
+    def find(self, change_id: str) -> Change | None:
+        """One change."""
+        row = self._connection.execute(select(*_COLUMNS).where(_T.change_id == change_id)).one_or_none()
+        return None if row is None else _from_row(row)
+
+    def has_prepared(self) -> bool:
+        """Whether there is a change that has neither been done nor undone."""
+        statement = select(_T.number).where(_T.state == ChangeState.PREPARED.value).limit(1)
+        return self._connection.scalar(statement) is not None
+
+    def last_number(self) -> int:
+        """The number of the newest change; 0 for an empty journal."""
+        return self._connection.scalar(select(func.max(_T.number))) or 0
 
     def all(self) -> list[Change]:
         """The whole journal, in order; for checks, not for ticks."""
@@ -53,7 +80,7 @@ class Changes:
 
 def _to_row(change: Change) -> dict[str, object]:
     content = {
-        "files": [[each.file, each.before, each.after] for each in change.files],
+        "files": [[getattr(each, name) for name in _FILE_FIELDS] for each in change.files],
         "versions": [_version_to_json(version) for version in change.versions],
     }
     return {
@@ -78,7 +105,7 @@ def _from_row(row: Sequence[Any]) -> Change:
         origin=origin,
         begun_at=begun_at,
         ended_at=ended_at,
-        files=tuple(FileChange(file=file, before=before, after=after) for file, before, after in content["files"]),
+        files=tuple(FileChange(**dict(zip(_FILE_FIELDS, each, strict=True))) for each in content["files"]),
         versions=tuple(_version_from_json(version) for version in content["versions"]),
     )
 

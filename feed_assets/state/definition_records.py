@@ -1,7 +1,8 @@
 """What the state database holds about definitions, as values: versions, changes, schedules, releases and the audit."""
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -72,16 +73,44 @@ class DefinitionVersion(NewDefinition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What a change does to a file: its whole content before and after; None where there is no file."""
+    """What a change does to a file: its whole content before and after, and the sha256 of each; None for no file.
+
+    The contents themselves are kept until the change has ended; both are None then.
+    """
 
     file: str
     before: str | None = field(repr=False)
     after: str | None = field(repr=False)
+    before_digest: str | None
+    after_digest: str | None
+
+    @classmethod
+    def of(cls, file: str, before: str | None, after: str | None) -> "FileChange":
+        """The change of a file from one content to another."""
+        return cls(
+            file=file,
+            before=before,
+            after=after,
+            before_digest=None if before is None else digest_content(before.encode()),
+            after_digest=None if after is None else digest_content(after.encode()),
+        )
+
+    def without_contents(self) -> "FileChange":
+        """What is kept of it for ever."""
+        return replace(self, before=None, after=None)
+
+
+def digest_content(content: bytes) -> str:
+    """The sha256 of a file's content, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of the definition store, as its journal knows it. `number` grows by one in the order of changes."""
+    """A change of the definition store, as its journal knows it. `number` grows by one in the order of changes.
+
+    When it has ended, its versions have no text here: the record of definitions has it.
+    """
 
     change_id: str
     number: int

@@ -2,14 +2,15 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, Select, and_, func, insert, select
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
-from feed_assets.state.records import FeedEvent, FeedEventKind, NewFeedEvent
-from feed_assets.state.schema import cursors, feed_events
+from feed_assets.state.records import FeedEvent, FeedEventKind, FeedKey, NewFeedEvent
+from feed_assets.state.schema import HAS_KEY, cursors, feed_events
 from feed_assets.state.upserts import build_upsert
 
 _KIND = {kind.value: kind for kind in FeedEventKind}
@@ -97,6 +98,22 @@ class EventLog:
         )
         return [_from_row(row) for row in self._connection.execute(statement)]
 
+    def for_instances(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, list[FeedEvent]]:
+        """All events of several instances in one statement, oldest first; one that has none is left out."""
+        if not keys:
+            return {}
+        found: dict[FeedKey, list[FeedEvent]] = {}
+        statement = _select_many(self._connection.dialect.name)
+        for event in map(_from_row, self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})):
+            found.setdefault(FeedKey(event.feed, event.cluster, event.nominal_time), []).append(event)
+        return {key: sorted(events, key=lambda event: event.seq) for key, events in found.items()}
+
+    def find_key(self, idempotency_key: str) -> FeedEvent | None:
+        """The event that was logged with a key."""
+        statement = select(*_COLUMNS).where(feed_events.c.idempotency_key == idempotency_key, HAS_KEY)
+        row = self._connection.execute(statement).one_or_none()
+        return None if row is None else _from_row(row)
+
     def for_feed(self, feed: str, cluster: str, kind: FeedEventKind) -> list[FeedEvent]:
         """All events of one kind of a feed on a cluster, oldest first; for reports, not for ticks."""
         statement = select(*_COLUMNS).where(
@@ -127,10 +144,26 @@ class Cursors:
         """The value put last; None if there is none."""
         return self._connection.scalar(select(cursors.c.value).where(cursors.c.name == name))
 
+    def get_many(self, names: Collection[str]) -> dict[str, str]:
+        """The values put last, in one statement; a name without a value is left out."""
+        statement = select(cursors.c.name, cursors.c.value).where(cursors.c.name.in_(sorted(names)))
+        return {row.name: row.value for row in self._connection.execute(statement)}
+
     def put(self, name: str, value: str) -> None:
         """Remember a value, in the place of the one before."""
         upsert = build_upsert(self._connection.dialect.name, cursors)
         self._connection.execute(upsert, {"name": name, "value": value})
+
+
+@lru_cache
+def _select_many(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, FeedKey._fields)
+    is_wanted = and_(
+        feed_events.c.feed == wanted.c.feed,
+        feed_events.c.cluster == wanted.c.cluster,
+        feed_events.c.nominal_time == wanted.c.nominal_time,
+    )
+    return select(*_COLUMNS).join_from(wanted, feed_events, is_wanted)
 
 
 def _to_row(event: NewFeedEvent, seq: int) -> dict[str, object]:

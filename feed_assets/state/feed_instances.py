@@ -8,12 +8,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan, NextLook
-from feed_assets.state.schema import IS_LOOKED_FOR, feed_instances
+from feed_assets.state.looks import Looks
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey, FeedSpan
+from feed_assets.state.schema import feed_instances
 from feed_assets.state.upserts import build_upsert
 
 _STATUS = {status.value: status for status in FeedInstanceStatus}
@@ -29,11 +30,11 @@ _COLUMNS = (
     _T.files,
     _T.available_at,
     _T.event_seq,
-    _T.next_look_at,
     _T.fence,
 )
 _IS_AVAILABLE = _T.status == FeedInstanceStatus.AVAILABLE.value
-_IS_SETTLED = _T.status.in_([FeedInstanceStatus.AVAILABLE.value, FeedInstanceStatus.EVICTED.value])
+_SETTLED = (FeedInstanceStatus.AVAILABLE.value, FeedInstanceStatus.EVICTED.value)
+_IS_SETTLED = _T.status.in_(_SETTLED)
 
 
 class FeedInstances:
@@ -99,22 +100,16 @@ class FeedInstances:
         )
         return list(self._connection.scalars(statement))
 
-    def due_looks(self, cluster: str, as_of: datetime, limit: int) -> list[FeedInstance]:
-        """Instances neither AVAILABLE nor EVICTED whose next look is due, the one that waits longest first."""
-        statement = (
-            select(*_COLUMNS)
-            .where(_T.cluster == cluster, _T.next_look_at <= as_of, IS_LOOKED_FOR)
-            .order_by(_T.next_look_at, _T.feed, _T.nominal_time)
-            .limit(limit)
-        )
-        return [_from_row(row) for row in self._connection.execute(statement)]
-
     def put(self, rows: Iterable[FeedInstance]) -> None:
-        """Insert rows, or replace those there are. Of two rows of one instance the last counts."""
+        """Insert rows, or replace those there are. Of two rows of one instance the last counts.
+
+        Instances that are AVAILABLE or EVICTED now are looked at no more.
+        """
         last_of_key = {(row.feed, row.cluster, row.nominal_time): _to_row(row) for row in rows}
         if last_of_key:
             lock_log(self._connection)
             self._connection.execute(build_upsert(self._dialect, feed_instances), list(last_of_key.values()))
+            Looks(self._connection).remove([key for key, row in last_of_key.items() if row["status"] in _SETTLED])
 
     def find_settled(self, keys: Collection[tuple[str, str, datetime]]) -> set[FeedKey]:
         """Those of the instances that are AVAILABLE or EVICTED, which somebody who has only looked must not change.
@@ -127,24 +122,10 @@ class FeedInstances:
         found = self._connection.execute(_select_settled(self._dialect), {KEY_ROWS: render_rows(keys)})
         return {FeedKey(*row) for row in found}
 
-    def set_next_looks(self, looks: Iterable[NextLook]) -> None:
-        """Say when to look again at instances that have a row; the others are left out."""
-        parameters = [{"of_feed": look[0], "on_cluster": look[1], "at": look[2], "look_at": look[3]} for look in looks]
-        if parameters:
-            lock_log(self._connection)
-            self._connection.execute(_SET_NEXT_LOOK, parameters)
-
     def counts(self, feed: str, cluster: str) -> dict[FeedInstanceStatus, int]:
         """How many instances of a feed have each status; a status that none has is left out."""
         statement = select(_T.status, func.count()).where(_T.feed == feed, _T.cluster == cluster).group_by(_T.status)
         return {_STATUS[status]: count for status, count in self._connection.execute(statement)}
-
-
-_SET_NEXT_LOOK = (
-    update(feed_instances)
-    .where(_T.feed == bindparam("of_feed"), _T.cluster == bindparam("on_cluster"), _T.nominal_time == bindparam("at"))
-    .values(next_look_at=bindparam("look_at"))
-)
 
 
 @lru_cache
@@ -186,13 +167,12 @@ def _to_row(instance: FeedInstance) -> dict[str, object]:
         "files": instance.files,
         "available_at": instance.available_at,
         "event_seq": instance.event_seq,
-        "next_look_at": instance.next_look_at,
         "fence": instance.fence,
     }
 
 
 def _from_row(row: Sequence[Any]) -> FeedInstance:
-    feed, cluster, nominal_time, status, updated_at, digest, size, files, available_at, seq, next_look_at, fence = row
+    feed, cluster, nominal_time, status, updated_at, digest, size, files, available_at, seq, fence = row
     return FeedInstance(
         feed=feed,
         cluster=cluster,
@@ -204,6 +184,5 @@ def _from_row(row: Sequence[Any]) -> FeedInstance:
         files=files,
         available_at=available_at,
         event_seq=seq,
-        next_look_at=next_look_at,
         fence=fence,
     )

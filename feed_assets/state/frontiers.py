@@ -6,7 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select
 
+from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import EntityKey, Frontier, FrontierKind
+from feed_assets.state.schedules import is_scheduled
 from feed_assets.state.schema import HAS_NEXT_TIME, frontiers
 from feed_assets.state.upserts import build_upsert
 
@@ -24,11 +26,24 @@ class Frontiers:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def due(self, kind: FrontierKind, as_of: datetime, limit: int, cluster: str | None = None) -> list[Frontier]:
-        """Frontiers whose next instance exists at `as_of`, oldest first; of one cluster if given."""
+    def due(
+        self,
+        kind: FrontierKind,
+        as_of: datetime,
+        limit: int,
+        cluster: str | None = None,
+        *,
+        without_row: ScheduleState | None = None,
+    ) -> list[Frontier]:
+        """Frontiers whose next instance exists at `as_of`, oldest first; of one cluster if given.
+
+        With `without_row`, the state of entities that have no schedule, only those of scheduled entities.
+        """
         statement = select(*_COLUMNS).where(_T.kind == kind.value, _T.next_time <= as_of, HAS_NEXT_TIME)
         if cluster is not None:
             statement = statement.where(_T.cluster == cluster)
+        if without_row is not None:
+            statement = statement.where(is_scheduled(kind.value, _T.entity, _T.cluster, without_row))
         statement = statement.order_by(_T.next_time, _T.entity, _T.cluster).limit(limit)
         return [_from_row(row) for row in self._connection.execute(statement)]
 
@@ -37,6 +52,11 @@ class Frontiers:
         statement = select(*_COLUMNS).where(_T.kind == kind.value, _T.entity == entity, _T.cluster == cluster)
         row = self._connection.execute(statement).one_or_none()
         return None if row is None else _from_row(row)
+
+    def all(self, kind: FrontierKind) -> dict[EntityKey, Frontier]:
+        """Every frontier of a kind; for commands, not for ticks."""
+        found = map(_from_row, self._connection.execute(select(*_COLUMNS).where(_T.kind == kind.value)))
+        return {frontier.key: frontier for frontier in found}
 
     def put(self, rows: Iterable[Frontier]) -> None:
         """Insert rows, or replace those there are. Of two rows of one entity the last counts."""

@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, Subquery, Text, bindparam, 
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from feed_assets.state.schema import UtcDateTime, to_micros
+from feed_assets.state.column_types import UtcDateTime, to_micros
 
 KEY_ROWS = "key_rows"
 POSITION = "position"

@@ -1,17 +1,19 @@
 """Who may write an instance and until when; a token that only grows tells a late writer that he is not the one."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, and_, bindparam, case, or_, select, update
+from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, case, or_, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from feed_assets.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.column_types import from_micros
 from feed_assets.state.database import Database
+from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.records import Lease
-from feed_assets.state.schema import HAS_HOLDER, from_micros, leases
+from feed_assets.state.schema import HAS_HOLDER, leases
 from feed_assets.state.upserts import build_insert
 
 _T = leases.c
@@ -124,6 +126,23 @@ class Leases:
             token=lease.token,
             reason=reason,
         )
+
+
+def find_held(connection: Connection, keys: Collection[tuple[str, str, datetime]], now: datetime) -> list[Lease]:
+    """The leases on some (entity, cluster, nominal time) that somebody has at `now`; for people who look."""
+    if not keys:
+        return []
+    statement = _select_held(connection.dialect.name)
+    return [_from_row(row) for row in connection.execute(statement, {KEY_ROWS: render_rows(keys), "now": now})]
+
+
+@lru_cache
+def _select_held(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, ("entity", "cluster", "nominal_time"))
+    is_wanted = and_(
+        _T.entity == wanted.c.entity, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
+    )
+    return select(*leases.columns).join_from(wanted, leases, is_wanted).where(HAS_HOLDER, _T.expires_at > _NOW)
 
 
 @lru_cache

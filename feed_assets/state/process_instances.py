@@ -3,21 +3,51 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Unpack
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, select, union, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+    update,
+)
 
+from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.schema import IS_REQUESTED, IS_UNREQUESTED, IS_WAITING_WITH_DEADLINE, process_instances
+from feed_assets.state.schedules import is_scheduled
+from feed_assets.state.schema import (
+    HAS_FAILED,
+    IS_REQUESTED,
+    IS_UNREQUESTED,
+    IS_WAITING_WITH_DEADLINE,
+    process_instances,
+)
 from feed_assets.state.upserts import build_insert_if_absent
 
 _STATUS = {status.value: status for status in ProcessInstanceStatus}
+_UNENDED = sorted(
+    status.value
+    for status in (
+        ProcessInstanceStatus.WAITING,
+        ProcessInstanceStatus.READY,
+        ProcessInstanceStatus.RUNNING,
+        ProcessInstanceStatus.SUSPENDED,
+    )
+)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
-_COLUMNS = (
+COLUMNS = (
     _T.process,
     _T.cluster,
     _T.nominal_time,
@@ -36,8 +66,11 @@ _COLUMNS = (
     _T.reason,
     _T.definition_digest,
     _T.release,
+    _T.retries,
+    _T.retry_at,
+    _T.overrides,
 )
-_NAMES = tuple(column.name for column in _COLUMNS)
+_NAMES = tuple(column.name for column in COLUMNS)
 # Else SQLite would walk through all instances that have the status, instead of to those with the keys.
 _STATUS_WITHOUT_INDEX = _T.status.concat("")
 _OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
@@ -85,12 +118,12 @@ class ProcessInstances:
         if not keys:
             return {}
         found = self._connection.execute(_select_many(self._dialect), {KEY_ROWS: render_rows(keys)})
-        return {instance.key: instance for instance in map(_from_row, found)}
+        return {instance.key: instance for instance in map(from_row, found)}
 
     def find_between(self, process: str, cluster: str, first: datetime, last: datetime) -> list[ProcessInstance]:
         """The instances with a row from `first` to `last`, both inclusive, oldest first."""
         return self._find(
-            select(*_COLUMNS)
+            select(*COLUMNS)
             .where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
             .order_by(_T.nominal_time)
         )
@@ -111,7 +144,7 @@ class ProcessInstances:
         if cluster is not None:
             is_wanted.append(_T.cluster == cluster)
         order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
-        statement = select(*_COLUMNS).where(*is_wanted).order_by(*order).limit(limit)
+        statement = select(*COLUMNS).where(*is_wanted).order_by(*order).limit(limit)
         if process is not None and cluster is not None:
             # The times first: SQLite finds them in an index alone, and else would walk through what has ended.
             times = select(_T.nominal_time).where(*is_wanted).order_by(order[0]).limit(limit).correlate(None)
@@ -175,33 +208,78 @@ class ProcessInstances:
         )
         return self._connection.execute(statement, {KEY_ROWS: render_rows(keys)}).rowcount
 
-    def deadlines_passed(self, as_of: datetime, limit: int, *, cluster: str | None = None) -> list[ProcessInstance]:
-        """WAITING instances whose deadline is `as_of` or before, the longest overdue first; of one cluster if given."""
-        statement = select(*_COLUMNS).where(_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE)
+    def deadlines_passed(
+        self,
+        as_of: datetime,
+        limit: int,
+        *,
+        cluster: str | None = None,
+        without_row: ScheduleState = ScheduleState.SCHEDULED,
+    ) -> list[ProcessInstance]:
+        """WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue first.
+
+        Of one cluster if given; `without_row` is the state of a process that has no schedule.
+        """
+        statement = select(*COLUMNS).where(_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _active(without_row))
         statement = statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit)
         return self._find(_of_cluster(statement, cluster))
 
-    def has_unrequested(self, cluster: str | None = None) -> bool:
-        """Whether an instance is READY and no run has been asked for it."""
-        statement = _of_cluster(select(_T.nominal_time).where(IS_UNREQUESTED).limit(1), cluster)
-        return self._connection.execute(statement).first() is not None
+    def put_off_deadlines(self, process: str, cluster: str, delay: timedelta, updated_at: datetime) -> int:
+        """Give the WAITING instances of a process that have a deadline so much more time; how many there were."""
+        later = type_coerce(_T.deadline_at, BigInteger) + delay // timedelta(microseconds=1)
+        statement = update(process_instances).where(
+            _T.process == process, _T.cluster == cluster, IS_WAITING_WITH_DEADLINE
+        )
+        values = {_T.deadline_at: type_coerce(later, _T.deadline_at.type), _T.updated_at: updated_at}
+        return self._connection.execute(statement.values(values)).rowcount
 
-    def unrequested(self, cluster: str, limit: int) -> list[ProcessKey]:
-        """Keys of READY instances for which no run has been asked, oldest first.
+    def unended(self, process: str, cluster: str) -> list[ProcessInstance]:
+        """The instances of a process that have come into being and not ended, oldest first."""
+        statement = select(*COLUMNS).where(_T.process == process, _T.cluster == cluster, _T.status.in_(_UNENDED))
+        return self._find(statement.order_by(*_OLDEST_FIRST))
+
+    def undecided(self, cluster: str, limit: int) -> list[ProcessInstance]:
+        """FAILED and TIMEDOUT instances of which it is not decided whether they are tried again."""
+        statement = select(*COLUMNS).where(_T.cluster == cluster, HAS_FAILED, _T.retry_at.is_(None))
+        return self._find(statement.order_by(*_OLDEST_FIRST).limit(limit))
+
+    def due_retries(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
+        """FAILED and TIMEDOUT instances that are to be tried again at `as_of` or before, the longest overdue first."""
+        statement = select(*COLUMNS).where(_T.cluster == cluster, HAS_FAILED, _T.retry_at <= as_of)
+        return self._find(statement.order_by(_T.retry_at, *_OLDEST_FIRST).limit(limit))
+
+    def has_unrequested(
+        self, cluster: str | None = None, *, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> bool:
+        """Whether an instance of a scheduled process is READY and no run has been asked for it."""
+        statement = select(_T.nominal_time).where(IS_UNREQUESTED, _active(without_row)).limit(1)
+        return self._connection.execute(_of_cluster(statement, cluster)).first() is not None
+
+    def unrequested(
+        self, cluster: str, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
+    ) -> list[ProcessKey]:
+        """Keys of READY instances of scheduled processes for which no run has been asked, oldest first.
 
         In a write transaction only: the rows are ours until it ends, so no two ask for the same.
         """
-        keys = select(_T.process, _T.cluster, _T.nominal_time).where(_T.cluster == cluster, IS_UNREQUESTED)
+        keys = select(_T.process, _T.cluster, _T.nominal_time)
+        keys = keys.where(_T.cluster == cluster, IS_UNREQUESTED, _active(without_row))
         found = self._connection.execute(keys.order_by(_T.nominal_time).limit(limit).with_for_update())
         return [ProcessKey(*row) for row in found]
 
     def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
         """READY instances for which a run was asked at `moment` or before, and that it has not begun with."""
         return self._find(
-            select(*_COLUMNS)
+            select(*COLUMNS)
             .where(_T.cluster == cluster, IS_REQUESTED, _T.requested_at <= moment)
             .order_by(_T.requested_at, *_OLDEST_FIRST)
         )
+
+    def of_request(self, cluster: str, request_key: str) -> list[ProcessInstance]:
+        """The instances that were asked for with a key and have not ended, oldest first."""
+        is_open = or_(IS_REQUESTED, _T.status == ProcessInstanceStatus.RUNNING.value)
+        statement = select(*COLUMNS).where(_T.cluster == cluster, _T.request_key == request_key, is_open)
+        return self._find(statement.order_by(*_OLDEST_FIRST))
 
     def in_flight(self, keys: Collection[tuple[str, str]]) -> dict[EntityKey, int]:
         """How many runs each (process, cluster) has that were asked for or are running; one without is left out.
@@ -218,7 +296,7 @@ class ProcessInstances:
     def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
         """RUNNING instances that know their run, oldest first; of one cluster if given."""
         is_active = and_(_T.status == ProcessInstanceStatus.RUNNING.value, _T.run_id.is_not(None))
-        return self._find(_of_cluster(select(*_COLUMNS).where(is_active).order_by(*_OLDEST_FIRST), cluster))
+        return self._find(_of_cluster(select(*COLUMNS).where(is_active).order_by(*_OLDEST_FIRST), cluster))
 
     def counts(self, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
         """How many instances of a process have each status; a status that none has is left out."""
@@ -227,8 +305,23 @@ class ProcessInstances:
         )
         return {_STATUS[status]: count for status, count in self._connection.execute(statement)}
 
+    def unended_counts(self) -> dict[EntityKey, int]:
+        """How many instances of each process have come into being and not ended; one without is left out."""
+        statement = select(_T.process, _T.cluster, func.count()).where(_T.status.in_(_UNENDED))
+        found = self._connection.execute(statement.group_by(_T.process, _T.cluster))
+        return {EntityKey(process, cluster): count for process, cluster, count in found}
+
+    def newest(self, process: str, cluster: str, first: datetime, last: datetime, limit: int) -> list[ProcessInstance]:
+        """The newest instances with a row from `first` to `last`, both inclusive, newest first."""
+        return self._find(
+            select(*COLUMNS)
+            .where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
+            .order_by(_T.nominal_time.desc())
+            .limit(limit)
+        )
+
     def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
-        return [_from_row(row) for row in self._connection.execute(statement)]
+        return [from_row(row) for row in self._connection.execute(statement)]
 
 
 @lru_cache
@@ -237,7 +330,7 @@ def _select_many(dialect: str) -> Select[Any]:
     is_wanted = and_(
         _T.process == wanted.c.process, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
     )
-    return select(*_COLUMNS).join_from(wanted, process_instances, is_wanted)
+    return select(*COLUMNS).join_from(wanted, process_instances, is_wanted)
 
 
 @lru_cache
@@ -251,6 +344,11 @@ def _select_waiting(dialect: str) -> Select[Any]:
         _T.nominal_time.between(wanted.c.first, wanted.c.last),
     )
     return select(wanted.c[POSITION], _T.nominal_time).join_from(wanted, process_instances, is_wanted, isouter=True)
+
+
+@lru_cache
+def _active(without_row: ScheduleState) -> ColumnElement[bool]:
+    return is_scheduled("process", _T.process, _T.cluster, without_row)
 
 
 def _of_cluster(statement: Select[Any], cluster: str | None) -> Select[Any]:
@@ -277,10 +375,14 @@ def _to_row(instance: ProcessInstance) -> dict[str, object]:
         "reason": instance.reason,
         "definition_digest": instance.definition_digest,
         "release": instance.release,
+        "retries": instance.retries,
+        "retry_at": instance.retry_at,
+        "overrides": instance.overrides,
     }
 
 
-def _from_row(row: Sequence[Any]) -> ProcessInstance:
+def from_row(row: Sequence[Any]) -> ProcessInstance:
+    """The instance in a row of `COLUMNS`."""
     fields = dict(zip(_NAMES, row, strict=True))
     fields["status"] = _STATUS[fields["status"]]
     return ProcessInstance(**fields)

@@ -82,13 +82,20 @@ class FeedSpan(NamedTuple):
     last: datetime
 
 
-class NextLook(NamedTuple):
-    """When to look at an instance of a feed again; None means not any more."""
+class PlannedLook(NamedTuple):
+    """When to look at an instance of a feed again, and a sign of what the last look found (empty: unknown)."""
 
     feed: str
     cluster: str
     nominal_time: datetime
-    next_look_at: datetime | None
+    found: str
+    looked_at: datetime
+    next_look_at: datetime
+
+    @property
+    def key(self) -> FeedKey:
+        """The instance."""
+        return FeedKey(self.feed, self.cluster, self.nominal_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +131,7 @@ class FeedInstance:
     """Where an instance of a feed stands on a cluster.
 
     `event_seq` is the event that brought it there, `fence` the token of the lease under which it was last written
-    (0: none), `next_look_at` when the arrival sensor looks again.
+    (0: none).
     """
 
     feed: str
@@ -137,7 +144,6 @@ class FeedInstance:
     files: int | None = None
     available_at: datetime | None = None
     event_seq: int | None = None
-    next_look_at: datetime | None = None
     fence: int = 0
 
     @property
@@ -163,7 +169,9 @@ class FrozenInput:
 class ProcessInstance:
     """Where an instance of a process stands on a cluster, with the attempt and run that brought it there.
 
-    `definition_digest` is of the process's definition, `release` the number of the release that governs it.
+    `definition_digest` is of the process's definition, `release` the number of the release that governs it. `retries`
+    counts automatic attempts since the first, or since a person ran it; `retry_at` is when the next begins, NEVER if
+    there is none, None until that is decided. `overrides` are properties that a person has given for the next runs.
     """
 
     process: str
@@ -184,10 +192,37 @@ class ProcessInstance:
     reason: str | None = None
     definition_digest: str | None = None
     release: int | None = None
+    retries: int = 0
+    retry_at: datetime | None = None
+    overrides: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def key(self) -> ProcessKey:
         """The instance without its state."""
+        return ProcessKey(self.process, self.cluster, self.nominal_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a process instance. `trigger` says what began it, in a few words (empty: unknown); `ended_at` is
+    None while it runs.
+    """
+
+    process: str
+    cluster: str
+    nominal_time: datetime
+    attempt: int
+    run_id: str | None
+    status: ProcessInstanceStatus
+    started_at: datetime
+    ended_at: datetime | None = None
+    reason: str | None = None
+    trigger: str = ""
+    release: int | None = None
+
+    @property
+    def key(self) -> ProcessKey:
+        """The instance."""
         return ProcessKey(self.process, self.cluster, self.nominal_time)
 
 
@@ -209,6 +244,9 @@ class ProcessChanges(TypedDict, total=False):
     reason: str | None
     definition_digest: str | None
     release: int | None
+    retries: int
+    retry_at: datetime | None
+    overrides: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,14 @@ class Releases:
             found[EntityKey(release.process, release.cluster)].append(release)
         return dict(found)
 
+    def all(self) -> dict[EntityKey, list[Release]]:
+        """The releases of all processes, by their numbers."""
+        found: dict[EntityKey, list[Release]] = defaultdict(list)
+        statement = select(*_COLUMNS).order_by(_T.process, _T.cluster, _T.release)
+        for release in map(_from_row, self._connection.execute(statement)):
+            found[EntityKey(release.process, release.cluster)].append(release)
+        return dict(found)
+
     def put(self, rows: Iterable[Release]) -> None:
         """Insert releases, or replace those with the same number."""
         parameters = [_to_row(row) for row in rows]

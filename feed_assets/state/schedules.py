@@ -1,9 +1,9 @@
 """Which feeds and processes are scheduled or suspended on which clusters, as commands have set it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, exists, select
 
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.schema import schedules
@@ -14,6 +14,15 @@ _COLUMNS = (_T.kind, _T.name, _T.cluster, _T.state, _T.changed_at, _T.author, _T
 _REMOVE = delete(schedules).where(
     _T.kind == bindparam("of_kind"), _T.name == bindparam("of_name"), _T.cluster == bindparam("on_cluster")
 )
+
+
+def is_scheduled(kind: str, name: Column[str], cluster: Column[str], without_row: ScheduleState) -> ColumnElement[bool]:
+    """The condition that the entity of a row is scheduled; `without_row` is the state of one that has no schedule."""
+    of_it = (_T.kind == kind, _T.name == name, _T.cluster == cluster)
+    scheduled = _T.state == ScheduleState.SCHEDULED.value
+    if without_row is ScheduleState.SCHEDULED:
+        return ~exists().where(*of_it, ~scheduled).correlate_except(schedules)
+    return exists().where(*of_it, scheduled).correlate_except(schedules)
 
 
 class Schedules:
@@ -31,6 +40,11 @@ class Schedules:
         """The schedules of an entity, by cluster."""
         found = self._connection.execute(select(*_COLUMNS).where(_T.kind == kind, _T.name == name))
         return {schedule.cluster: schedule for schedule in map(_from_row, found)}
+
+    def of_many(self, kind: str, names: Collection[str]) -> dict[tuple[str, str, str], Schedule]:
+        """The schedules of several entities of a kind, by (kind, name, cluster)."""
+        found = self._connection.execute(select(*_COLUMNS).where(_T.kind == kind, _T.name.in_(sorted(names))))
+        return {schedule.key: schedule for schedule in map(_from_row, found)}
 
     def put(self, rows: Iterable[Schedule]) -> None:
         """Insert rows, or replace those there are."""

@@ -1,139 +1,34 @@
-"""The tables of the state database, the indexes its questions need, and how values are stored in columns.
-
-What changes here needs a migration; a test compares the two. Times are microseconds since 1970 in a 64-bit integer:
-exact, fast, and the same in SQLite and PostgreSQL.
+"""The tables of the state database, and the indexes its questions need. What changes here needs a migration; a test
+compares the two.
 """
-
-import json
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Dialect,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
     Text,
-    TypeDecorator,
     text,
 )
 
-from feed_assets.errors import StateError
-from feed_assets.state.records import FrozenInput
+from feed_assets.state.column_types import FrozenInputs, Payload, UtcDateTime
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0004"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
-JSON_VERSION = 1
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_render_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-
-
-def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970 of an aware time.
-
-    >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
-    1000000
-    """
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def from_micros(micros: int) -> datetime:
-    """The UTC time of a number of microseconds since 1970.
-
-    >>> from_micros(1000000)
-    datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
-    """
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time as microseconds since 1970; a time without a zone is refused."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> int | None:
-        return None if value is None else (value - _EPOCH) // _MICROSECOND
-
-    def process_result_value(self, value: int | None, _dialect: Dialect) -> datetime | None:
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
-
-
-class Payload(TypeDecorator[Mapping[str, object]]):
-    """JSON values by name, stored with a version; nothing is stored for an empty mapping."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Mapping[str, object] | None, _dialect: Dialect) -> str | None:
-        return _render_json({"version": JSON_VERSION, "payload": dict(value)}) if value else None
-
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> Mapping[str, object]:
-        if value is None:
-            return {}
-        payload: Mapping[str, object] = _from_json(value)["payload"]
-        return payload
-
-
-class FrozenInputs(TypeDecorator[tuple[FrozenInput, ...]]):
-    """A frozen input list as JSON with a version; nothing is stored for an empty list."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: tuple[FrozenInput, ...] | None, _dialect: Dialect) -> str | None:
-        if not value:
-            return None
-        inputs = [
-            {
-                "name": entry.name,
-                "feed": entry.feed,
-                "nominal_times": [to_micros(moment) for moment in entry.nominal_times],
-                "digests": list(entry.digests),
-            }
-            for entry in value
-        ]
-        return _render_json({"version": JSON_VERSION, "inputs": inputs})
-
-    def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[FrozenInput, ...]:
-        if value is None:
-            return ()
-        return tuple(
-            FrozenInput(
-                name=entry["name"],
-                feed=entry["feed"],
-                nominal_times=tuple(from_micros(micros) for micros in entry["nominal_times"]),
-                digests=tuple(entry["digests"]),
-            )
-            for entry in _from_json(value)["inputs"]
-        )
-
-
-def _from_json(value: str) -> Any:
-    document = json.loads(value)
-    if document["version"] > JSON_VERSION:
-        raise StateError(
-            reason=f"a row has content of version {document['version']}, and this release reads up to {JSON_VERSION}",
-            next_step="Upgrade feed-assets here to the release that wrote it.",
-        )
-    return document
-
 
 metadata = MetaData()
 
 # The texts of partial indexes are repeated literally in the queries that use them: SQLite proves nothing else.
-IS_LOOKED_FOR = text("status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL")
 IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL")
 IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
 IS_REQUESTED = text("status = 'READY' AND request_key IS NOT NULL")
+HAS_FAILED = text("status IN ('FAILED', 'TIMEDOUT')")
+IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
 HAS_HOLDER = text("holder IS NOT NULL")
@@ -177,19 +72,59 @@ feed_instances = Table(
     Column("files", BigInteger),
     Column("available_at", UtcDateTime),
     Column("event_seq", BigInteger),
-    Column("next_look_at", UtcDateTime),
     Column("fence", BigInteger, nullable=False),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_feed_instances_pk"),
     sqlite_with_rowid=False,
 )
+
+looks = Table(
+    "fa_looks",
+    metadata,
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("found", Text, nullable=False),
+    Column("looked_at", UtcDateTime, nullable=False),
+    Column("next_look_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_looks_pk"),
+    Index("fa_looks_due", "cluster", "next_look_at", "feed", "nominal_time"),
+    sqlite_with_rowid=False,
+)
+
+manifests = Table(
+    "fa_manifests",
+    metadata,
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_manifests_pk"),
+    sqlite_with_rowid=False,
+)
+
+late_checks = Table(
+    "fa_late_checks",
+    metadata,
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("planned_at", UtcDateTime, nullable=False),
+    Column("due_at", UtcDateTime),
+    Column("cut_off_at", UtcDateTime, nullable=False),
+    Column("checks", BigInteger, nullable=False),
+    Column("changed", Payload),
+    PrimaryKeyConstraint("kind", "name", "cluster", "nominal_time", name="fa_late_checks_pk"),
+    sqlite_with_rowid=False,
+)
 Index(
-    "fa_feed_instances_looks",
-    feed_instances.c.cluster,
-    feed_instances.c.next_look_at,
-    feed_instances.c.feed,
-    feed_instances.c.nominal_time,
-    sqlite_where=IS_LOOKED_FOR,
-    postgresql_where=IS_LOOKED_FOR,
+    "fa_late_checks_due",
+    late_checks.c.cluster,
+    late_checks.c.due_at,
+    sqlite_where=IS_DUE_SOMETIME,
+    postgresql_where=IS_DUE_SOMETIME,
 )
 
 process_instances = Table(
@@ -213,6 +148,9 @@ process_instances = Table(
     Column("reason", Text),
     Column("definition_digest", Text),
     Column("release", BigInteger),
+    Column("retries", BigInteger, nullable=False, server_default=text("0")),
+    Column("retry_at", UtcDateTime),
+    Column("overrides", Payload),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", name="fa_process_instances_pk"),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
     Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
@@ -224,6 +162,13 @@ Index(
     process_instances.c.deadline_at,
     sqlite_where=IS_WAITING_WITH_DEADLINE,
     postgresql_where=IS_WAITING_WITH_DEADLINE,
+)
+Index(
+    "fa_process_instances_failed",
+    process_instances.c.cluster,
+    process_instances.c.retry_at,
+    sqlite_where=HAS_FAILED,
+    postgresql_where=HAS_FAILED,
 )
 Index(
     "fa_process_instances_unrequested",
@@ -238,6 +183,24 @@ Index(
     process_instances.c.process,
     sqlite_where=IS_REQUESTED,
     postgresql_where=IS_REQUESTED,
+)
+
+attempts = Table(
+    "fa_attempts",
+    metadata,
+    Column("process", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("run_id", Text),
+    Column("status", Text, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    Column("reason", Text),
+    Column("trigger", Text, nullable=False),
+    Column("release", BigInteger),
+    PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
+    sqlite_with_rowid=False,
 )
 
 frontiers = Table(

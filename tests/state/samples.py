@@ -3,11 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from feed_assets.state.late_checks import LateCheck
 from feed_assets.state.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     NewFeedEvent,
+    PlannedLook,
     ProcessInstance,
     ProcessInstanceStatus,
 )
@@ -54,3 +56,28 @@ def process_instance(
         "updated_at": hour(n),
     }
     return ProcessInstance(**given | fields)
+
+
+def planned_look(n: int = 0, **fields: Any) -> PlannedLook:
+    given: dict[str, Any] = {
+        "feed": "clicks",
+        "cluster": "primary",
+        "nominal_time": hour(n),
+        "found": "MISSING||",
+        "looked_at": hour(n),
+        "next_look_at": hour(n + 1),
+    }
+    return PlannedLook(**given | fields)
+
+
+def late_check(n: int = 0, **fields: Any) -> LateCheck:
+    given: dict[str, Any] = {
+        "kind": "process",
+        "name": "daily",
+        "cluster": "primary",
+        "nominal_time": hour(n),
+        "planned_at": hour(n),
+        "due_at": hour(n + 1),
+        "cut_off_at": hour(n + 9),
+    }
+    return LateCheck(**given | fields)

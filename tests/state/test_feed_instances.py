@@ -2,8 +2,9 @@ from datetime import timedelta, timezone
 
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, FeedSpan, NextLook
-from tests.state.samples import feed_instance, hour
+from feed_assets.state.looks import Looks
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, FeedSpan
+from tests.state.samples import feed_instance, hour, planned_look
 
 MISSING, PARTIAL, EMPTY, AVAILABLE, EVICTED = FeedInstanceStatus
 
@@ -16,7 +17,6 @@ def test_an_instance_comes_back_as_it_was_put(database: Database) -> None:
         files=12,
         available_at=hour(4) + timedelta(microseconds=1),
         event_seq=17,
-        next_look_at=hour(5),
         fence=9,
     )
     bare = feed_instance(4, MISSING)
@@ -55,7 +55,7 @@ def test_times_before_1970_and_far_ahead_are_kept(database: Database) -> None:
 def test_put_replaces_and_the_last_of_two_rows_counts(database: Database) -> None:
     with database.begin() as connection:
         instances = FeedInstances(connection)
-        instances.put([feed_instance(0, MISSING, next_look_at=hour(1))])
+        instances.put([feed_instance(0, MISSING)])
         instances.put([feed_instance(0, PARTIAL), feed_instance(0, bytes=5)])
         assert instances.find_between("clicks", "primary", hour(0), hour(9)) == [feed_instance(0, bytes=5)]
 
@@ -95,26 +95,6 @@ def test_many_spans_are_answered_at_once(database: Database) -> None:
         assert instances.available_times_many([]) == {}
 
 
-def test_due_looks_are_those_still_sought_the_longest_waiting_first(database: Database) -> None:
-    with database.begin() as connection:
-        instances = FeedInstances(connection)
-        instances.put(
-            [
-                feed_instance(0, MISSING, next_look_at=hour(5)),
-                feed_instance(1, PARTIAL, next_look_at=hour(3)),
-                feed_instance(2, EMPTY, next_look_at=hour(4)),
-                feed_instance(3, AVAILABLE, next_look_at=hour(1)),
-                feed_instance(4, EVICTED, next_look_at=hour(1)),
-                feed_instance(5, MISSING),
-                feed_instance(6, MISSING, next_look_at=hour(6)),
-                feed_instance(7, MISSING, cluster="backup", next_look_at=hour(1)),
-            ]
-        )
-        due = instances.due_looks("primary", hour(5), 10)
-        assert [row.nominal_time for row in due] == [hour(1), hour(2), hour(0)]
-        assert instances.due_looks("primary", hour(5), 2) == due[:2]
-
-
 def test_only_what_is_available_or_evicted_is_settled(database: Database) -> None:
     with database.begin() as connection:
         instances = FeedInstances(connection)
@@ -130,18 +110,12 @@ def test_only_what_is_available_or_evicted_is_settled(database: Database) -> Non
         assert instances.find_settled([]) == set()
 
 
-def test_the_next_look_can_be_set_and_cleared(database: Database) -> None:
+def test_settled_instances_are_looked_at_no_more(database: Database) -> None:
     with database.begin() as connection:
-        instances = FeedInstances(connection)
-        instances.put([feed_instance(0, MISSING, next_look_at=hour(1)), feed_instance(1, MISSING)])
-        instances.set_next_looks(
-            [
-                NextLook("clicks", "primary", hour(0), None),
-                NextLook("clicks", "primary", hour(1), hour(2)),
-                NextLook("clicks", "primary", hour(2), hour(2)),
-            ]
-        )
-        assert instances.due_looks("primary", hour(9), 10) == [feed_instance(1, MISSING, next_look_at=hour(2))]
+        instances, looks = FeedInstances(connection), Looks(connection)
+        looks.put([planned_look(n) for n in range(3)])
+        instances.put([feed_instance(0, AVAILABLE), feed_instance(1, EVICTED), feed_instance(2, MISSING)])
+        assert looks.due("primary", hour(99), 10) == [planned_look(2)]
 
 
 def test_counts_are_of_one_feed_on_one_cluster(database: Database) -> None:

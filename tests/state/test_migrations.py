@@ -5,10 +5,14 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
 from feed_assets.errors import StateError
+from feed_assets.state.column_types import to_micros
 from feed_assets.state.database import open_database
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.looks import Looks
+from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, metadata
-from tests.state.samples import event
+from tests.state.samples import event, feed_instance, hour, planned_look
 from tests.state.workers import Team, migrate
 
 
@@ -35,7 +39,10 @@ def schema_of(connection: Connection) -> list[tuple[str, str]]:
             WHERE schemaname = current_schema() AND tablename LIKE 'fa!_%' ESCAPE '!'
             UNION ALL
             SELECT table_name || '.' || column_name,
-                concat_ws(' ', ordinal_position, data_type, is_nullable, column_default)
+                concat_ws(
+                    ' ', row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position), data_type, is_nullable,
+                    column_default
+                )
             FROM information_schema.columns WHERE table_schema = current_schema() AND table_name LIKE 'fa!_%' ESCAPE '!'
             """,
     }
@@ -120,3 +127,21 @@ def test_the_tables_of_others_are_left_alone_and_ours_can_be_taken_away(database
     with database.read() as connection:
         assert EventLog(connection).last_seq() == 0
     database.close()
+
+
+def test_planned_looks_survive_the_migration_to_a_table_of_their_own_and_back(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        FeedInstances(connection).put([feed_instance(0, FeedInstanceStatus.MISSING), feed_instance(1)])
+        Looks(connection).put([planned_look(0)])
+        downgrade(alembic_config(connection), "0001")
+        found = connection.execute(text("SELECT nominal_time, next_look_at FROM fa_feed_instances ORDER BY 1")).all()
+        assert [row.next_look_at for row in found] == [to_micros(planned_look(0).next_look_at), None]
+    database.close()
+    again = open_database(database_url)
+    again.migrate()
+    with again.read() as connection:
+        (look,) = Looks(connection).due("primary", hour(9), 9)
+        assert (look.key, look.next_look_at, look.found) == (planned_look(0).key, planned_look(0).next_look_at, "")
+    again.close()

@@ -6,17 +6,34 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database, open_database
+from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.instance_pages import InstancePages
+from feed_assets.state.late_checks import LateChecks
+from feed_assets.state.leases import find_held
+from feed_assets.state.looks import Looks
+from feed_assets.state.manifests import Manifests
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEventKind, FrontierKind, NextLook, ProcessInstanceStatus
-from tests.state.samples import event, feed_instance, hour, process_instance
+from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, FrontierKind, ProcessInstanceStatus
+from tests.state.samples import HOUR, event, feed_instance, hour, late_check, planned_look, process_instance
 
 READY, WAITING = ProcessInstanceStatus.READY, ProcessInstanceStatus.WAITING
 KEY = ("daily", "primary", hour(0))
 SPAN = ("clicks", "primary", hour(0), hour(1))
+
+ATTEMPT = Attempt(
+    process="daily",
+    cluster="primary",
+    nominal_time=hour(0),
+    attempt=1,
+    run_id="r",
+    status=ProcessInstanceStatus.RUNNING,
+    started_at=hour(0),
+)
 
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
@@ -24,6 +41,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "read of a cluster": lambda c: EventLog(c).read(0, 9, cluster="primary"),
     "read of feeds": lambda c: EventLog(c).read(0, 9, ["clicks"]),
     "for_instance": lambda c: EventLog(c).for_instance("clicks", "primary", hour(0)),
+    "find_key": lambda c: EventLog(c).find_key("a"),
     "for_feed": lambda c: EventLog(c).for_feed("clicks", "primary", FeedEventKind.ARRIVED),
     "get": lambda c: FeedInstances(c).get("clicks", "primary", hour(0)),
     "get_many": lambda c: FeedInstances(c).get_many([("clicks", "primary", hour(0))]),
@@ -31,9 +49,11 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "available_times": lambda c: FeedInstances(c).available_times(*SPAN),
     "available_times_many": lambda c: FeedInstances(c).available_times_many([SPAN]),
     "latest_available": lambda c: FeedInstances(c).latest_available("clicks", "primary", hour(0), 3),
-    "due_looks": lambda c: FeedInstances(c).due_looks("primary", hour(0), 9),
+    "due looks": lambda c: Looks(c).due("primary", hour(0), 9),
+    "find a look": lambda c: Looks(c).find("clicks", "primary", hour(0)),
+    "move looks": lambda c: Looks(c).move([planned_look()]),
+    "remove looks": lambda c: Looks(c).remove([planned_look().key]),
     "find_settled": lambda c: FeedInstances(c).find_settled([feed_instance().key]),
-    "set_next_looks": lambda c: FeedInstances(c).set_next_looks([NextLook("clicks", "primary", hour(0), None)]),
     "counts of a feed": lambda c: FeedInstances(c).counts("clicks", "primary"),
     "add_waiting": lambda c: ProcessInstances(c).add_waiting([process_instance()]),
     "process get": lambda c: ProcessInstances(c).get(*KEY),
@@ -45,12 +65,35 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
         [KEY], {WAITING}, status=READY, updated_at=hour(0)
     ),
     "deadlines_passed": lambda c: ProcessInstances(c).deadlines_passed(hour(0), 9, cluster="primary"),
+    "undecided": lambda c: ProcessInstances(c).undecided("primary", 9),
+    "due_retries": lambda c: ProcessInstances(c).due_retries("primary", hour(0), 9),
+    "frontiers of scheduled": lambda c: Frontiers(c).due(
+        FrontierKind.PROCESS, hour(0), 9, cluster="primary", without_row=ScheduleState.SCHEDULED
+    ),
+    "put_off_deadlines": lambda c: ProcessInstances(c).put_off_deadlines("daily", "primary", HOUR, hour(0)),
+    "unended": lambda c: ProcessInstances(c).unended("daily", "primary"),
+    "newest": lambda c: ProcessInstances(c).newest("daily", "primary", hour(0), hour(1), 9),
     "has_unrequested": lambda c: ProcessInstances(c).has_unrequested("primary"),
     "unrequested": lambda c: ProcessInstances(c).unrequested("primary", 9),
     "requested_before": lambda c: ProcessInstances(c).requested_before("primary", hour(0)),
     "in_flight": lambda c: ProcessInstances(c).in_flight([("daily", "primary")]),
     "active_with_run": lambda c: ProcessInstances(c).active_with_run("primary"),
     "counts of a process": lambda c: ProcessInstances(c).counts("daily", "primary"),
+    "begin an attempt": lambda c: Attempts(c).begin(ATTEMPT),
+    "attempts": lambda c: Attempts(c).of_many([ATTEMPT.key]),
+    "page": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9),
+    "page by status": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9, statuses=[READY]),
+    "process_counts": lambda c: InstancePages(c).process_counts("daily", "primary", hour(0), hour(1)),
+    "feed_counts": lambda c: InstancePages(c).feed_counts("clicks", "primary", hour(0), hour(1)),
+    "find_many looks": lambda c: Looks(c).find_many([planned_look().key]),
+    "for_instances": lambda c: EventLog(c).for_instances([("clicks", "primary", hour(0))]),
+    "find_held": lambda c: find_held(c, [("feed/clicks", "primary", hour(0))], hour(0)),
+    "manifests": lambda c: Manifests(c).get_many([FeedKey("clicks", "primary", hour(0))]),
+    "digests": lambda c: Manifests(c).get_digests([FeedKey("clicks", "primary", hour(0))]),
+    "due late checks": lambda c: LateChecks(c).due("primary", hour(0), 9),
+    "late checks": lambda c: LateChecks(c).get_many([late_check().key]),
+    "lock late checks": lambda c: LateChecks(c).lock_many([late_check().key]),
+    "remove late checks": lambda c: LateChecks(c).remove([late_check().key]),
     "due": lambda c: Frontiers(c).due(FrontierKind.FEED, hour(0), 9, cluster="primary"),
     "missing": lambda c: Frontiers(c).missing(FrontierKind.FEED, [("clicks", "primary")]),
 }
@@ -104,12 +147,23 @@ def keys_come_first(plan: list[str]) -> bool:
         ("for_feed", "(feed=? AND cluster=?)"),
         ("available_times_many", "(feed=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
         ("latest_available", "(feed=? AND cluster=? AND nominal_time<?)"),
-        ("due_looks", "(cluster=? AND next_look_at>? AND next_look_at<?)"),
-        ("set_next_looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("due looks", "(cluster=? AND next_look_at<?)"),
+        ("move looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("remove looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("digests", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("due late checks", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
+        ("late checks", "(kind=? AND name=? AND cluster=? AND nominal_time=?)"),
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
         ("waiting_times", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
         ("transition_many", "(process=? AND cluster=? AND nominal_time=?)"),
         ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
+        ("undecided", "fa_process_instances_failed (cluster=? AND retry_at=?)"),
+        ("due_retries", "fa_process_instances_failed (cluster=? AND retry_at<?)"),
+        ("attempts", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("page", "(process=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
+        ("for_instances", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("find_many looks", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("unrequested", "fa_process_instances_unrequested (cluster=?)"),
         ("requested_before", "fa_process_instances_requested (cluster=?)"),
         ("in_flight", "fa_process_instances_requested (cluster=?)"),

@@ -1,9 +1,17 @@
-"""Definitions: their versions, the journal of changes, schedules, releases of processes, and the audit."""
+"""Definitions: their versions, the journal of changes, schedules, releases of processes, and the audit.
+
+Looks at missing instances get a table of their own. What has failed before is not retried.
+"""
 
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+
+from feed_assets.state.column_types import to_micros
+from feed_assets.timing.dates import NEVER
+
+_HAS_FAILED = sa.text("status IN ('FAILED', 'TIMEDOUT')")
 
 revision = "0002"
 down_revision = "0001"
@@ -65,6 +73,40 @@ def upgrade() -> None:
         *_optional(sa.Text(), "target", "details"),
     )
     op.add_column("fa_process_instances", sa.Column("release", sa.BigInteger(), nullable=True))
+    op.add_column(
+        "fa_process_instances", sa.Column("retries", sa.BigInteger(), nullable=False, server_default=sa.text("0"))
+    )
+    op.add_column("fa_process_instances", sa.Column("retry_at", sa.BigInteger(), nullable=True))
+    op.add_column("fa_process_instances", sa.Column("overrides", sa.Text(), nullable=True))
+    op.execute(f"UPDATE fa_process_instances SET retry_at = {to_micros(NEVER)} WHERE status IN ('FAILED', 'TIMEDOUT')")
+    op.create_index(
+        "fa_process_instances_failed",
+        "fa_process_instances",
+        ["cluster", "retry_at"],
+        sqlite_where=_HAS_FAILED,
+        postgresql_where=_HAS_FAILED,
+    )
+    _part_looks()
+
+
+def _part_looks() -> None:
+    op.create_table(
+        "fa_looks",
+        *_required(sa.Text(), "feed", "cluster"),
+        *_required(sa.BigInteger(), "nominal_time"),
+        *_required(sa.Text(), "found"),
+        *_required(sa.BigInteger(), "looked_at", "next_look_at"),
+        sa.PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_looks_pk"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("fa_looks_due", "fa_looks", ["cluster", "next_look_at", "feed", "nominal_time"])
+    op.execute(
+        "INSERT INTO fa_looks (feed, cluster, nominal_time, found, looked_at, next_look_at) "
+        "SELECT feed, cluster, nominal_time, '', updated_at, next_look_at FROM fa_feed_instances "
+        "WHERE status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL"
+    )
+    op.drop_index("fa_feed_instances_looks", "fa_feed_instances")
+    op.drop_column("fa_feed_instances", "next_look_at")
 
 
 def _required(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
@@ -76,6 +118,22 @@ def _optional(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any
 
 
 def downgrade() -> None:
-    op.drop_column("fa_process_instances", "release")
-    for table in ("fa_audit", "fa_releases", "fa_schedules", "fa_changes", "fa_definitions"):
+    op.drop_index("fa_process_instances_failed", "fa_process_instances")
+    for column in ("release", "retries", "retry_at", "overrides"):
+        op.drop_column("fa_process_instances", column)
+    op.add_column("fa_feed_instances", sa.Column("next_look_at", sa.BigInteger(), nullable=True))
+    op.execute(
+        "UPDATE fa_feed_instances SET next_look_at = (SELECT looks.next_look_at FROM fa_looks AS looks "
+        "WHERE looks.feed = fa_feed_instances.feed AND looks.cluster = fa_feed_instances.cluster "
+        "AND looks.nominal_time = fa_feed_instances.nominal_time)"
+    )
+    is_looked_for = sa.text("status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL")
+    op.create_index(
+        "fa_feed_instances_looks",
+        "fa_feed_instances",
+        ["cluster", "next_look_at", "feed", "nominal_time"],
+        sqlite_where=is_looked_for,
+        postgresql_where=is_looked_for,
+    )
+    for table in ("fa_looks", "fa_audit", "fa_releases", "fa_schedules", "fa_changes", "fa_definitions"):
         op.drop_table(table)

@@ -1,0 +1,195 @@
+"""What the files of the store hold: entities, their texts, and what is quarantined. Files that did not change are not
+parsed again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from feed_assets.definitions.documents import DocumentSpan, find_documents, format_of
+from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.written import digest_as_written
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import label_of
+from feed_assets.issues import EntityKey, Issue
+from feed_assets.loading.entity_files import (
+    EntityFile,
+    LoadedBundle,
+    ParsedFile,
+    References,
+    decode_file,
+    digest_used_files,
+    gather_files,
+    parse_file,
+    references_of,
+)
+from feed_assets.loading.interpolation import Values
+from feed_assets.state.definition_records import DocumentFormat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocument:
+    """The document of an entity: its text without markers, and the file that it stands in (its path in the folder).
+
+    `entity` is None where the document could not be read.
+    """
+
+    key: EntityKey
+    file: str
+    format: DocumentFormat
+    text: str = field(repr=False)
+    entity: AnyEntity | None = field(repr=False)
+    span: DocumentSpan = field(repr=False)
+    _digests: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def digest(self) -> str | None:
+        """The sha256 of what it says as it is written (see `digest_as_written`); None where it could not be read."""
+        if self.entity is None:
+            return None
+        if not self._digests:
+            self._digests.append(digest_as_written(self.entity, self.text, self.format))
+        return self._digests[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file by its name below the folder; `text` is None where it is no text."""
+
+    name: str
+    raw: EntityFile = field(repr=False)
+    text: str | None = field(repr=False)
+    parsed: ParsedFile = field(repr=False)
+    documents: Mapping[EntityKey, StoredDocument] = field(repr=False)
+    references: References = field(repr=False)
+
+    @property
+    def declared(self) -> tuple[EntityKey, ...]:
+        """The keys of its documents, as often as they are declared."""
+        return tuple(document.key for document in self.parsed.documents if document.key is not None)
+
+    @property
+    def hides_entities(self) -> bool:
+        """Whether something in it is so wrong that entities may stand there that nobody sees."""
+        return bool(self.parsed.issues) or any(document.key is None for document in self.parsed.documents)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A file with mistakes, by the name that messages use, and the entities that they keep out."""
+
+    file: str
+    keys: tuple[EntityKey, ...]
+    issues: tuple[Issue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """All files at one moment, and what they declare; of an entity that is declared twice, the first document."""
+
+    files: Mapping[str, StoredFile]
+    documents: Mapping[EntityKey, StoredDocument]
+    loaded: LoadedBundle
+
+    @property
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """The files with mistakes; everything else is in use."""
+        issues: dict[str, list[Issue]] = defaultdict(list)
+        for issue in self.loaded.issues:
+            if issue.source is not None:
+                issues[issue.source.file].append(issue)
+        found = []
+        for file in self.files.values():
+            keys = tuple(sorted(self.loaded.broken.intersection(file.declared)))
+            if file.parsed.name in issues or keys:
+                found.append(Quarantined(file=file.parsed.name, keys=keys, issues=tuple(issues[file.parsed.name])))
+        return tuple(found)
+
+    def files_of(self, key: EntityKey) -> list[str]:
+        """The files in which an entity is declared, each as often as it is."""
+        return [file.name for file in self.files.values() for declared in file.declared if declared == key]
+
+    def issues_about(self, key: EntityKey) -> tuple[Issue, ...]:
+        """What keeps an entity out: its own mistakes, or those because of which nobody can tell whether it is there."""
+        own = tuple(issue for issue in self.loaded.issues if issue.entity == label_of(key))
+        return own or tuple(issue for issue in self.loaded.issues if issue.entity is None)
+
+
+class ContentsReader:
+    """Reads the files of a folder, and keeps what it has parsed."""
+
+    def __init__(self, folder: DefinitionFolder, values: Values) -> None:
+        self._folder = folder
+        self._values = values
+        self._kept: dict[str, StoredFile] = {}
+
+    def read(self) -> Contents:
+        """The files as they are.
+
+        Raises:
+            LocationUnreadableError: there is no such place, or it cannot be read.
+        """
+        files = [self._stored(self._folder.name_of(file.name), file) for file in self._folder.read()]
+        self._kept = {file.name: file for file in files}
+        return self._gathered(files)
+
+    def empty(self) -> Contents:
+        """A place that does not exist yet."""
+        return self._gathered(())
+
+    def with_texts(self, contents: Contents, texts: Mapping[str, str | None]) -> Contents:
+        """The files as they would be with other texts; None for a file that goes."""
+        files = dict(contents.files)
+        for name, text in texts.items():
+            if text is None:
+                files.pop(name, None)
+            else:
+                files[name] = self._stored(name, EntityFile(name=self._folder.shown(name), content=text.encode()))
+                self._kept[name] = files[name]
+        return self._gathered([files[name] for name in sorted(files)])
+
+    def _stored(self, name: str, file: EntityFile) -> StoredFile:
+        kept = self._kept.get(name)
+        references = references_of(file, self._values)
+        if kept is not None and kept.raw == file and kept.references == references:
+            return kept
+        parsed = parse_file(file, self._values)
+        text = None if isinstance(decode_file(file), Issue) else file.content.decode()
+        return StoredFile(
+            name=name,
+            raw=file,
+            text=text,
+            parsed=parsed,
+            documents={} if text is None else _documents(name, text, parsed),
+            references=references,
+        )
+
+    def _gathered(self, files: Sequence[StoredFile]) -> Contents:
+        documents: dict[EntityKey, StoredDocument] = {}
+        for file in files:
+            for key, document in file.documents.items():
+                documents.setdefault(key, document)
+        digest = digest_used_files((file.raw, file.references) for file in files)
+        return Contents(
+            files={file.name: file for file in files},
+            documents=documents,
+            loaded=gather_files((file.parsed for file in files), digest),
+        )
+
+
+def _documents(name: str, text: str, parsed: ParsedFile) -> dict[EntityKey, StoredDocument]:
+    entities: dict[EntityKey, AnyEntity | None] = {}
+    for document in parsed.documents:
+        if document.key is not None:
+            entities.setdefault(document.key, document.entity)
+    return {
+        key: StoredDocument(
+            key=key,
+            file=name,
+            format=format_of(name),
+            text=text[span.body_start : span.body_end].removeprefix("\ufeff"),
+            entity=entities[key],
+            span=span,
+        )
+        for key, span in find_documents(parsed, text).items()
+    }

@@ -1,0 +1,190 @@
+"""The documents of one file's text: where each of them stands, and the text with one put in or taken out.
+
+Everything that is not the document in question stays byte for byte as it was: comments, markers, line ends.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from feed_assets.errors import DefinitionStoreError
+from feed_assets.issues import EntityKey
+from feed_assets.loading.entity_files import ParsedFile
+from feed_assets.state.definition_records import DocumentFormat
+
+_BREAK = "\n\r\x85\u2028\u2029"
+_MARKER = re.compile(rf"(?:\A\ufeff?|(?<=[{_BREAK}]))(---|\.\.\.)(?=[ \t{_BREAK}]|\Z)")  # "---" and "..." in column 1
+_LINE = re.compile(rf"[^{_BREAK}]*(?:\r\n|[{_BREAK}]|\Z)")
+_BREAKS = re.compile(rf"\r\n|[{_BREAK}]")
+_DIRECTIVE = re.compile(rf"(?:\A\ufeff?|(?<=[{_BREAK}]))(%)")  # "%YAML 1.1"
+_SAYS_NOTHING = re.compile(r"[ \t]*(?:#.*)?|%.*")  # "  # a comment", "%YAML 1.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentSpan:
+    """Where a document stands in its file: with its markers, and its body alone; `line` is the first of the body."""
+
+    start: int
+    body_start: int
+    body_end: int
+    end: int
+    line: int
+
+
+def format_of(file: str) -> DocumentFormat:
+    """How the documents of a file are written.
+
+    >>> format_of("feed/clicks.xml").value
+    'xml'
+    """
+    return DocumentFormat.XML if file.endswith(".xml") else DocumentFormat.YAML
+
+
+def split_documents(text: str) -> tuple[DocumentSpan, ...]:
+    r"""The documents of a YAML text, in order. Needs no correct YAML: a marker in column 1 is always one.
+
+    >>> text = "# all of it\n---\nkind: feed\n---\nkind: process\n"
+    >>> [(span.line, text[span.body_start:span.body_end]) for span in split_documents(text)]
+    [(3, 'kind: feed\n'), (5, 'kind: process\n')]
+    """
+    lines = _LineNumbers(text)
+    return tuple(
+        DocumentSpan(start=start, body_start=body, body_end=body_end, end=end, line=lines.at(body))
+        for start, body, body_end, end in _spans(text)
+    )
+
+
+def find_documents(file: ParsedFile, text: str) -> Mapping[EntityKey, DocumentSpan]:
+    """Where the entities of a file stand in it; of one that is declared twice, the first place."""
+    if format_of(file.name) is DocumentFormat.XML:
+        whole = DocumentSpan(start=0, body_start=0, body_end=len(text), end=len(text), line=1)
+        return {document.key: whole for document in file.documents if document.key is not None}
+    spans = split_documents(text)
+    first_lines = [span.line for span in spans]
+    found: dict[EntityKey, DocumentSpan] = {}
+    for document in file.documents:
+        line = document.sources.locate().line
+        if document.key is not None and line is not None and (number := bisect_right(first_lines, line)) > 0:
+            found.setdefault(document.key, spans[number - 1])
+    return found
+
+
+def only_document(text: str, format: DocumentFormat) -> str:  # noqa: A002
+    r"""The body of a text that holds one document.
+
+    >>> only_document("--- # clicks\nkind: feed\n", DocumentFormat.YAML)
+    'kind: feed\n'
+
+    Raises:
+        DefinitionStoreError: it holds none or several.
+    """
+    if format is DocumentFormat.XML:
+        return text
+    bodies = [text[span.body_start : span.body_end] for span in split_documents(text)]
+    bodies = [body for body in bodies if _says_something(body)]
+    if len(bodies) != 1:
+        raise DefinitionStoreError(
+            location="the text of a definition",
+            reason=f"it holds {len(bodies) or 'no'} documents",
+            next_step="Put in one document at a time.",
+        )
+    return bodies[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splice:
+    """A document's new body in the place of `span`; at the end of the file if that is None. Without a body it goes."""
+
+    span: DocumentSpan | None
+    body: str | None
+
+
+def edit_text(text: str | None, splices: Iterable[Splice]) -> str | None:
+    r"""The text of a file with documents put in and taken out; None where nothing is left. The spans are of `text`.
+
+    >>> edit_text("kind: feed\n", [Splice(span=None, body="kind: process\n")])
+    'kind: feed\n---\nkind: process\n'
+    """
+    text = text or ""
+    splices = list(splices)
+    placed = [splice for splice in splices if splice.span is not None]
+    for splice in sorted(placed, key=_start_of, reverse=True):
+        text = _spliced(text, splice)
+    for splice in splices:
+        if splice.span is None and splice.body is not None:
+            text = _appended(text, splice.body)
+    return text if _says_something(text, markers=True) else None
+
+
+def _start_of(splice: Splice) -> int:
+    assert splice.span is not None
+    return splice.span.start
+
+
+def _spliced(text: str, splice: Splice) -> str:
+    span = splice.span
+    assert span is not None
+    if splice.body is None:
+        return text[: span.start] + text[span.end :]
+    before, after = text[: span.body_start], text[span.body_end :]
+    if before and before[-1] not in _BREAK and before != "\ufeff":
+        before += "\n"  # the body stood on the line of its marker
+    return before + (_ended(splice.body) if after else splice.body) + after
+
+
+def _appended(text: str, body: str) -> str:
+    return f"{_ended(text)}---\n{body}" if _says_something(text, markers=True) else _ended(text) + body
+
+
+def _ended(text: str) -> str:
+    return text if not text or text[-1] in _BREAK or text == "\ufeff" else text + "\n"
+
+
+def _spans(text: str) -> Iterator[tuple[int, int, int, int]]:
+    """(start, body start, body end, end) of each document: with a marker, or bare with something in it."""
+    first = 1 if text.startswith("\ufeff") else 0
+    markers = [(found.start(1), found.end(1)) for found in _MARKER.finditer(text)]
+    bounds = [(first, first), *markers, (len(text), len(text)), (len(text), len(text))]
+    free = first  # from here on nothing belongs to an earlier document
+    for (start, marker_end), (stop, stop_end), (following, _) in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        body = min(_body_start(text, marker_end) if start < marker_end else first, stop)
+        end = stop
+        if text[stop:stop_end] == "...":
+            after = _next_line(text, stop_end)
+            if not _says_something(text[after:following]):
+                end = after  # else the marker stays: it keeps a bare document apart from what stands above
+        if text[start:marker_end] == "---":
+            directives = _DIRECTIVE.search(text, free, start)
+            yield directives.start(1) if directives else start, body, stop, end
+            free = end
+        elif _says_something(text[body:stop]):
+            yield body, body, stop, end
+            free = end
+
+
+def _body_start(text: str, marker_end: int) -> int:
+    """The next line, if nothing but a comment follows the marker on its own."""
+    end = _next_line(text, marker_end)
+    rest = text[marker_end:end].strip()
+    return end if not rest or rest.startswith("#") else marker_end + 1
+
+
+def _next_line(text: str, place: int) -> int:
+    found = _LINE.match(text, place)
+    return found.end() if found else len(text)
+
+
+def _says_something(text: str, *, markers: bool = False) -> bool:
+    """Whether there is more than blanks, comments and directives; with `markers`, more than blanks and markers."""
+    if markers:
+        return bool(_MARKER.sub("", text).strip("\ufeff \t" + _BREAK))
+    return any(_SAYS_NOTHING.fullmatch(line) is None for line in _BREAKS.split(text))
+
+
+class _LineNumbers:
+    def __init__(self, text: str) -> None:
+        self._ends = [found.end() for found in _BREAKS.finditer(text)]
+
+    def at(self, place: int) -> int:
+        return bisect_right(self._ends, place) + 1

@@ -1,0 +1,150 @@
+"""What a change asks for, and the texts of files that come of it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from feed_assets.definitions.contents import Contents, StoredFile
+from feed_assets.definitions.documents import Splice, edit_text, find_documents, format_of, only_document
+from feed_assets.entities.common import label_of
+from feed_assets.errors import DefinitionsError, DefinitionStoreError
+from feed_assets.issues import EntityKey
+from feed_assets.loading.entity_files import EntityFile, parse_file
+from feed_assets.loading.interpolation import Values
+from feed_assets.state.definition_records import DocumentFormat
+
+_SUBMITTED = "submitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Put:
+    """Declare an entity by the text of one document, in the place of what it was.
+
+    It stays in the file in which it stands; a new one gets a file of its own, `<kind>/<name>.yaml`. `source` is what
+    messages call the text.
+    """
+
+    text: str = field(repr=False)
+    format: DocumentFormat = DocumentFormat.YAML
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remove:
+    """Declare an entity no longer; nothing happens where it is not declared."""
+
+    key: EntityKey
+
+
+Edit: TypeAlias = Put | Remove
+
+
+def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
+    """The documents of a user's file, each as the edit that declares it; those without kind and name are left out."""
+    parsed = parse_file(file, values)
+    if parsed.issues:
+        raise DefinitionsError(location=file.name, issues=parsed.issues)
+    from_file = format_of(file.name)
+    text = file.content.decode("utf-8-sig")
+    return {
+        key: Put(text=text[span.body_start : span.body_end], format=from_file, source=file.name)
+        for key, span in find_documents(parsed, text).items()
+    }
+
+
+def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put | None]:
+    """What is to become of each entity: its document's body, or None; of several edits of one the last holds.
+
+    Raises:
+        DefinitionsError: a text does not say which entity it declares; carries the issues.
+        DefinitionStoreError: a text holds no document, or several.
+    """
+    wanted: dict[EntityKey, Put | None] = {}
+    for edit in edits:
+        match edit:
+            case Remove():
+                wanted[edit.key] = None
+            case Put():
+                body = only_document(edit.text, edit.format)
+                wanted[_key_of(body, edit, values)] = Put(text=body, format=edit.format, source=edit.source)
+    return wanted
+
+
+def apply_edits(
+    contents: Contents, wanted: Mapping[EntityKey, Put | None], only_file: str | None
+) -> dict[str, str | None]:
+    """The texts of the files that change, by name; None for a file that goes.
+
+    Raises:
+        DefinitionStoreError: an entity is declared twice, or a file cannot be edited.
+    """
+    splices: dict[str, list[Splice]] = defaultdict(list)
+    for key, put in wanted.items():
+        for name, splice in _splices_of(contents, key, put, only_file):
+            splices[name].append(splice)
+    texts = {name: _edited(contents, name, found) for name, found in splices.items()}
+    return {name: text for name, text in texts.items() if text != _text_of(contents.files.get(name))}
+
+
+def _splices_of(
+    contents: Contents, key: EntityKey, put: Put | None, only_file: str | None
+) -> Iterable[tuple[str, Splice]]:
+    places = contents.files_of(key)
+    if len(places) > 1:
+        raise DefinitionStoreError(
+            location=label_of(key),
+            reason=f"it is declared {len(places)} times, in {' and '.join(sorted(set(places)))}",
+            next_step="Remove one of them from the files by hand.",
+        )
+    document = contents.documents.get(key)
+    if document is not None:
+        if put is None or put.format is not document.format:
+            yield document.file, Splice(span=document.span, body=None)
+        else:
+            yield document.file, Splice(span=document.span, body=put.text)
+            return
+    if put is not None:
+        yield _new_file(key, put, only_file), Splice(span=None, body=put.text)
+
+
+def _new_file(key: EntityKey, put: Put, only_file: str | None) -> str:
+    if only_file is None:
+        return f"{key[0]}/{key[1]}.{put.format.value}"
+    if put.format is not format_of(only_file):
+        raise DefinitionStoreError(
+            location=label_of(key),
+            reason=f"it is written as {put.format.value}, and all definitions stand in the file {only_file!r}",
+            next_step="Write it as YAML, or let the setting 'entities' name a folder.",
+        )
+    return only_file
+
+
+def _edited(contents: Contents, name: str, splices: list[Splice]) -> str | None:
+    file = contents.files.get(name)
+    if file is not None and file.text is None:
+        issues = file.parsed.issues
+        raise DefinitionsError(location=name, issues=issues, next_step="Correct the file by hand first.")
+    if format_of(name) is DocumentFormat.XML:
+        return next((splice.body for splice in reversed(splices) if splice.body is not None), None)
+    return edit_text(_text_of(file), splices)
+
+
+def _text_of(file: StoredFile | None) -> str | None:
+    return file.text if file else None
+
+
+def _key_of(body: str, edit: Put, values: Values) -> EntityKey:
+    source = edit.source or f"{_SUBMITTED}.{edit.format.value}"
+    named = source if format_of(source) is edit.format else f"{source}.{edit.format.value}"
+    parsed = parse_file(EntityFile(name=named, content=body.encode()), values)
+    keys = [document.key for document in parsed.documents]
+    if len(keys) == 1 and keys[0] is not None:
+        return keys[0]
+    issues = [*parsed.issues, *(issue for document in parsed.documents for issue in document.issues)]
+    raise DefinitionsError(
+        location=source,
+        issues=issues,
+        reason="it does not say which entity it declares",
+        next_step="Begin it with kind: and name:.",
+    )

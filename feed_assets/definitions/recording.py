@@ -1,0 +1,79 @@
+"""What the record of definitions lacks: the versions that bring it to what the files say."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime
+
+from feed_assets.definitions.contents import Contents
+from feed_assets.issues import EntityKey
+from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
+
+Newest = Mapping[EntityKey, DefinitionVersion]
+"""The newest version of each entity that was ever declared, deletions included."""
+
+
+def decide_versions(
+    contents: Contents,
+    newest: Newest,
+    keys: Collection[EntityKey] | None = None,
+    *,
+    author_of: Callable[[str], str],
+    origin: str,
+    now: datetime,
+    change_id: str | None = None,
+) -> list[NewDefinition]:
+    """The versions to record, by key; of `keys` only, if given. `author_of` is asked with the name of the file.
+
+    An entity that cannot be read stays what it was, and so does one that stood in a file which cannot be read, or in
+    none because it was built in Python.
+    """
+    found = []
+    hiding = {file.name for file in contents.files.values() if file.hides_entities}
+    for key in sorted(contents.documents.keys() | newest.keys() if keys is None else set(keys)):
+        last = newest.get(key)
+        action = _decide_action(contents, key, None if is_gone(last) else last, hiding)
+        if action is None:
+            continue
+        document = contents.documents.get(key)
+        stands = document or last
+        assert stands is not None
+        found.append(
+            NewDefinition(
+                kind=key[0],
+                name=key[1],
+                action=action,
+                digest=document.digest if document else None,
+                text=document.text if document else None,
+                format=stands.format,
+                file=stands.file,
+                author=author_of(stands.file),
+                origin=origin,
+                recorded_at=now,
+                change_id=change_id,
+            )
+        )
+    return found
+
+
+def stands_in_folder(version: DefinitionVersion) -> bool:
+    """Whether an entity with this newest version is declared in a file; those that are built in Python are not."""
+    return bool(version.file) and not is_gone(version)
+
+
+def is_gone(version: DefinitionVersion | None) -> bool:
+    """Whether an entity with this newest version is not declared."""
+    return version is None or version.action is DefinitionAction.DELETED
+
+
+def _decide_action(
+    contents: Contents, key: EntityKey, last: DefinitionVersion | None, hiding: Collection[str]
+) -> DefinitionAction | None:
+    if key in contents.loaded.broken:
+        return None
+    document = contents.documents.get(key)
+    if document is None:
+        return DefinitionAction.DELETED if last is not None and last.file and last.file not in hiding else None
+    if last is None:
+        return DefinitionAction.SUBMITTED
+    # Asked first: equal texts say the same in every release, and hashing a thousand entities takes its time.
+    is_same = (last.text, last.format) == (document.text, document.format) or last.digest == document.digest
+    return None if is_same else DefinitionAction.UPDATED

@@ -1,0 +1,185 @@
+"""Proof that the store equals a serial history: its journal, its record and its files are held against one another."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from feed_assets.definitions.contents import Contents, ContentsReader
+from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.recording import decide_versions
+from feed_assets.definitions.recovery import find_digest
+from feed_assets.definitions.written import digest_as_written, find_version_entity
+from feed_assets.entities.common import label_of
+from feed_assets.issues import EntityKey, Issue, Severity, Source
+from feed_assets.loading.interpolation import Values
+from feed_assets.state.changes import Changes
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import (
+    Change,
+    ChangeState,
+    DefinitionAction,
+    DefinitionVersion,
+    NewDefinition,
+)
+from feed_assets.state.definitions import Definitions
+
+_REPORT = "Report this, and keep the database and the folder as they are."
+_RECORD = "Any command that changes definitions records it."
+
+
+def verify_store(database: Database, folder: DefinitionFolder, values: Values, now: datetime) -> list[Issue]:
+    """Everything that contradicts the claim that changes were made whole, one after the other; nothing in a good store.
+
+    Replays the changes of the journal in the order of their numbers: each file was before a change what it was after
+    the one before, each version follows the one before, says what its digest says, and stands in exactly one change;
+    what comes out is what the files say now. Edits by other means are warnings. Waits for a change that is being made.
+
+    Raises:
+        LocationUnreadableError: there is no such place, or it cannot be read.
+    """
+    with database.changing_definitions():
+        with database.read() as connection:
+            changes = Changes(connection).all()
+            versions = Definitions(connection).all()
+        reader = ContentsReader(folder, values)
+        contents = reader.read() if folder.exists() else reader.empty()
+        edited = {
+            file: digest for file, digest in _last_digests(changes).items() if find_digest(folder, file) != digest
+        }
+    return [
+        *_check_ends(changes),
+        *_check_files(changes, folder, edited),
+        *_check_versions(versions, changes, values),
+        *_check_changes(versions, changes),
+        *_check_contents(contents, versions, changes, edited, now),
+    ]
+
+
+def _check_ends(changes: Sequence[Change]) -> Iterator[Issue]:
+    for position, change in enumerate(changes, start=1):
+        if change.number != position:
+            yield _wrong("journal-gap", f"the change {position} is missing in the journal", _REPORT)
+            return
+        if change.state is ChangeState.PREPARED:
+            yield _wrong(
+                "change-unfinished",
+                f"the change {change.number} ({change.origin}, by {change.author}) is neither done nor undone",
+                "Any command on definitions finishes it.",
+            )
+
+
+def _check_files(changes: Sequence[Change], folder: DefinitionFolder, edited: dict[str, str | None]) -> Iterator[Issue]:
+    """Each file goes on from where the change before left it."""
+    stands: dict[str, tuple[int, str | None]] = {}
+    for change in changes:
+        if change.state is not ChangeState.DONE:
+            continue
+        for each in change.files:
+            number, digest = stands.get(each.file, (0, each.before_digest))
+            if digest != each.before_digest:
+                message = f"the file was edited by other means between the changes {number} and {change.number}"
+                yield _note("file-edited", message, "", folder.shown(each.file))
+            stands[each.file] = (change.number, each.after_digest)
+    for file in sorted(edited):
+        message = f"the file was edited by other means after the change {stands[file][0]}"
+        yield _note("file-edited", message, "", folder.shown(file))
+
+
+def _check_versions(
+    versions: Sequence[DefinitionVersion], changes: Sequence[Change], values: Values
+) -> Iterator[Issue]:
+    numbers = {change.change_id: change.number for change in changes}
+    by_key: dict[EntityKey, list[DefinitionVersion]] = defaultdict(list)
+    for version in versions:
+        by_key[version.key].append(version)
+    for key, history in by_key.items():
+        last: DefinitionVersion | None = None
+        last_number = 0
+        for position, version in enumerate(history, start=1):
+            number = numbers.get(version.change_id or "", last_number)
+            if version.version != position:
+                yield _wrong("version-missing", f"the version {position} is missing in the record", _REPORT, key)
+                break
+            if not _may_follow(last, version) or number < last_number:
+                was = last.action.value if last else "nothing"
+                message = f"the version {position} ({version.action.value}) cannot follow {was}"
+                yield _wrong("version-order", message, _REPORT, key)
+            yield from _check_text(version, values)
+            last, last_number = version, number
+
+
+def _may_follow(last: DefinitionVersion | None, version: DefinitionVersion) -> bool:
+    is_declared = last is not None and last.action is not DefinitionAction.DELETED
+    if version.action is DefinitionAction.SUBMITTED:
+        return not is_declared
+    return is_declared and last is not None and last.digest != version.digest
+
+
+def _check_text(version: DefinitionVersion, values: Values) -> Iterator[Issue]:
+    if version.text is None:
+        if version.action is not DefinitionAction.DELETED or version.digest is not None:
+            yield _wrong("version-text", f"the version {version.version} has no text", _REPORT, version.key)
+        return
+    entity = find_version_entity(version) or find_version_entity(version, values)
+    if entity is None or entity.key != version.key:
+        message = f"the text of version {version.version} cannot be read by this release"
+        yield _wrong("version-unreadable", message, "", version.key, Severity.WARNING)
+    elif digest_as_written(entity, version.text, version.format) != version.digest:
+        message = f"the text of version {version.version} does not say what its digest says"
+        yield _wrong("version-digest", message, _REPORT, version.key)
+
+
+def _check_changes(versions: Sequence[DefinitionVersion], changes: Sequence[Change]) -> Iterator[Issue]:
+    """Each change recorded the versions that it announced, and no other change did."""
+    recorded: dict[str, list[NewDefinition]] = defaultdict(list)
+    for version in versions:
+        if version.change_id is not None:
+            recorded[version.change_id].append(version)
+    for change in changes:
+        announced = change.versions if change.state is ChangeState.DONE else ()
+        if _facts(announced) != _facts(recorded.pop(change.change_id, [])):
+            message = f"the change {change.number} ({change.state.value}) recorded other versions than it announced"
+            yield _wrong("change-versions", message, _REPORT)
+    for change_id in sorted(recorded):
+        yield _wrong("change-missing", f"versions name the change {change_id}, which the journal lacks", _REPORT)
+
+
+def _facts(versions: Sequence[NewDefinition]) -> list[tuple[str, str, str, str]]:
+    return sorted((each.kind, each.name, each.action.value, each.digest or "") for each in versions)
+
+
+def _check_contents(
+    contents: Contents,
+    versions: Sequence[DefinitionVersion],
+    changes: Sequence[Change],
+    edited: dict[str, str | None],
+    now: datetime,
+) -> Iterator[Issue]:
+    newest = {version.key: version for version in versions}
+    ours = _last_digests(changes).keys() - edited.keys()
+    for lacking in decide_versions(contents, newest, author_of=lambda _: "", origin="", now=now):
+        key = (lacking.kind, lacking.name)
+        message = f"what the files say is not in the record: {lacking.action.value}"
+        if lacking.file in ours:
+            yield _wrong("record-differs", f"{message}, though only the store has written its file", _REPORT, key)
+        else:
+            yield _wrong("not-recorded", message, _RECORD, key, Severity.WARNING)
+
+
+def _last_digests(changes: Sequence[Change]) -> dict[str, str | None]:
+    """What each file is by the journal."""
+    done = (change for change in changes if change.state is ChangeState.DONE)
+    return {each.file: each.after_digest for change in done for each in change.files}
+
+
+def _wrong(
+    code: str, message: str, remedy: str, key: EntityKey | None = None, severity: Severity = Severity.ERROR
+) -> Issue:
+    entity = label_of(key) if key else None
+    return Issue(severity=severity, code=code, entity=entity, message=message, remedy=remedy)
+
+
+def _note(code: str, message: str, remedy: str, file: str) -> Issue:
+    return Issue(
+        severity=Severity.WARNING, code=code, entity=None, message=message, remedy=remedy, source=Source(file=file)
+    )

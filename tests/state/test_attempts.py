@@ -1,0 +1,63 @@
+from dataclasses import replace
+
+from feed_assets.state.attempts import OVERTAKEN, Attempts
+from feed_assets.state.database import Database
+from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
+from tests.state.samples import hour
+
+RUNNING, FAILED, SUCCEEDED = (
+    ProcessInstanceStatus.RUNNING,
+    ProcessInstanceStatus.FAILED,
+    ProcessInstanceStatus.SUCCEEDED,
+)
+FIRST = Attempt(
+    process="daily",
+    cluster="primary",
+    nominal_time=hour(0),
+    attempt=1,
+    run_id="r1",
+    status=RUNNING,
+    started_at=hour(1),
+    trigger="a test",
+    release=2,
+)
+
+
+def test_an_attempt_is_noted_when_it_begins_and_when_it_ends(database: Database) -> None:
+    with database.begin() as connection:
+        Attempts(connection).begin(FIRST)
+        assert Attempts(connection).of(FIRST.key) == [FIRST]
+        Attempts(connection).end(FIRST.key, FAILED, hour(2), "no luck")
+        ended = replace(FIRST, status=FAILED, ended_at=hour(2), reason="no luck")
+        assert Attempts(connection).of(FIRST.key) == [ended]
+
+
+def test_an_attempt_that_never_ended_has_failed_when_the_next_begins(database: Database) -> None:
+    second = replace(FIRST, attempt=2, run_id="r2", started_at=hour(3))
+    with database.begin() as connection:
+        Attempts(connection).begin(FIRST)
+        Attempts(connection).begin(second)
+        Attempts(connection).end(FIRST.key, SUCCEEDED, hour(4), None)
+        first, then = Attempts(connection).of(FIRST.key)
+    assert (first.status, first.ended_at, first.reason) == (FAILED, hour(3), OVERTAKEN)
+    assert (then.run_id, then.status, then.ended_at) == ("r2", SUCCEEDED, hour(4))
+
+
+def test_an_end_without_a_beginning_does_nothing(database: Database) -> None:
+    with database.begin() as connection:
+        Attempts(connection).end(FIRST.key, SUCCEEDED, hour(4), None)
+        assert Attempts(connection).of(FIRST.key) == []
+
+
+def test_attempts_of_several_instances_are_read_at_once(database: Database) -> None:
+    other = replace(FIRST, nominal_time=hour(5))
+    with database.begin() as connection:
+        for attempt in (FIRST, other, replace(FIRST, attempt=2)):
+            Attempts(connection).begin(attempt)
+        found = Attempts(connection).of_many([FIRST.key, other.key, ProcessKey("daily", "backup", hour(0))])
+    assert {key: [attempt.attempt for attempt in attempts] for key, attempts in found.items()} == {
+        FIRST.key: [1, 2],
+        other.key: [1],
+    }
+    with database.read() as connection:
+        assert Attempts(connection).of_many([]) == {}
