@@ -14,12 +14,15 @@ from itertools import zip_longest
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.late_checks import decide_feed_check
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord, Plan, StoreAddress
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.late_checks import LateCheck, LateChecks
+from feed_assets.state.looks import Looks
 from feed_assets.state.records import (
     FeedEventKind,
     FeedInstance,
@@ -27,7 +30,7 @@ from feed_assets.state.records import (
     Frontier,
     FrontierKind,
     NewFeedEvent,
-    NextLook,
+    PlannedLook,
 )
 from feed_assets.storage.port import Availability, Look
 
@@ -36,6 +39,7 @@ BATCH = 2_000
 LOOKS_A_TICK = 20_000
 SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(hours=6)
+LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
 AGE_PER_PAUSE = 50
 
 _STATUS = {
@@ -48,10 +52,26 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A feed instance to look at."""
+    """A feed instance to look at; `known` is the sign of what the last look found."""
 
     record: FeedRecord
     nominal_time: datetime
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a look at an instance means: its row, and either an event because it has arrived, or the next look.
+
+    `late_check` looks for late data, where no process does. `is_news` says that the last look found something else, or
+    nothing is known of an earlier one.
+    """
+
+    row: FeedInstance
+    event: NewFeedEvent | None
+    next_look: PlannedLook | None
+    is_news: bool
+    late_check: LateCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +83,12 @@ class Found:
     is_complete: bool
 
 
-def pause_after_look(nominal_time: datetime, as_of: datetime) -> timedelta:
-    """How long to leave a missing instance alone: a fiftieth of its age, from a second to six hours."""
+def pause_after_look(nominal_time: datetime, as_of: datetime, *, has_begun: bool = False) -> timedelta:
+    """How long to leave a missing instance alone: a fiftieth of its age, from a second to six hours, or to ten minutes
+    if it `has_begun` to arrive.
+    """
     age = as_of - nominal_time
-    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE)
+    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE_BEGUN if has_begun else LONGEST_PAUSE)
 
 
 def fingerprint(look: Look) -> str:
@@ -75,8 +97,8 @@ def fingerprint(look: Look) -> str:
     return "look:" + hashlib.sha256(f"{look.bytes}|{look.files}|{modified}".encode()).hexdigest()[:32]
 
 
-def decide_row(candidate: Candidate, look: Look, as_of: datetime) -> tuple[FeedInstance, NewFeedEvent | None]:
-    """What a look at a candidate means: its new row, and an event if it has arrived.
+def decide_seen(candidate: Candidate, look: Look, as_of: datetime) -> Seen:
+    """What a look at a candidate means.
 
     An instance without a flag that exists and is empty stays EMPTY: somebody may still be writing it.
     """
@@ -94,10 +116,12 @@ def decide_row(candidate: Candidate, look: Look, as_of: datetime) -> tuple[FeedI
         files=look.files,
         available_at=as_of if arrived else None,
         updated_at=as_of,
-        next_look_at=None if arrived else as_of + pause_after_look(candidate.nominal_time, as_of),
     )
     if not arrived:
-        return row, None
+        found = f"{status}|{look.bytes}|{look.files}"
+        pause = pause_after_look(candidate.nominal_time, as_of, has_begun=look.availability is not Availability.MISSING)
+        planned = PlannedLook(*row.key, found=found, looked_at=as_of, next_look_at=as_of + pause)
+        return Seen(row=row, event=None, next_look=planned, is_news=found != candidate.known)
     event = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,
@@ -110,7 +134,8 @@ def decide_row(candidate: Candidate, look: Look, as_of: datetime) -> tuple[FeedI
         payload={"path": look.path},
         recorded_at=as_of,
     )
-    return row, event
+    late_check = decide_feed_check(record, candidate.nominal_time, as_of)
+    return Seen(row=row, event=event, next_look=None, is_news=True, late_check=late_check)
 
 
 def apply_arrivals(
@@ -146,17 +171,17 @@ def _due(
 def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:
     """Batches of instances that were missing. What the plan does not know as an external instance is put off."""
     with database.read() as connection:
-        due = FeedInstances(connection).due_looks(cluster, as_of, LOOKS_A_TICK)
+        due = Looks(connection).due(cluster, as_of, LOOKS_A_TICK)
     candidates, unknown = [], []
-    for row in due:
-        record = plan.feeds.get((row.feed, row.cluster))
-        if record is None or not record.is_external or not record.sequence.contains(row.nominal_time):
-            unknown.append(NextLook(*row.key, as_of + LONGEST_PAUSE))
+    for look in due:
+        record = plan.feeds.get((look.feed, look.cluster))
+        if record is None or not record.is_external or not record.sequence.contains(look.nominal_time):
+            unknown.append(look._replace(next_look_at=as_of + LONGEST_PAUSE))
         else:
-            candidates.append(Candidate(record=record, nominal_time=row.nominal_time))
+            candidates.append(Candidate(record=record, nominal_time=look.nominal_time, known=look.found))
     if unknown:
         with database.begin() as connection:
-            FeedInstances(connection).set_next_looks(unknown)
+            Looks(connection).move(unknown)
     for start in range(0, len(candidates), BATCH):
         yield candidates[start : start + BATCH]
 
@@ -216,24 +241,29 @@ def _apply_looks(
     frontiers: Sequence[Frontier],
 ) -> int:
     looks = look_at(stores, candidates)
-    decisions = [decide_row(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    seen = [decide_seen(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     with database.begin() as connection:
-        arrived = record_decisions(connection, decisions)
+        arrived = record_seen(connection, seen)
         Frontiers(connection).put(frontiers)
     return arrived
 
 
-def record_decisions(connection: Connection, decisions: Sequence[tuple[FeedInstance, NewFeedEvent | None]]) -> int:
+def record_seen(connection: Connection, seen: Sequence[Seen]) -> int:
     """Record what looks amount to and return how many instances arrived.
 
-    What somebody else has made AVAILABLE or EVICTED in the meantime stays so, and has no second event.
+    What somebody else has made AVAILABLE or EVICTED in the meantime stays so, and has no second event. A look that
+    found what the last one found touches nothing but the plan of looks.
     """
-    instances, log = FeedInstances(connection), EventLog(connection)
-    settled = instances.find_settled([row.key for row, _ in decisions])
-    missing = [row for row, event in decisions if event is None and row.key not in settled]
-    arrived = [(row, event) for row, event in decisions if event is not None and row.key not in settled]
-    seqs = log.append([event for _, event in arrived])
-    instances.put([*missing, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
+    instances, planned = FeedInstances(connection), Looks(connection)
+    settled = instances.find_settled([each.row.key for each in seen if each.is_news])
+    news = [each for each in seen if each.is_news and each.row.key not in settled]
+    arrived = [(each.row, each.event) for each in news if each.event is not None]
+    seqs = EventLog(connection).append([event for _, event in arrived])
+    rows = [each.row for each in news if each.event is None]
+    instances.put([*rows, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
+    LateChecks(connection).add([each.late_check for each in news if each.late_check is not None])
+    planned.put([each.next_look for each in news if each.next_look is not None])
+    planned.move([each.next_look for each in seen if each.next_look is not None and not each.is_news])
     return len(arrived)
 
 

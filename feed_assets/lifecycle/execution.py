@@ -6,7 +6,7 @@ lease was taken over, and an attempt that broke off anywhere is repeated to the 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,14 @@ from feed_assets.clock import Clock
 from feed_assets.engines.port import Engine, InputData, OutputTarget, SubmitOptions, Work
 from feed_assets.engines.registry import open_engine
 from feed_assets.errors import FencedOutError, InputsMissingError, OutputOutsideValidityError
+from feed_assets.lifecycle.attempts import begin_attempt, end_attempt
+from feed_assets.lifecycle.input_states import InputState, input_states
 from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
-from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs
+from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs, with_overrides
+from feed_assets.lifecycle.late_inputs import find_late_inputs, plan_late_check, scan_late_inputs
+from feed_assets.lifecycle.lateness import choose_workflow
 from feed_assets.lifecycle.leasing import Leased
-from feed_assets.lifecycle.readiness import InputState, input_states
+from feed_assets.lifecycle.places import Places
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord, OutputEdge, Plan, ProcessRecord
 from feed_assets.state.database import Database
@@ -41,12 +45,13 @@ from feed_assets.timing.text import TextContext, render_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ANY = frozenset(ProcessInstanceStatus)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One output as it now stands: which feed instance, its manifest, and what it was made from."""
+    """One output as it now stands: which feed instance, its manifest, and what it was made from.
+
+    `late` are the inputs whose late data it was made again for.
+    """
 
     record: FeedRecord
     output: str
@@ -56,6 +61,7 @@ class Published:
     url: str
     inputs: Mapping[str, int]
     missing: Mapping[str, tuple[datetime, ...]]
+    late: tuple[str, ...]
     details: Mapping[str, str]
     attempt: int
     seconds: float
@@ -85,8 +91,9 @@ class _Target:
 class InstanceRunner:
     """Runs process instances, one after the other, for one Dagster run or one simulation.
 
-    `clock` tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first
-    use; `root` is the folder that relative workflow files are below; `engines` opens an engine by its name.
+    `plan` is the one that governs the instances, `release` its number, `places` where else its inputs may lie. `clock`
+    tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first use;
+    `root` is the folder that relative workflow files are below; `engines` opens an engine by its name.
     """
 
     database: Database
@@ -98,6 +105,8 @@ class InstanceRunner:
     run_id: str
     session: "Callable[[], SparkSession]"
     engines: Callable[[str], Engine] = open_engine
+    release: int | None = None
+    places: Places = field(default_factory=dict)
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
         """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is noted.
@@ -113,9 +122,10 @@ class InstanceRunner:
             leased = stack.enter_context(Leased(self.database, self.wall, holder=self.run_id, cluster=process.cluster))
             leased.acquire(f"process/{process.process}", nominal_time)
             claims = self._claim(leased, process, nominal_time)
-            attempt = self._begin(process, nominal_time)
+            begun = self._begin(process, nominal_time)
+            process = with_overrides(process, begun.overrides)
             try:
-                published = self._attempt(stack, leased, process, nominal_time, attempt, claims, on_published)
+                published = self._attempt(stack, leased, process, nominal_time, begun.attempt, claims, on_published)
             except FencedOutError:
                 raise
             except Exception as exc:
@@ -139,40 +149,9 @@ class InstanceRunner:
             if (time := self.plan.output_time(edge, nominal_time)) is not None
         }
 
-    def _begin(self, process: ProcessRecord, nominal_time: datetime) -> int:
-        now = self.clock.now()
-        key = ProcessKey(*process.key, nominal_time)
+    def _begin(self, process: ProcessRecord, nominal_time: datetime) -> ProcessInstance:
         with self.database.begin() as connection:
-            instances = ProcessInstances(connection)
-            instances.add_waiting(
-                [
-                    ProcessInstance(
-                        process=process.process,
-                        cluster=process.cluster,
-                        nominal_time=nominal_time,
-                        status=ProcessInstanceStatus.WAITING,
-                        updated_at=now,
-                        materialized_at=now,
-                        definition_digest=process.digest,
-                    )
-                ]
-            )
-            row = instances.get(*key)
-            assert row is not None
-            attempt = row.attempt + 1
-            instances.transition(
-                key,
-                _ANY,
-                status=ProcessInstanceStatus.RUNNING,
-                attempt=attempt,
-                run_id=self.run_id,
-                started_at=now,
-                ended_at=None,
-                reason=None,
-                definition_digest=process.digest,
-                updated_at=now,
-            )
-        return attempt
+            return begin_attempt(connection, process, nominal_time, self.run_id, self.clock.now(), self.release)
 
     def _end(
         self,
@@ -185,14 +164,9 @@ class InstanceRunner:
         now = self.clock.now()
         with self.database.begin() as connection:
             leased.check_in(connection)
-            ProcessInstances(connection).transition(
-                ProcessKey(*process.key, nominal_time),
-                {ProcessInstanceStatus.RUNNING},
-                status=status,
-                ended_at=now,
-                reason=reason,
-                updated_at=now,
-            )
+            end_attempt(connection, ProcessKey(*process.key, nominal_time), status, reason, now)
+            if status is ProcessInstanceStatus.SUCCEEDED:
+                plan_late_check(connection, self.plan, process, nominal_time, now)
 
     def _attempt(
         self,
@@ -205,9 +179,12 @@ class InstanceRunner:
         on_published: OnPublished,
     ) -> tuple[Published, ...]:
         began = self.wall.now()
+        with self.database.read() as connection:
+            late = find_late_inputs(connection, process, nominal_time)
+        process = replace(process, workflow=choose_workflow(process, late))
         inputs = self._gate(leased, process, nominal_time)
         context = text_context(self.plan, process, nominal_time)
-        reader = stack.enter_context(InputReader(self.plan, self.stores, context))
+        reader = stack.enter_context(InputReader(self.plan, self.stores, context, self.places))
         data = tuple(reader.read(state) for state in inputs)
         targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
         work = self._work(process, nominal_time, attempt, data, targets, with_inputs(context, data))
@@ -225,6 +202,7 @@ class InstanceRunner:
                 url=target.store.url(target.path),
                 inputs={state.edge.name: len(state.present) for state in inputs},
                 missing={state.edge.name: state.missing for state in inputs if state.missing},
+                late=late,
                 details={**report.details, **reader.ways()},
                 attempt=attempt,
                 seconds=(self.wall.now() - began).total_seconds(),
@@ -280,12 +258,13 @@ class InstanceRunner:
         blocked = {state.edge.name: self._missing_urls(state) for state in states if not state.is_satisfied}
         if blocked:
             raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
+        scanned = scan_late_inputs(self.database, self.stores, self.plan, states, now, self.wall.now())
         with self.database.begin() as connection:
             leased.check_in(connection)
             ProcessInstances(connection).transition(
                 ProcessKey(*process.key, nominal_time),
                 {ProcessInstanceStatus.RUNNING},
-                inputs=frozen_inputs(connection, states),
+                inputs=frozen_inputs(connection, states, scanned),
                 updated_at=now,
             )
         return states
@@ -336,6 +315,7 @@ class InstanceRunner:
                             "rows": published.rows,
                             "attempt": published.attempt,
                             "seconds": round(published.seconds, 3),
+                            **({"late": list(published.late)} if published.late else {}),
                         },
                         recorded_at=now,
                     )

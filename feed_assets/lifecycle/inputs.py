@@ -10,8 +10,9 @@ from typing import Self
 from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
-from feed_assets.lifecycle.arrivals import Candidate, decide_row, look_at, record_decisions
-from feed_assets.lifecycle.readiness import InputState
+from feed_assets.lifecycle.arrivals import Candidate, decide_seen, look_at, record_seen
+from feed_assets.lifecycle.input_states import InputState
+from feed_assets.lifecycle.places import Places, find_place
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.database import Database
@@ -35,20 +36,24 @@ def look_again(
         if time <= as_of
     ]
     looks = look_at(stores, candidates)
-    decisions = [decide_row(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    arrived = [(row, event) for row, event in decisions if event is not None]
+    seen = [decide_seen(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    arrived = [each for each in seen if each.event is not None]
     if arrived:
         with database.begin() as connection:
-            record_decisions(connection, arrived)
+            record_seen(connection, arrived)
 
 
-def frozen_inputs(connection: Connection, states: Sequence[InputState]) -> tuple[FrozenInput, ...]:
-    """What the attempt reads, with the digests of the record, so that a later change can be told."""
+def frozen_inputs(
+    connection: Connection, states: Sequence[InputState], scanned: Mapping[FeedKey, str]
+) -> tuple[FrozenInput, ...]:
+    """What the attempt reads, with the digests of the record, so that a later change can be told; `scanned` has those
+    of content that was found out just now.
+    """
     instances = FeedInstances(connection)
     frozen = []
     for state in states:
         rows = instances.get_many([FeedKey(state.edge.feed, state.edge.cluster, time) for time in state.present])
-        digests = {row.nominal_time: row.manifest_digest for row in rows.values()}
+        digests = {key.nominal_time: scanned.get(key, row.manifest_digest) for key, row in rows.items()}
         frozen.append(
             FrozenInput(
                 name=state.edge.name,
@@ -63,11 +68,12 @@ def frozen_inputs(connection: Connection, states: Sequence[InputState]) -> tuple
 class InputReader:
     """Gives the instances of inputs addresses that Spark can open, copying what it cannot reach into scratch space.
 
-    A context: the copies are gone when it ends.
+    `places` says where else instances may lie. A context: the copies are gone when it ends.
     """
 
-    def __init__(self, plan: Plan, stores: StorePool, context: TextContext) -> None:
+    def __init__(self, plan: Plan, stores: StorePool, context: TextContext, places: Places) -> None:
         self._plan = plan
+        self._places = places
         self._stores = stores
         self._context = context
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -107,6 +113,7 @@ class InputReader:
         )
 
     def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:
+        record = find_place(self._stores, record, self._places.get(record.key, ()), nominal_time)
         store = self._stores.get(record.store)
         path = record.path(nominal_time)
         direct = store.spark_url(path)

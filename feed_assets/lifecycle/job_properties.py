@@ -25,6 +25,14 @@ def text_context(plan: Plan, process: ProcessRecord, nominal_time: datetime) -> 
     )
 
 
+def with_overrides(process: ProcessRecord, overrides: Mapping[str, object]) -> ProcessRecord:
+    """The process with the properties that a person has given for one instance, in the place of its own."""
+    if not overrides:
+        return process
+    properties = {**dict(process.properties), **{name: str(value) for name, value in overrides.items()}}
+    return replace(process, properties=tuple(properties.items()))
+
+
 def with_inputs(context: TextContext, inputs: Sequence[InputData]) -> TextContext:
     """The context in which `dataIn(name, partition)` knows the instances that were found."""
     urls = {item.name: tuple(instance.url for instance in item.instances) for item in inputs}

@@ -5,32 +5,35 @@ feed instance of which the event log tells. The cost of a tick follows the numbe
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.process import Order
+from feed_assets.lifecycle.governance import BEGINNING, Governance, Governed, first_at_or_after
+from feed_assets.lifecycle.input_states import decide_ready, input_states_many
 from feed_assets.lifecycle.redefinition import find_changed, forget_changed
-from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
+from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
+from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import Cursors, EventLog
-from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
+    EntityKey,
     FeedEvent,
     FeedEventKind,
-    FeedSpan,
     Frontier,
     FrontierKind,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.timing.windows import AvailabilityRecord
 
 EVENTS_A_STEP = 5_000
 PROCESSES_A_STEP = 500
@@ -38,124 +41,11 @@ INSTANCES_A_STEP = 100
 
 SUPERSEDED = "a newer instance has come into being, and the order is LAST_ONLY"
 
+_MOMENT = timedelta(microseconds=1)
 _ARRIVING = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputState:
-    """What an input of a process instance has: all nominal times of its window, and those that are available.
-
-    `expected` is None for a data-driven window that cannot be resolved yet.
-    """
-
-    edge: InputEdge
-    expected: tuple[datetime, ...] | None
-    available: frozenset[datetime]
-
-    @property
-    def missing(self) -> tuple[datetime, ...]:
-        """Expected and not available, oldest first."""
-        return tuple(time for time in self.expected or () if time not in self.available)
-
-    @property
-    def present(self) -> tuple[datetime, ...]:
-        """Expected and available, oldest first."""
-        return tuple(time for time in self.expected or () if time in self.available)
-
-    @property
-    def is_satisfied(self) -> bool:
-        """Whether the gate is open as far as this input goes; an optional input never closes it."""
-        return self.edge.optional or (self.expected is not None and not self.missing)
-
-
-def decide_ready(inputs: Sequence[InputState]) -> bool:
-    """A process instance may run when every mandatory instance of every window is available."""
-    return all(state.is_satisfied for state in inputs)
-
-
-def input_states(
-    connection: Connection, plan: Plan, process: ProcessRecord, times: Iterable[datetime], as_of: datetime
-) -> dict[datetime, tuple[InputState, ...]]:
-    """The inputs of several instances of one process; see `input_states_many`."""
-    return input_states_many(connection, plan, {process.key: list(times)}, as_of)[process.key]
-
-
-def input_states_many(
-    connection: Connection, plan: Plan, wanted: Mapping[Key, Sequence[datetime]], as_of: datetime
-) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
-    """The inputs of instances of many processes, in one statement but for data-driven windows."""
-    instances = FeedInstances(connection)
-    resolved = {
-        key: {
-            time: [(edge, _resolve(instances, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
-            for time in times
-        }
-        for key, times in wanted.items()
-    }
-    spans = {
-        _span(edge, window)
-        for by_time in resolved.values()
-        for windows in by_time.values()
-        for edge, window in windows
-        if window
-    }
-    available = {span: frozenset(times) for span, times in instances.available_times_many(list(spans)).items()}
-    return {
-        key: {
-            time: tuple(
-                InputState(
-                    edge=edge,
-                    expected=window,
-                    available=available[_span(edge, window)] if window else frozenset(),
-                )
-                for edge, window in windows
-            )
-            for time, windows in by_time.items()
-        }
-        for key, by_time in resolved.items()
-    }
-
-
-def _resolve(
-    instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
-) -> tuple[datetime, ...] | None:
-    sequence = plan.feeds[edge.feed, edge.cluster].sequence
-    if not edge.window.is_data_driven:
-        return tuple(map(sequence.at, edge.window.indices(time, sequence)))
-    found = edge.window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
-    return None if found is None else tuple(map(sequence.at, found))
-
-
-def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
-    return FeedSpan(edge.feed, edge.cluster, window[0], window[-1])
-
-
-class _Recorded(AvailabilityRecord):
-    """The instance record of one feed, as `latest` and `future` ask it."""
-
-    def __init__(self, instances: FeedInstances, plan: Plan, edge: InputEdge) -> None:
-        self._instances = instances
-        self._edge = edge
-        self._sequence = plan.feeds[edge.feed, edge.cluster].sequence
-
-    def latest_available(self, not_after_index: int, count: int) -> list[int]:
-        edge, newest, limit = self._edge, self._sequence.at(not_after_index), count
-        while True:
-            times = self._instances.latest_available(edge.feed, edge.cluster, newest, limit)
-            found = self._known(times)
-            if len(found) >= count or len(times) < limit:
-                return found[:count]
-            limit *= 2
-
-    def available_between(self, first: int, last: int) -> list[int]:
-        edge, sequence = self._edge, self._sequence
-        return self._known(
-            self._instances.available_times(edge.feed, edge.cluster, sequence.at(first), sequence.at(last))
-        )
-
-    def _known(self, times: Iterable[datetime]) -> list[int]:
-        """The record may hold times of an earlier definition, which are no instances now."""
-        return [self._sequence.index(time) for time in times if self._sequence.contains(time)]
+Span: TypeAlias = tuple[datetime, datetime | None]
+"""First and last nominal time, both inclusive; None means without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,44 +58,59 @@ class Readied:
     is_complete: bool
 
 
-def apply_readiness(database: Database, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget) -> Readied:
+def apply_readiness(
+    database: Database,
+    governance: Governance,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    *,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
+) -> Readied:
     """For one cluster: materialize due process instances, open the gates of those whose inputs are there, and time out
     those that have waited too long.
+
+    Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
+    nothing of it times out; its gates open as others do. `without_row` is the state of processes that have no schedule.
     """
     materialized = ready = 0
-    while count := _apply_materialization(database, plan, cluster, as_of):
+    while count := _apply_materialization(database, governance, cluster, as_of, without_row):
         materialized += count[0]
         ready += count[1]
         if budget.is_spent:
             return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
-    ready += _apply_changed(database, plan, cluster, as_of)
+    ready += _apply_changed(database, governance, cluster, as_of)
     while True:
-        more, count_ready = _apply_events(database, plan, cluster, as_of)
+        more, count_ready = _apply_events(database, governance, cluster, as_of)
         ready += count_ready
         if not more:
             break
         if budget.is_spent:
             return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
-    late_ready, timed_out = _apply_deadlines(database, plan, cluster, as_of)
+    late_ready, timed_out = _apply_deadlines(database, governance, cluster, as_of, without_row)
     return Readied(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
 
 
-def _apply_materialization(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, int] | None:
+def _apply_materialization(
+    database: Database, governance: Governance, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> tuple[int, int] | None:
     with database.read() as connection:
-        due = Frontiers(connection).due(FrontierKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster)
+        due = Frontiers(connection).due(
+            FrontierKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster, without_row=without_row
+        )
     if not due:
         return None
     rows: dict[Key, list[ProcessInstance]] = {}
     moved: list[Frontier] = []
-    for frontier in due:
-        record = plan.processes.get((frontier.entity, frontier.cluster))
-        if record is None:
-            moved.append(replace(frontier, next_time=None))
-            continue
-        new, next_frontier = decide_materialization(record, frontier, as_of)
-        rows[record.key] = new
-        moved.append(next_frontier)
+    plan = governance.plan
     with database.begin() as connection:
+        for frontier in due:
+            key = (frontier.entity, frontier.cluster)
+            stretches = governance.stretches(connection, key, since=frontier.next_time or as_of)
+            new, following = decide_materialization(stretches, frontier, as_of)
+            moved.append(following)
+            if key in plan.processes:
+                rows[key] = new
         instances = ProcessInstances(connection)
         instances.add_waiting([row for new in rows.values() for row in new])
         for key, new in rows.items():
@@ -213,51 +118,68 @@ def _apply_materialization(database: Database, plan: Plan, cluster: str, as_of: 
                 _supersede(instances, plan.processes[key], new[-1].nominal_time, as_of)
         Frontiers(connection).put(moved)
         keys = {key: [row.nominal_time for row in new] for key, new in rows.items()}
-        ready = _open_gates(connection, plan, keys, as_of)
+        ready = _open_gates(connection, governance, keys, as_of)
     return sum(len(new) for new in rows.values()), ready
 
 
 def decide_materialization(
-    record: ProcessRecord, frontier: Frontier, as_of: datetime
+    stretches: Sequence[Governed], frontier: Frontier, as_of: datetime
 ) -> tuple[list[ProcessInstance], Frontier]:
     """The next instances of a process whose nominal time has come, at most `INSTANCES_A_STEP`, oldest first.
+
+    Each is an instance of the stretch that its nominal time is in, so that where a definition has changed the instances
+    of the old one are followed by those of the new one. Without stretches the walk rests.
 
     An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out. With
     LAST_ONLY an instance whose successor has come into being too is left out from the start.
     """
-    sequence = record.sequence
     assert frontier.next_time is not None
-    first = max(0, sequence.index_at_or_after(frontier.next_time))
-    due = sequence.index_at_or_before(as_of) + 1
-    if sequence.size is not None:
-        due = min(due, sequence.size)
-    stop = max(first, min(due, first + INSTANCES_A_STEP))
-    superseded = range(first, due - 1) if record.order is Order.LAST_ONLY else range(0)
+    due = list(islice(_iter_due(stretches, frontier.next_time, as_of), INSTANCES_A_STEP + 1))
+    taken = due[:INSTANCES_A_STEP]
     rows = [
-        ProcessInstance(
-            process=record.process,
-            cluster=record.cluster,
-            nominal_time=sequence.at(index),
-            status=ProcessInstanceStatus.SKIPPED if index in superseded else ProcessInstanceStatus.WAITING,
-            updated_at=as_of,
-            materialized_at=as_of,
-            deadline_at=as_of + record.timeout.as_duration(),
-            ended_at=as_of if index in superseded else None,
-            reason=SUPERSEDED if index in superseded else None,
-            definition_digest=record.digest,
-        )
-        for index in range(first, stop)
+        _come_into_being(governed.record, nominal_time, as_of, has_successor=position + 1 < len(due))
+        for position, (governed, nominal_time) in enumerate(taken)
     ]
-    ended = sequence.size is not None and stop >= sequence.size
-    return rows, replace(frontier, next_index=stop, next_time=None if ended else sequence.at(stop))
+    following = first_at_or_after(stretches, taken[-1][1] + _MOMENT if taken else frontier.next_time)
+    if following is None:
+        index = taken[-1][0].record.sequence.index(taken[-1][1]) + 1 if taken else frontier.next_index
+        return rows, replace(frontier, next_index=index, next_time=None)
+    governed, next_time = following
+    return rows, replace(frontier, next_index=governed.record.sequence.index(next_time), next_time=next_time)
+
+
+def _iter_due(stretches: Sequence[Governed], first: datetime, as_of: datetime) -> Iterator[tuple[Governed, datetime]]:
+    for governed in stretches:
+        for index in governed.between(first, as_of + _MOMENT):
+            yield governed, governed.record.sequence.at(index)
+
+
+def _come_into_being(
+    record: ProcessRecord, nominal_time: datetime, as_of: datetime, *, has_successor: bool
+) -> ProcessInstance:
+    is_superseded = has_successor and record.order is Order.LAST_ONLY
+    return ProcessInstance(
+        process=record.process,
+        cluster=record.cluster,
+        nominal_time=nominal_time,
+        status=ProcessInstanceStatus.SKIPPED if is_superseded else ProcessInstanceStatus.WAITING,
+        updated_at=as_of,
+        materialized_at=as_of,
+        deadline_at=as_of + record.timeout.as_duration(),
+        ended_at=as_of if is_superseded else None,
+        reason=SUPERSEDED if is_superseded else None,
+        definition_digest=record.digest,
+    )
 
 
 def _supersede(instances: ProcessInstances, record: ProcessRecord, newest: datetime, as_of: datetime) -> None:
-    """With LAST_ONLY, leave out what has not been launched when its successor comes into being, as in Falcon."""
+    """With LAST_ONLY, leave out what has not been launched when its successor comes into being, as in Falcon; not what
+    is to be run again.
+    """
     for status in (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY):
         rows = instances.with_status(status, record.process, record.cluster, limit=EVENTS_A_STEP)
         instances.transition_many(
-            [row.key for row in rows if row.nominal_time < newest and row.request_key is None],
+            [row.key for row in rows if row.nominal_time < newest and row.request_key is None and row.attempt == 0],
             {status},
             status=ProcessInstanceStatus.SKIPPED,
             ended_at=as_of,
@@ -270,19 +192,37 @@ def _cursor(cluster: str) -> str:
     return f"readiness/{cluster}"
 
 
-def _apply_events(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[bool, int]:
+def _apply_events(database: Database, governance: Governance, cluster: str, as_of: datetime) -> tuple[bool, int]:
     """Open the gates that the next events of the log touch. Returns whether there may be more, and how many opened."""
     with database.read() as connection:
         after = int(Cursors(connection).get(_cursor(cluster)) or 0)
         events = EventLog(connection).read(after, EVENTS_A_STEP, cluster=cluster)
     if not events:
         return False, 0
-    touched = decide_touched(plan, events)
+    spans = _touched_spans(governance, cluster, events)
     with database.begin() as connection:
-        waiting = _waiting(connection, plan, touched)
-        ready = _open_gates(connection, plan, waiting, as_of)
+        waiting = ProcessInstances(connection).waiting_times(spans)
+        ready = _open_gates(connection, governance, waiting, as_of)
         Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
     return len(events) == EVENTS_A_STEP, ready
+
+
+def _touched_spans(governance: Governance, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[Span]]:
+    """The stretches of time in which instances may be that read what the events tell of, by any definition in force."""
+    spans: dict[Key, list[Span]] = defaultdict(list)
+    for key, runs in decide_touched(governance.plan, events).items():
+        spans[key].extend(_spans_of(governance.plan.processes[key], runs))
+    for older in governance.older(cluster):
+        for key, runs in decide_touched(older.plan, events).items():
+            spans[key].extend(_spans_of(older.record, runs))
+    return spans
+
+
+def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]:
+    sequence = record.sequence
+    if runs is None:
+        return [(sequence.at(0), None)]
+    return [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
 
 
 def decide_touched(plan: Plan, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
@@ -319,29 +259,17 @@ def contiguous(indices: Iterable[int]) -> list[range]:
     return runs
 
 
-def _waiting(
-    connection: Connection, plan: Plan, touched: Mapping[Key, list[range] | None]
-) -> dict[Key, list[datetime]]:
-    instances = ProcessInstances(connection)
-    spans: dict[Key, list[tuple[datetime, datetime | None]]] = {}
-    for key, runs in touched.items():
-        sequence = plan.processes[key].sequence
-        if runs is None:
-            spans[key] = [(sequence.at(0), None)]
-        else:
-            spans[key] = [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
-    found = instances.waiting_times(spans)
-    return {
-        (key.entity, key.cluster): list(filter(plan.processes[key].sequence.contains, times))
-        for key, times in found.items()
-    }
-
-
-def _open_gates(connection: Connection, plan: Plan, waiting: Mapping[Key, Sequence[datetime]], as_of: datetime) -> int:
-    states = input_states_many(connection, plan, waiting, as_of)
+def _open_gates(
+    connection: Connection,
+    governance: Governance,
+    waiting: Mapping[Key, Sequence[datetime]] | Mapping[EntityKey, Sequence[datetime]],
+    as_of: datetime,
+) -> int:
+    """Make those of the instances READY whose inputs are there, each by the definitions that govern it."""
     ready = [
         ProcessKey(*key, time)
-        for key, by_time in states.items()
+        for plan, wanted in governance.group(connection, {(name, on): times for (name, on), times in waiting.items()})
+        for key, by_time in input_states_many(connection, plan, wanted, as_of).items()
         for time, inputs in by_time.items()
         if decide_ready(inputs)
     ]
@@ -354,38 +282,41 @@ def _open_gates(connection: Connection, plan: Plan, waiting: Mapping[Key, Sequen
     )
 
 
-def _apply_changed(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
+def _apply_changed(database: Database, governance: Governance, cluster: str, as_of: datetime) -> int:
     """Look again at all that wait of the processes whose definition has changed: no event tells of that."""
     with database.read() as connection:
         if not find_changed(connection, cluster):
             return 0
     with database.begin() as connection:
-        keys = [key for name in sorted(find_changed(connection, cluster)) if (key := (name, cluster)) in plan.processes]
+        keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
         forget_changed(connection, cluster)
-        return _open_gates(connection, plan, _waiting(connection, plan, dict.fromkeys(keys)), as_of)
+        waiting = ProcessInstances(connection).waiting_times({key: [(BEGINNING, None)] for key in keys})
+        return _open_gates(connection, governance, waiting, as_of)
 
 
-def _apply_deadlines(database: Database, plan: Plan, cluster: str, as_of: datetime) -> tuple[int, int]:
+def _apply_deadlines(
+    database: Database, governance: Governance, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> tuple[int, int]:
     """Look a last time at what is out of time; how many gates opened, and how many instances timed out.
 
     What the plan does not know, because it was removed or has errors, waits without a deadline until it comes back.
     """
     with database.read() as connection:
-        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster):
+        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
             return 0, 0
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         known: dict[Key, list[datetime]] = defaultdict(list)
         unknown: list[ProcessKey] = []
-        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster):
-            process = plan.processes.get((row.process, row.cluster))
-            if process is not None and process.sequence.contains(row.nominal_time):
-                known[process.key].append(row.nominal_time)
-            else:
+        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster, without_row=without_row):
+            key = (row.process, row.cluster)
+            if governance.find(connection, key, row.nominal_time) is None:
                 unknown.append(row.key)
+            else:
+                known[key].append(row.nominal_time)
         waiting = {ProcessInstanceStatus.WAITING}
         instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
-        ready = _open_gates(connection, plan, known, as_of)
+        ready = _open_gates(connection, governance, known, as_of)
         return ready, instances.transition_many(
             [ProcessKey(*key, time) for key, times in known.items() for time in times],
             waiting,

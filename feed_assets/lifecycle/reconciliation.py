@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
@@ -16,6 +17,8 @@ from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessIn
 
 REQUEST_PATIENCE = timedelta(seconds=60)
 MOST_ATTEMPTS = 10
+
+_DIED = ProcessInstanceStatus.FAILED
 
 
 class RunState(StrEnum):
@@ -106,14 +109,18 @@ def apply_reconciliation(
         leases = Leases(database)
         for run_id in sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE):
             leases.release_all(connection, run_id)
-        instances = ProcessInstances(connection)
+        instances, attempts = ProcessInstances(connection), Attempts(connection)
         current = instances.get_many([instance.key for instance, _, _ in decided])
-        return tuple(
-            instance.key
+        changed = [
+            (instance, changes)
             for instance, status, changes in decided
             if _launch_of(instance) == _launch_of(current[instance.key])
             and instances.transition(instance.key, {status}, **changes)
-        )
+        ]
+        for instance, changes in changed:
+            ended = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
+            attempts.end(instance.key, ended, as_of, changes["reason"])
+        return tuple(instance.key for instance, _ in changed)
 
 
 def _launch_of(instance: ProcessInstance) -> tuple[int, str | None, str | None]:

@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import Entity
+from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.maps import EMPTY, FrozenMap
-from feed_assets.entities.process import Process
+from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
+from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.records import (
     ClusterRecord,
@@ -18,11 +19,14 @@ from feed_assets.plan.records import (
     FeedRecord,
     InputEdge,
     Key,
+    LateRecord,
     OutputEdge,
     Plan,
     ProcessRecord,
+    RetryRecord,
     StoreAddress,
 )
+from feed_assets.plan.signs import release_sign
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.sequence import InstanceSequence
@@ -33,15 +37,26 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 """Where each entity was declared; entities built in Python have no entry."""
 
 
-def compile_plan(bundle: Bundle, sources: Sources | None = None) -> Plan:
-    """Compile a validated bundle. What is in a table, or needs an engine that there is not, is left out."""
-    return _Compiler(bundle, sources or {}).plan()
+def compile_plan(bundle: Bundle, sources: Sources | None = None, cluster: str | None = None) -> Plan:
+    """Compile a validated bundle; with `cluster`, only what is on that one, so that others may be missing.
+
+    What is in a table, or needs an engine that there is not, is left out.
+    """
+    return _Compiler(bundle, sources or {}, cluster).plan()
+
+
+def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
+    """Whether there is an engine for the process, and all that it reads and writes lies on filesystems."""
+    feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
+    on_files = (bundle.get_feed(name).data_on(cluster) is not None for name in feeds)
+    return process.workflow.engine.runs_here and all(on_files)
 
 
 class _Compiler:
-    def __init__(self, bundle: Bundle, sources: Sources) -> None:
+    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None) -> None:
         self._bundle = bundle
         self._sources = sources
+        self._only = cluster
         self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
         self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
 
@@ -49,23 +64,20 @@ class _Compiler:
         processes = {
             (process.name, cluster): self._process(process, cluster)
             for process in self._bundle.processes
-            for cluster in process.clusters
-            if self._runs_here(process, cluster)
+            for cluster in self._clusters_of(process)
+            if runs_here(self._bundle, process, cluster)
         }
         feeds = {
             (feed.name, cluster): self._feed(feed, cluster)
             for feed in self._bundle.feeds
-            for cluster in feed.clusters
+            for cluster in self._clusters_of(feed)
             if feed.data_on(cluster) is not None
         }
         clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
 
-    def _runs_here(self, process: Process, cluster: str) -> bool:
-        """Whether there is an engine for the process, and all that it reads and writes lies on filesystems."""
-        feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
-        on_files = (self._bundle.get_feed(name).data_on(cluster) is not None for name in feeds)
-        return process.workflow.engine.runs_here and all(on_files)
+    def _clusters_of(self, entity: Feed | Process) -> list[str]:
+        return [name for name in entity.clusters if self._only in (None, name)]
 
     def _process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence = process.sequence_on(cluster)
@@ -76,7 +88,6 @@ class _Compiler:
             self._inputs[edge.feed, cluster].append(edge)
         for out in outputs:
             self._outputs[out.feed, cluster].append(out)
-        retry = process.retry
         return ProcessRecord(
             process=process.name,
             cluster=cluster,
@@ -87,9 +98,14 @@ class _Compiler:
             properties=tuple(process.properties.items()),
             parallel=process.parallel,
             order=process.order,
+            priority=(find_priority(process.properties) or JobPriority.NORMAL).level,
+            queue=find_queue(process.properties),
             timeout=process.effective_timeout(),
-            retry=(retry.policy, retry.delay, retry.attempts) if retry else None,
+            retry=_retry(process.retry),
+            late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),
+            sign=release_sign(self._bundle, process, cluster),
+            members=_members(process, cluster),
             facts=self._facts(process, process.pipelines),
         )
 
@@ -143,7 +159,7 @@ class _Compiler:
             options=tuple(feed.options.items()),
             partitions=feed.partitions,
             late_cut_off=feed.late_arrival.cut_off if feed.late_arrival else None,
-            retention_limit=entry.retention.limit if entry.retention else None,
+            retention_limit=feed.retention_limit_on(cluster),
             sla=(sla.low, sla.high) if sla else None,
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
@@ -152,7 +168,7 @@ class _Compiler:
 
     def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:
         source = self._sources.get(entity.key)
-        owner = entity.acl.owner if entity.acl else entity.tags.get("owner")
+        owner = (entity.acl.owner if entity.acl else None) or entity.tags.get("owner")
         return EntityFacts(
             description=entity.description,
             tags=tuple(entity.tags.items()),
@@ -161,6 +177,26 @@ class _Compiler:
             file=source.file if source else None,
             line=source.line if source else None,
         )
+
+
+def _members(process: Process, cluster: str) -> tuple[EntityKey, ...]:
+    feeds = {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
+    used = tuple((Kind.FEED.value, name) for name in sorted(feeds))
+    return (process.key, *used, (Kind.CLUSTER.value, cluster))
+
+
+def _retry(retry: Retry | None) -> RetryRecord | None:
+    if retry is None:
+        return None
+    return RetryRecord(policy=retry.policy, delay=retry.delay, attempts=retry.attempts, on_timeout=retry.on_timeout)
+
+
+def _late(late: LateProcess | None) -> LateRecord | None:
+    if late is None:
+        return None
+    own = ((name, workflow) for name, workflow in late.inputs.items() if workflow is not None)
+    workflows = tuple((name, workflow) for name, workflow in own if workflow.engine.runs_here)
+    return LateRecord(policy=late.policy, delay=late.delay, workflows=workflows)
 
 
 def _cluster(cluster: Cluster) -> ClusterRecord:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import Order, RetryPolicy, Workflow
+from feed_assets.issues import EntityKey
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -126,8 +127,31 @@ class FeedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRecord:
+    """How failed instances are tried again: `attempts` times at most, besides the first."""
+
+    policy: RetryPolicy
+    delay: Frequency
+    attempts: int
+    on_timeout: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateRecord:
+    """When the late inputs of an instance are looked at again; `workflows` are those that inputs have of their own."""
+
+    policy: RetryPolicy
+    delay: Frequency
+    workflows: tuple[tuple[str, Workflow], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process on one cluster."""
+    """One process on one cluster.
+
+    `members` are the definitions that it is made of: its own, of its feeds and of the cluster. `sign` says whether
+    others mean a new release (see `plan/signs.py`). `priority` is from 2 (first) to -2; `queue` is only told.
+    """
 
     process: str
     cluster: str
@@ -138,9 +162,14 @@ class ProcessRecord:
     properties: tuple[tuple[str, str], ...]
     parallel: int
     order: Order
+    priority: int
+    queue: str | None
     timeout: Frequency
-    retry: tuple[RetryPolicy, Frequency, int] | None
+    retry: RetryRecord | None
+    late: LateRecord | None
     digest: str
+    sign: str
+    members: tuple[EntityKey, ...]
     facts: EntityFacts
 
     @property

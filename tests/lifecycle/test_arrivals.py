@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle import arrivals
-from feed_assets.lifecycle.arrivals import LONGEST_PAUSE, SHORTEST_PAUSE, pause_after_look
+from feed_assets.lifecycle.arrivals import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, SHORTEST_PAUSE, pause_after_look
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FrontierKind
 from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
 
@@ -122,8 +122,8 @@ def test_missing_instances_are_looked_at_ever_more_rarely_and_at_least_every_six
 def test_a_missing_instance_is_left_alone_until_its_pause_is_over(tmp_path: Path) -> None:
     world = World.of(tmp_path, feed("clicks", "days(1)"))
     world.arrive(at("01T10:00"))
-    row = world.feed_instances("clicks")[START]
-    assert (row.status, row.next_look_at) == (MISSING, at("01T10:12"))
+    assert world.feed_statuses("clicks") == {START: MISSING}
+    assert world.next_look("clicks", START) == at("01T10:12")
 
     assert world.arrive(at("01T10:11")).looked == 0
     assert world.arrive(at("01T10:12")).looked == 1
@@ -219,4 +219,22 @@ def test_missing_instances_of_a_feed_that_a_process_writes_now_are_put_off(tmp_p
     world.arrive(as_of)
 
     assert (world.looked, world.events()) == ([], [])
-    assert world.feed_instances("counts")[START].next_look_at == as_of + LONGEST_PAUSE
+    assert world.next_look("counts", START) == as_of + LONGEST_PAUSE
+
+
+def test_an_instance_that_has_begun_to_arrive_is_not_left_alone_for_long(tmp_path: Path) -> None:
+    world = World.of(tmp_path, feed("clicks", "days(1)", flag="_DONE"))
+    world.land("clicks", START)
+    as_of = at("20")
+    world.arrive(as_of)
+    assert world.feed_statuses("clicks")[START] is PARTIAL
+    assert world.next_look("clicks", START) == as_of + LONGEST_PAUSE_BEGUN
+
+
+def test_what_arrived_is_looked_at_no_more(tmp_path: Path) -> None:
+    world = World.of(tmp_path, feed("clicks", "days(1)"))
+    world.arrive(START)
+    world.land("clicks", START)
+    world.arrive(at("01T01:00"))
+    assert world.feed_statuses("clicks") == {START: AVAILABLE}
+    assert world.next_look("clicks", START) is None

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -11,7 +13,7 @@ from feed_assets.engines.port import Work
 from feed_assets.errors import FencedOutError, LeaseHeldError
 from feed_assets.lifecycle.leasing import TTL
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.world import START, World, at, feed, hours, process, read_inputs
 
 pytestmark = pytest.mark.server
 NOON = at("01T12:00")
@@ -19,22 +21,27 @@ SUCCEEDED, WAITING = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.WAIT
 
 
 @pytest.fixture
-def world(postgres_url: str, tmp_path: Path) -> World:
-    """Clicks are counted and reported; the state is in a schema of its own."""
+def state_url(postgres_url: str, tmp_path: Path) -> str:
+    """The URL of an empty schema."""
     server = make_url(postgres_url).set(drivername="postgresql+psycopg2")
     schema = tmp_path.name.lower()
     engine = create_engine(server)
     with engine.begin() as connection:
         connection.execute(text(f'CREATE SCHEMA "{schema}"'))
     engine.dispose()
-    url = server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+    return server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def world(state_url: str, tmp_path: Path) -> World:
+    """Clicks are counted and reported."""
     return World.of(
         tmp_path,
         feed("clicks"),
         feed("counts"),
         process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=3),
         process("report", inputs={"counts": "latest(0)"}, order="LAST_ONLY"),
-        state=url,
+        state=state_url,
     )
 
 
@@ -57,6 +64,23 @@ def test_a_changed_definition_is_followed(world: World) -> None:
     world.tick(at("01T02:00"))
     assert len(world.feed_statuses("clicks")) == 5
     assert list(world.statuses("ping")) == [START]
+
+
+def test_instances_follow_the_release_that_governs_them(world: World) -> None:
+    world.land("clicks", START)
+    world.launch(world.tick(at("01T00:10")), at("01T00:20"))
+    world.tick(at("01T01:10"))
+    world.declare(
+        feed("clicks"),
+        feed("counts"),
+        process("count", "minutes(30)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=3),
+    )
+    world.tick(at("01T02:40"))
+    assert list(world.statuses("count")) == [*hours(2), at("01T01:30"), at("01T02:00"), at("01T02:30")]
+    first, second = (world.governed("count", time) for time in (at("01T01:00"), at("01T01:30")))
+    assert first is not None
+    assert second is not None
+    assert (first.release, second.release) == (1, 2)
 
 
 def test_workers_at_once_do_not_hinder_each_other(world: World) -> None:
@@ -88,3 +112,43 @@ def test_of_two_workers_on_one_instance_one_is_refused_and_one_fenced_out(world:
         world.run("count", START, NOON, "first")
 
     assert (world.content("counts", START), world.statuses("count")) == ("second", {START: SUCCEEDED})
+
+
+def test_rows_69_73_74_late_data_are_processed_and_flow_down(state_url: str, tmp_path: Path) -> None:
+    late = {"policy": "periodic", "delay": "hours(1)"}
+    cut_off: dict[str, Any] = {"late_arrival": {"cut_off": "hours(6)"}}
+    world = World.of(
+        tmp_path,
+        feed("clicks", **cut_off),
+        feed("gate"),
+        feed("counts", **cut_off),
+        feed("sums"),
+        process(
+            "count",
+            inputs={"clicks": "now(0,0)", "gate": "now(0,0)"},
+            outputs={"counts": "now(0,0)"},
+            late_process={**late, "inputs": ["clicks"]},
+            end=START + timedelta(hours=1),
+        ),
+        process(
+            "sum",
+            inputs={"counts": "now(0,0)"},
+            outputs={"sums": "now(0,0)"},
+            late_process={**late, "inputs": ["counts"]},
+            end=START + timedelta(hours=1),
+        ),
+        state=state_url,
+    )
+    world.job = lambda work: {target.name: str(read_inputs(work)) for target in work.outputs}
+    world.land("clicks", START, text="first")
+    world.land("gate", START)
+    for _ in range(2):
+        world.launch(world.tick(START), START)
+    world.land("clicks", START, text="late")
+    world.land("gate", START, text="late")
+    for hour in range(1, 4):
+        moment = START + timedelta(hours=hour)
+        world.look_for_late(moment)
+        world.launch(world.tick(moment), moment)
+    assert "late" in (world.content("sums", START) or "")
+    assert {name: world.instances(name)[START].attempt for name in ("count", "sum")} == {"count": 2, "sum": 2}

@@ -11,6 +11,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle import readiness
+from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.readiness import decide_materialization, decide_touched
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
@@ -254,7 +255,7 @@ def test_materialization_is_decided_without_a_database() -> None:
         kind=FrontierKind.PROCESS, entity="ping", cluster="primary", next_index=1, next_time=hours(2)[1]
     )
 
-    rows, following = decide_materialization(record, frontier, at("09"))
+    rows, following = decide_materialization([Governed.whole(plan, record.key)], frontier, at("09"))
 
     assert [row.nominal_time for row in rows] == hours(3)[1:]
     assert (following.next_index, following.next_time) == (3, None)

@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle import requests
-from feed_assets.lifecycle.requests import INSTANCES_A_RUN, decide_launches
+from feed_assets.lifecycle.requests import INSTANCES_A_RUN, PRIORITY_STEP, decide_launches
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.process_instances import ProcessInstances
@@ -148,3 +148,26 @@ def test_keys_of_requests_never_repeat(tmp_path: Path) -> None:
         )
     (second,) = world.request(at("01T00:01"))
     assert (first.nominal_times, first.key != second.key) == (second.nominal_times, True)
+
+
+@pytest.mark.parametrize(
+    ("properties", "order", "expected"),
+    [
+        ({}, "FIFO", 0),
+        ({"jobPriority": "VERY_HIGH"}, "FIFO", 2 * PRIORITY_STEP),
+        ({"jobPriority": "VERY_LOW"}, "FIFO", -2 * PRIORITY_STEP),
+        ({"jobPriority": "urgent"}, "FIFO", 0),
+        ({"jobPriority": "LOW"}, "LIFO", int(START.timestamp()) // 60 - PRIORITY_STEP),
+    ],
+)
+def test_runs_have_the_priority_of_their_process(
+    tmp_path: Path, properties: dict[str, str], order: str, expected: int
+) -> None:
+    world = World.of(tmp_path, process("ping", properties=properties, order=order))
+    (request,) = world.tick(START)
+    assert request.priority == expected
+    assert abs(request.priority) < 2**31
+
+
+def test_the_newest_of_a_priority_is_below_the_oldest_of_a_higher_one() -> None:
+    assert int(datetime(2150, 1, 1, tzinfo=UTC).timestamp()) // 60 < PRIORITY_STEP

@@ -73,6 +73,8 @@ def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path
 
     assert (done.rows, dict(done.missing), done.details["input clicks"]) == (3, {"weather": (time,)}, "direct")
     assert world.statuses("count") == {time: SUCCEEDED}
+    (repeated,) = runner(world, spark, "run-1b").run(world.process("count"), time, lambda _: None)
+    assert repeated.manifest.digest == done.manifest.digest
     before = lines(world)
     assert [line for line in before if line[0] in "abc"] == ["ann,0", "bob,0", "cy,0"]
 
@@ -87,5 +89,5 @@ def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path
     declare(world, "good")
     (again,) = runner(world, spark, "run-3").run(world.process("count"), time, lambda _: None)
 
-    assert (again.attempt, dict(again.inputs)) == (3, {"clicks": 2, "weather": 1})
+    assert (again.attempt, dict(again.inputs)) == (4, {"clicks": 2, "weather": 1})
     assert [line for line in lines(world) if line[0] in "abc"] == ["ann,1", "bob,1", "cy,1"]

@@ -20,16 +20,26 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
 from feed_assets.lifecycle.execution import InstanceRunner, OnPublished, Published
+from feed_assets.lifecycle.former_inputs import apply_former_looks
+from feed_assets.lifecycle.governance import Governance, Governed
+from feed_assets.lifecycle.late_detection import Checked, apply_late_checks
+from feed_assets.lifecycle.places import other_places
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
-from feed_assets.lifecycle.redefinition import apply_frontiers
+from feed_assets.lifecycle.redefinition import apply_plan
+from feed_assets.lifecycle.releases import ReleaseDecision
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.retries import apply_retries
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.location import declare_location
+from feed_assets.operations.recording import record_declared
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.settings import DefinitionChanges
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.late_checks import LateCheck, LateChecks
+from feed_assets.state.looks import Looks
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEvent,
@@ -170,6 +180,10 @@ class World:
     stores: StorePool
     looked: list[str]
     scheme: str
+    now: datetime = START
+    policy: DefinitionChanges = DefinitionChanges.FROM_NOW
+    decisions: tuple[ReleaseDecision, ...] = ()
+    governance: Governance = field(init=False)
     job: Job = field(default=lambda work: {target.name: "made" for target in work.outputs})
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -199,12 +213,22 @@ class World:
         world.declare(*entities, clusters=clusters)
         return world
 
+    def __post_init__(self) -> None:
+        self.governance = Governance(self.plan)
+
     def declare(self, *entities: AnyEntity, clusters: Sequence[str] = ("primary",)) -> None:
-        """Replace all definitions; clusters are added."""
+        """Replace all definitions at the time of the last tick; clusters are added."""
         base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
         places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
-        self.plan = declare_location([*places, *entities], START).plan
-        apply_frontiers(self.database, self.plan)
+        location = declare_location([*places, *entities], START)
+        record_declared(self.database, location.declared or (), self.now)
+        self.use(location.plan)
+
+    def use(self, plan: Plan) -> None:
+        """Work with a plan, as a code server does that has loaded it."""
+        self.plan = plan
+        self.governance = Governance(plan)
+        self.decisions = apply_plan(self.database, self.governance, self.now, self.policy)
 
     def feed(self, name: str, cluster: str = "primary") -> FeedRecord:
         return self.plan.feeds[name, cluster]
@@ -242,17 +266,34 @@ class World:
         return apply_arrivals(self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds))
 
     def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> Readied:
-        return apply_readiness(self.database, self.plan, cluster, as_of, TimeBudget(seconds))
+        self.now = max(self.now, as_of)
+        return apply_readiness(self.database, self.governance, cluster, as_of, TimeBudget(seconds))
 
     def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> list[LaunchRequest]:
-        return apply_requests(self.database, self.plan, cluster, as_of, as_of, limit)
+        return apply_requests(self.database, self.governance, cluster, as_of, as_of, limit)
 
     def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
         """A whole tick of a cluster's sensor, but for Dagster's part."""
-        apply_frontiers(self.database, self.plan)
+        self.now = max(self.now, as_of)
+        apply_plan(self.database, self.governance, as_of, self.policy)
         self.arrive(as_of, cluster)
+        apply_former_looks(self.database, self.stores, self.governance, cluster, as_of)
+        apply_retries(self.database, self.governance, cluster, as_of)
         self.ready(as_of, cluster)
         return self.request(as_of, cluster)
+
+    def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> Checked:
+        """A whole tick of a cluster's sensor for late data."""
+        return apply_late_checks(
+            self.database, self.stores, self.governance, cluster, as_of, as_of, TimeBudget(PLENTY), **more
+        )
+
+    def late_check(
+        self, name: str, time: datetime, kind: str = "process", cluster: str = "primary"
+    ) -> LateCheck | None:
+        """What is to come for an instance."""
+        with self.database.read() as connection:
+            return LateChecks(connection).get(kind, name, cluster, time)
 
     def runner(self, as_of: datetime, run_id: str = "run-1", wall: datetime | None = None) -> InstanceRunner:
         return InstanceRunner(
@@ -267,6 +308,11 @@ class World:
             engines=lambda _: FileEngine(self.job),
         )
 
+    def governed(self, name: str, nominal_time: datetime, cluster: str = "primary") -> Governed | None:
+        """What governs an instance."""
+        with self.database.read() as connection:
+            return self.governance.find_or_present(connection, (name, cluster), nominal_time)
+
     def run(
         self,
         name: str,
@@ -277,7 +323,14 @@ class World:
         cluster: str = "primary",
     ) -> tuple[Published, ...]:
         """Run one instance now, as a Dagster run does."""
-        return self.runner(as_of, run_id).run(self.process(name, cluster), nominal_time, on_published)
+        governed = self.governed(name, nominal_time, cluster)
+        runner = self.runner(as_of, run_id)
+        if governed is None:
+            return runner.run(self.process(name, cluster), nominal_time, on_published)
+        with self.database.read() as connection:
+            places = other_places(connection, self.governance, governed)
+        runner = replace(runner, plan=governed.plan, release=governed.release, places=places)
+        return runner.run(governed.record, nominal_time, on_published)
 
     def launch(self, requests: Sequence[LaunchRequest], as_of: datetime) -> list[datetime]:
         """Run what was asked for; the nominal times in their order."""
@@ -333,6 +386,11 @@ class World:
         with self.database.read() as connection:
             rows = FeedInstances(connection).find_between(name, cluster, at("2000-01-01"), at("2100-01-01"))
         return {row.nominal_time: row for row in rows}
+
+    def next_look(self, name: str, nominal_time: datetime, cluster: str = "primary") -> datetime | None:
+        with self.database.read() as connection:
+            look = Looks(connection).find(name, cluster, nominal_time)
+        return look.next_look_at if look else None
 
     def feed_statuses(self, name: str, cluster: str = "primary") -> dict[datetime, FeedInstanceStatus]:
         return {time: row.status for time, row in self.feed_instances(name, cluster).items()}

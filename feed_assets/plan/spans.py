@@ -1,0 +1,85 @@
+"""How many instances lie in which times: spans of time taken from each other, and counted without enumerating."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from feed_assets.timing.frequency import Unit
+from feed_assets.timing.sequence import InstanceSequence
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+_MOMENT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The times `start <= t < stop`; none where `stop` is not after `start`."""
+
+    start: datetime
+    stop: datetime
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no time."""
+        return self.stop <= self.start
+
+    def upto(self, moment: datetime) -> "Span":
+        """The part at or before a moment."""
+        return Span(start=self.start, stop=min(self.stop, moment + _MOMENT))
+
+    def before(self, moment: datetime) -> "Span":
+        """The part before a moment."""
+        return Span(start=self.start, stop=min(self.stop, moment))
+
+    def within(self, other: "Span") -> "Span":
+        """The part that `other` holds, too."""
+        return Span(start=max(self.start, other.start), stop=min(self.stop, other.stop))
+
+    def without(self, other: "Span | None") -> tuple["Span", ...]:
+        """What is left when `other` is taken away: at most two spans.
+
+        >>> from datetime import datetime
+        >>> day = lambda n: datetime(2015, 1, n, tzinfo=UTC)
+        >>> [part.start.day for part in Span(start=day(1), stop=day(9)).without(Span(start=day(3), stop=day(5)))]
+        [1, 5]
+        """
+        if other is None or self.within(other).is_empty:
+            parts = [self]
+        else:
+            parts = [Span(start=self.start, stop=other.start), Span(start=other.stop, stop=self.stop)]
+        return tuple(part for part in parts if not part.is_empty)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Neighbouring instances of one sequence: the first, the last, and how many they are."""
+
+    first: datetime
+    last: datetime
+    count: int
+
+
+def validity_of(sequence: InstanceSequence) -> Span:
+    """The span in which a sequence has instances."""
+    return Span(start=sequence.start, stop=sequence.end or FOREVER)
+
+
+def count_runs(sequence: InstanceSequence, spans: tuple[Span, ...]) -> tuple[Run, ...]:
+    """The instances in each of some spans; spans without any are left out."""
+    runs = []
+    for span in spans:
+        indices = sequence.indices_between(span.start, span.stop)
+        if indices:
+            runs.append(Run(first=sequence.at(indices[0]), last=sequence.at(indices[-1]), count=len(indices)))
+    return tuple(runs)
+
+
+def is_same_grid(one: InstanceSequence, other: InstanceSequence) -> bool:
+    """Whether two sequences have the same instances where both are valid.
+
+    Months from the 31st and from 28 February are not: they meet in February only.
+    """
+    if (one.frequency, one.timezone.key) != (other.frequency, other.timezone.key):
+        return False
+    if one.frequency.unit is Unit.MONTHS and one.wall_start.day != other.wall_start.day:
+        return False
+    return one.at(one.index_at_or_before(other.start)) == other.start

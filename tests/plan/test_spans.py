@@ -1,0 +1,41 @@
+"""When the start of a sequence moves: are its instances the same ones?"""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from feed_assets.plan.spans import is_same_grid
+from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import InstanceSequence
+
+
+def sequence(frequency: str, start: str, zone: str = "UTC") -> InstanceSequence:
+    begins = datetime.fromisoformat(start).replace(tzinfo=UTC)
+    return InstanceSequence(start=begins, frequency=parse_frequency(frequency), timezone=ZoneInfo(zone))
+
+
+@pytest.mark.parametrize(
+    ("frequency", "one", "other", "expected"),
+    [
+        ("hours(1)", "2015-01-01T00:00", "2015-03-01T05:00", True),
+        ("hours(1)", "2015-01-01T00:00", "2015-03-01T05:10", False),
+        ("hours(5)", "2015-01-01T00:00", "2015-01-01T05:00", True),
+        ("hours(5)", "2015-01-01T00:00", "2015-01-01T06:00", False),
+        ("days(2)", "2015-01-01T00:00", "2015-01-04T00:00", False),
+        ("months(1)", "2015-01-15T00:00", "2015-02-15T00:00", True),
+        ("months(1)", "2015-01-31T00:00", "2015-02-28T00:00", False),
+        ("months(1)", "2015-01-31T00:00", "2015-03-31T00:00", True),
+    ],
+)
+def test_sequences_are_of_one_grid_if_they_agree_where_both_are_valid(
+    frequency: str, one: str, other: str, expected: bool
+) -> None:
+    first, second = sequence(frequency, one), sequence(frequency, other)
+    assert is_same_grid(first, second) is is_same_grid(second, first) is expected
+
+
+def test_another_zone_or_frequency_is_another_grid() -> None:
+    daily = sequence("days(1)", "2015-01-01T00:00")
+    assert not is_same_grid(daily, sequence("days(1)", "2015-01-01T00:00", "America/New_York"))
+    assert not is_same_grid(daily, sequence("hours(24)", "2015-01-01T00:00"))
