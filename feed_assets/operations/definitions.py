@@ -62,7 +62,12 @@ class ValidationReport:
 
 
 def validate_location(
-    settings: Settings, as_of: datetime, location: str | None = None, environ: Mapping[str, str] | None = None
+    settings: Settings,
+    as_of: datetime,
+    location: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    live: bool = False,
 ) -> ValidationReport:
     """Read the entities of a location and apply every rule; nothing of the user's code is imported.
 
@@ -71,6 +76,7 @@ def validate_location(
         as_of: stands for the present.
         location: a folder, file or URL in the place of the settings' one.
         environ: the environment for `${env:NAME}`; the process's own if None.
+        live: also ask storages, Spark, catalogs and databases whether they can be reached. What cannot stays usable.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
@@ -83,7 +89,14 @@ def validate_location(
     if not loaded.sources and not issues:
         issues.append(_nothing_issue(location))
     usable, blocked = usable_bundle(loaded, issues)
-    ordered = sorted([*issues, *blocked], key=order_of)
+    reached: list[Issue] = []
+    if live:
+        from feed_assets.operations.outside.reachability import (
+            check_reachability,  # brings adapters that nothing else needs
+        )
+
+        reached = check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ)
+    ordered = sorted([*issues, *blocked, *reached], key=order_of)
     return ValidationReport(location=location, issues=tuple(ordered), usable=usable, digest=loaded.digest)
 
 

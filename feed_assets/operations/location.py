@@ -10,11 +10,12 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.errors import DefinitionsError
@@ -27,10 +28,14 @@ from feed_assets.loading.entity_files import (
     usable_bundle,
 )
 from feed_assets.loading.interpolation import Values
+from feed_assets.loading.process_functions import ProcessFunction
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 from feed_assets.validation.rules import validate_bundle
+
+Declared: TypeAlias = AnyEntity | ProcessFunction[..., Any]
+"""What can be declared in Python: an entity, or the function of a process."""
 
 _CACHED_PLANS = 4
 _CHECKSUM_BYTES = 32
@@ -41,11 +46,15 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """What one place declares: the plan of everything that can be used, and every issue found on the way."""
+    """What one place declares: the plan of everything that can be used, and every issue found on the way.
+
+    `declared` are entities that were built in Python; None where they stand in files.
+    """
 
     plan: Plan
     issues: tuple[Issue, ...]
     digest: str
+    declared: tuple[AnyEntity, ...] | None = None
 
     @property
     def errors(self) -> tuple[Issue, ...]:
@@ -75,18 +84,26 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
     return location
 
 
-def declare_location(entities: Sequence[AnyEntity], as_of: datetime) -> Location:
+def find_plan_cache(environ: Mapping[str, str]) -> Path | None:
+    """Where compiled plans are kept: beside the Dagster instance of `DAGSTER_HOME`, else nowhere."""
+    home = environ.get("DAGSTER_HOME")
+    return Path(home) / "feed_assets" / "plans" if home else None
+
+
+def declare_location(entities: Sequence[Declared], as_of: datetime) -> Location:
     """Validate and compile entities that were built in Python.
 
     Raises:
         DefinitionsError: something is wrong with them; code that declares is corrected at once.
     """
-    bundle = Bundle(entities=tuple(entities))
-    loaded = LoadedBundle(bundle=bundle, issues=(), sources=SourceMap(), broken=frozenset(), digest=bundle.digest)
+    functions = [each for each in entities if isinstance(each, ProcessFunction)]
+    sources = SourceMap({function.entity.key: function.sources for function in functions})
+    bundle = Bundle(entities=tuple(each.entity if isinstance(each, ProcessFunction) else each for each in entities))
+    loaded = LoadedBundle(bundle=bundle, issues=(), sources=sources, broken=frozenset(), digest=bundle.digest)
     location = compile_location(loaded, as_of)
     if location.errors:
         raise _refused("entities built in Python", location)
-    return location
+    return replace(location, declared=bundle.entities)
 
 
 def compile_location(loaded: LoadedBundle, as_of: datetime, root: Path | None = None) -> Location:

@@ -1,0 +1,64 @@
+"""Bringing a changed cluster to the feeds and processes that use it."""
+
+from feed_assets.definitions.edits import Edit, Put
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.issues import EntityKey
+from feed_assets.lifecycle.releases import ReleaseDecision
+from feed_assets.loading.entity_files import LoadedBundle
+from feed_assets.operations.entities.cluster_versions import find_outdated, with_cluster_version
+from feed_assets.operations.entities.registry import Registry, get_declared, make_change
+from feed_assets.operations.entities.settling import settle_releases
+from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.safe_mode import Operation, require_mode
+
+
+def update_cluster_dependents(registry: Registry, name: str) -> VerbResult:
+    """Write the version of a cluster into every feed and process that says another one, all or none. Processes get a
+    new release where the cluster differs for them. Doing it again changes nothing.
+
+    Raises:
+        EntityNotFoundError: there is no such cluster.
+        DefinitionsError: a feed or process would not be in order; carries the issues.
+        SafeModeError: safe mode forbids it.
+    """
+    require_mode(registry.database, Operation.UPDATE_CLUSTER_DEPENDENTS)
+    loaded = registry.load()
+    cluster = get_declared(loaded, Kind.CLUSTER, name)
+    assert isinstance(cluster, Cluster)
+    entities = {entity.key: entity for entity in loaded.bundle.bundle.entities}
+    changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
+    for key in find_outdated(cluster, entities):
+        document = loaded.documents[key]
+        put = Put(text=document.text, format=document.format, source=document.file)
+        changed[key] = with_cluster_version(put, entities[key], name, cluster.version, registry.store.values)
+    outcomes = tuple(
+        EntityOutcome(kind=kind, name=each, outcome=Outcome.UPDATED, notes=(f"version {cluster.version} of {name}",))
+        for kind, each in changed
+    )
+    if not changed:
+        unchanged = EntityOutcome(kind=cluster.kind, name=name, outcome=Outcome.UNCHANGED)
+        return VerbResult(
+            verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value, outcomes=(unchanged,), dry_run=registry.dry_run
+        )
+    edits: list[Edit] = [put for put, _ in changed.values()]
+    made = make_change(registry, edits, changed.keys(), origin=Operation.UPDATE_CLUSTER_DEPENDENTS.value, refuse=_allow)
+    releases: tuple[ReleaseDecision, ...] = ()
+    if made.change is not None:
+        releases = settle_releases(registry, made.after)
+        registry.audit(
+            Operation.UPDATE_CLUSTER_DEPENDENTS.value, cluster.label, version=cluster.version, entities=len(changed)
+        )
+    return VerbResult(
+        verb=Operation.UPDATE_CLUSTER_DEPENDENTS.value,
+        outcomes=outcomes,
+        warnings=made.warnings,
+        releases=releases,
+        reload_needed=made.change is not None,
+        dry_run=registry.dry_run,
+    )
+
+
+def _allow(_before: LoadedBundle, _after: LoadedBundle) -> None:
+    """The verb itself has nothing against a change."""

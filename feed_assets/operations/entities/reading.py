@@ -1,0 +1,241 @@
+"""What can be asked about declared entities: their state, their text, their newest instances, and who changed them."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from feed_assets.definitions.store import Loaded
+from feed_assets.definitions.written import find_entity, find_version_entity
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.errors import EntityNotFoundError, VerbRefusedError
+from feed_assets.loading.falcon.writing import render_falcon
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
+from feed_assets.operations.entities.registry import Registry, get_declared
+from feed_assets.operations.entities.states import EntityStatus, entity_status
+from feed_assets.state.definition_records import DocumentFormat
+from feed_assets.state.definitions import Definitions
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.timing.dates import render_datetime
+
+SUMMARY_SPAN = timedelta(days=2)
+SUMMARY_INSTANCES = 7
+
+
+class Form(StrEnum):
+    """How a definition is shown: as it was written, or written anew."""
+
+    WRITTEN = "written"
+    YAML = "yaml"
+    XML = "xml"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownInstance:
+    """One instance in a summary; times are None where nothing has begun or ended."""
+
+    nominal_time: datetime
+    status: str
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    run_id: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form."""
+        return {
+            "instance": render_datetime(self.nominal_time),
+            "status": self.status,
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "ended_at": self.ended_at.isoformat() if self.ended_at else None,
+            "run_id": self.run_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummarizedEntity:
+    """An entity with its newest instances on a cluster, newest first."""
+
+    kind: str
+    name: str
+    status: str
+    instances: tuple[ShownInstance, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form."""
+        instances = [each.to_json() for each in self.instances]
+        return {"kind": self.kind, "name": self.name, "status": self.status, "instances": instances}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntitySummary:
+    """One page of entities with their newest instances; `total` counts the entities on all pages."""
+
+    cluster: str
+    entities: tuple[SummarizedEntity, ...]
+    total: int
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form, `version` 1."""
+        entities = [each.to_json() for each in self.entities]
+        return {"version": 1, "cluster": self.cluster, "totalResults": self.total, "entities": entities}
+
+
+def find_status(registry: Registry, kind: Kind, name: str) -> EntityStatus:
+    """How an entity stands.
+
+    Raises:
+        EntityNotFoundError: there is none.
+    """
+    loaded = registry.load()
+    entity = get_declared(loaded, kind, name)
+    return entity_status(loaded.bundle.bundle, registry.progress(), entity, registry.now)
+
+
+def find_page(registry: Registry, query: ListQuery) -> EntityPage:
+    """One page of the entities that a query asks for."""
+    loaded = registry.load()
+    return list_entities(loaded.bundle.bundle.entities, query, _status_of(registry, loaded))
+
+
+def summarize(
+    registry: Registry,
+    kind: Kind,
+    cluster: str,
+    query: ListQuery,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    instances: int = SUMMARY_INSTANCES,
+) -> EntitySummary:
+    """Entities on a cluster with their newest instances from `start` (by default two days before the end) to `end` (by
+    default now).
+
+    Raises:
+        EntityNotFoundError: there is no such cluster.
+        VerbRefusedError: neither feeds nor processes are asked for, or the times are in the wrong order.
+    """
+    if kind not in (Kind.FEED, Kind.PROCESS):
+        raise VerbRefusedError(
+            subject="the summary",
+            reason=f"a {kind.value} has no instances",
+            next_step="Ask for feeds or for processes.",
+        )
+    end = end or registry.now
+    start = start or end - SUMMARY_SPAN
+    if start > end:
+        raise VerbRefusedError(
+            subject="the summary", reason="it would start after its end", next_step="Let --start be before --end."
+        )
+    loaded = registry.load()
+    get_declared(loaded, Kind.CLUSTER, cluster)
+    status_of = _status_of(registry, loaded)
+    on_cluster = [
+        entity
+        for entity in loaded.bundle.bundle.entities
+        if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
+    ]
+    found = select_entities(on_cluster, query, status_of)
+    page = found[max(0, query.offset) : max(0, query.offset) + query.results]
+    with registry.database.read() as connection:
+        entities = tuple(
+            SummarizedEntity(
+                kind=entity.kind,
+                name=entity.name,
+                status=status_of(entity).clusters[cluster].value,
+                instances=tuple(_newest(connection, entity, cluster, start, end, instances)),
+            )
+            for entity in page
+        )
+    return EntitySummary(cluster=cluster, entities=entities, total=len(found))
+
+
+def show_definition(
+    registry: Registry, kind: Kind, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
+) -> str:
+    """The definition of an entity as it is, or as it was in a version; also of one that was deleted, by its version.
+
+    References to values from outside stay references, so no secret is shown.
+
+    Raises:
+        EntityNotFoundError: there is none.
+        VerbRefusedError: there is no such version, or it was a deletion.
+    """
+    registry.record()
+    loaded = registry.load()
+    if version is None:
+        get_declared(loaded, kind, name)
+        document = loaded.documents[kind, name]
+        return _shown(document.text, document.format, form, document.entity)
+    with registry.database.read() as connection:
+        found = Definitions(connection).find_version(kind, name, version)
+        newest = Definitions(connection).find_newest(kind, name)
+    if newest is None:
+        raise EntityNotFoundError(kind=kind, name=name, suggestions=loaded.bundle.bundle.suggest(kind, name))
+    if found is None or found.text is None:
+        raise VerbRefusedError(
+            subject=f"{kind.value} {name!r}, version {version}",
+            reason="by it the entity was deleted" if found else "there is no such version",
+            next_step=f"Versions go up to {newest.version}; see `feed-assets entity history`.",
+        )
+    return _shown(found.text, found.format, form, find_version_entity(found))
+
+
+def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity | None) -> str:
+    if form is Form.WRITTEN or form.value == written_as.value:
+        return text
+    found = find_entity(text, written_as)
+    has_references, found = found is not None, found or entity
+    if found is None:
+        raise VerbRefusedError(
+            subject="the definition",
+            reason="this release cannot read it any more",
+            next_step="Look at it as it was written, with --format written.",
+        )
+    match form:
+        case Form.YAML:
+            return render_yaml(found, has_references=has_references)
+        case Form.XML:
+            return render_falcon(found, has_references=has_references)
+        case _:
+            content = found.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            return json.dumps({"kind": found.kind.value, **content}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _status_of(registry: Registry, loaded: Loaded) -> StatusOf:
+    progress = registry.progress()
+    return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, registry.now)
+
+
+def _newest(
+    connection: Connection, entity: AnyEntity, cluster: str, start: datetime, end: datetime, limit: int
+) -> Iterable[ShownInstance]:
+    if isinstance(entity, Process):
+        for row in ProcessInstances(connection).newest(entity.name, cluster, start, end, limit):
+            yield ShownInstance(
+                nominal_time=row.nominal_time,
+                status=row.status.value,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                run_id=row.run_id,
+            )
+        return
+    assert isinstance(entity, Feed)
+    sequence = entity.sequence_on(cluster)
+    indices = sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_before(end) + 1))
+    times = [sequence.at(index) for index in reversed(indices[-limit:])]
+    rows = FeedInstances(connection).find_between(entity.name, cluster, times[-1], times[0]) if times else []
+    by_time = {row.nominal_time: row for row in rows}
+    for time in times:
+        known = by_time.get(time)
+        status = known.status if known else FeedInstanceStatus.MISSING
+        yield ShownInstance(nominal_time=time, status=status.value, ended_at=known.available_at if known else None)

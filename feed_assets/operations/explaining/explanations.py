@@ -1,0 +1,251 @@
+"""`why`: why an instance of a process or feed is as it is, up to the root causes.
+
+What keeps a process instance from running is told by `lifecycle/blockers.py`, which asks the decisions of the tick.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.blockers import (
+    Blocker,
+    InputMissing,
+    InputUnresolved,
+    LeaseHeld,
+    NoSlot,
+    NotDue,
+    NotItsTurn,
+    NotReached,
+    NotScheduled,
+    Suspended,
+    decide_blockers,
+    existence_blockers,
+    launch_blockers,
+)
+from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.explaining.facts import Dossier, ProcessFacts, load_dossier
+from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
+from feed_assets.operations.explaining.sentences import explain_feed_state, explain_process_state, late_check
+from feed_assets.operations.instances.rows import rendered
+from feed_assets.operations.safe_mode import is_safe_mode
+from feed_assets.operations.scene import Scene
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.late_checks import LateKey
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
+from feed_assets.timing.dates import render_datetime
+
+UNSCHEDULED = "UNSCHEDULED"
+
+
+def explain(
+    scene: Scene, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
+) -> Consolidated[Explanation]:
+    """Why an instance is as it is, on each of some clusters. One where it is no instance fails without the others.
+
+    Raises:
+        EntityNotFoundError: nothing of that name is declared.
+    """
+    known = scene.clusters_of(kind, name)
+    with scene.read() as connection:
+        how = explain_process_instance if kind is Kind.PROCESS else explain_feed_instance
+        return consolidate(
+            tuple(clusters) or known, lambda cluster: [how(scene, connection, name, cluster, nominal_time)]
+        )
+
+
+def explain_process_instance(
+    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+) -> Explanation:
+    """Why an instance of a process is as it is.
+
+    Raises:
+        InstanceQueryError: the process is not on the cluster.
+        InstanceError: the time is no instance of it.
+    """
+    scene.governed(connection, name, cluster, nominal_time)
+    key = ProcessKey(name, cluster, nominal_time)
+    dossier = load_dossier(scene, connection, process=key)
+    return _Explainer(scene, connection, dossier).process(key)
+
+
+def explain_feed_instance(
+    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+) -> Explanation:
+    """Why an instance of a feed is there or not.
+
+    Raises:
+        InstanceQueryError: the feed is not on the cluster.
+        InstanceError: the time is no instance of it.
+    """
+    scene.feed_on(name, cluster).sequence.index(nominal_time)
+    key = FeedKey(name, cluster, nominal_time)
+    dossier = load_dossier(scene, connection, feed=key)
+    return _Explainer(scene, connection, dossier).feed(key)
+
+
+def find_blockers(scene: Scene, facts: ProcessFacts, key: ProcessKey) -> tuple[Blocker, ...]:
+    """All that keeps a process instance from running."""
+    process = scene.plan.processes.get((key.process, key.cluster))
+    if process is None or facts.governed is None:
+        return ()
+    launch = (
+        launch_blockers(process, facts.governed.record, key.nominal_time, facts.launches, scene.wall)
+        if facts.launches is not None
+        else ()
+    )
+    existence = existence_blockers(facts.row, key.nominal_time, facts.next_time, scene.as_of)
+    return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
+
+
+class _Explainer:
+    """Makes the tree from what was read. What was explained once is only named when it comes again."""
+
+    def __init__(self, scene: Scene, connection: Connection, dossier: Dossier) -> None:
+        self._scene = scene
+        self._connection = connection
+        self._dossier = dossier
+        self._told: set[tuple[Kind, str, str, datetime]] = set()
+
+    def process(self, key: ProcessKey) -> Explanation:
+        """The explanation of a process instance."""
+        facts = self._dossier.processes.get(key)
+        status = UNSCHEDULED if facts is None or facts.row is None else facts.row.status.value
+        if facts is None or self._is_told(Kind.PROCESS, key):
+            return _named(Kind.PROCESS, key, status, is_known=facts is not None)
+        is_root = len(self._told) == 1
+        followed = facts.followed
+        blockers = [self._reason(blocker, followed) for blocker in find_blockers(self._scene, facts, key)]
+        state = explain_process_state(
+            self._scene, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
+        )
+        safe = self._safe_mode() if is_root else ()
+        return Explanation(
+            kind=Kind.PROCESS,
+            name=key.process,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            status=status,
+            reasons=(*blockers, *state, *safe),
+        )
+
+    def feed(self, key: FeedKey) -> Explanation:
+        """The explanation of a feed instance."""
+        facts = self._dossier.feeds.get(key)
+        row = facts.row if facts else None
+        status = (row.status if row else FeedInstanceStatus.MISSING).value
+        if facts is None or self._is_told(Kind.FEED, key):
+            return _named(Kind.FEED, key, status, is_known=facts is not None)
+        is_root = len(self._told) == 1
+        writers = [self.process(writer) for writer in facts.writers]
+        late = tuple(late_check(self._connection, LateKey(Kind.FEED, *key))) if is_root else ()
+        return Explanation(
+            kind=Kind.FEED,
+            name=key.feed,
+            cluster=key.cluster,
+            nominal_time=key.nominal_time,
+            status=status,
+            reasons=(*explain_feed_state(self._scene, key, facts, writers), *late),
+        )
+
+    def _is_told(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
+        name = (kind, *key)
+        is_told = name in self._told
+        self._told.add(name)
+        return is_told
+
+    def _safe_mode(self) -> tuple[Reason, ...]:
+        if not is_safe_mode(self._connection):
+            return ()
+        text = "safe mode is on: late data start nothing, and nobody can run it again"
+        return (Reason(code=ReasonCode.SAFE_MODE, text=text),)
+
+    def _reason(self, blocker: Blocker, followed: int) -> Reason:
+        match blocker:
+            case InputMissing():
+                return self._missing(blocker, followed)
+            case InputUnresolved(edge=edge):
+                window = f"{edge.window.start.text} to {edge.window.end.text}"
+                text = f"input {edge.name}: feed {edge.feed} has too few available instances for {window}"
+                facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
+                return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)
+            case _:
+                return _plain(blocker)
+
+    def _missing(self, blocker: InputMissing, followed: int) -> Reason:
+        edge, missing = blocker.edge, blocker.missing
+        text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
+        if len(missing) > followed:
+            text += f", the oldest {followed} are" if followed > 1 else ", the oldest is"
+        facts = {"input": edge.name, "feed": edge.feed, "missing": [render_datetime(time) for time in missing]}
+        return Reason(
+            code=ReasonCode.INPUT_MISSING,
+            text=text,
+            blocks=True,
+            facts={**facts, "expected": blocker.expected},
+            causes=tuple(self.feed(FeedKey(edge.feed, edge.cluster, time)) for time in missing[:followed]),
+        )
+
+
+def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
+    code = ReasonCode.SEE_ABOVE if is_known else ReasonCode.NOT_FOLLOWED
+    text = "see above" if is_known else "too far up to be followed from here; ask for it by itself"
+    name, cluster, nominal_time = key
+    return Explanation(
+        kind=kind,
+        name=name,
+        cluster=cluster,
+        nominal_time=nominal_time,
+        status=status,
+        reasons=(Reason(code=code, text=text),),
+    )
+
+
+def _plain(
+    blocker: NotDue
+    | NotScheduled
+    | NotReached
+    | Suspended
+    | NoSlot
+    | NotItsTurn
+    | LeaseHeld
+    | InputMissing
+    | InputUnresolved,
+) -> Reason:
+    match blocker:
+        case NotDue(nominal_time=time):
+            return _blocking(ReasonCode.NOT_DUE, "its nominal time has not come", {"at": rendered(time)})
+        case NotScheduled(state=ScheduleState.SUSPENDED):
+            text = "its process is suspended; `feed-assets entity resume` lets it go on"
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value})
+        case NotScheduled(state=state):
+            text = "its process is not scheduled; `feed-assets entity schedule` does that"
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value})
+        case NotReached(next_time=None):
+            text = "no tick has made it come into being: its process is new, or ticks are past this time"
+            return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
+        case NotReached(next_time=time):
+            text = f"it has not come into being: the next instance that ticks make is {rendered(time)}"
+            return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
+        case Suspended():
+            return _blocking(ReasonCode.SUSPENDED, "it is suspended; `feed-assets instance resume` lets it go on", {})
+        case NoSlot(parallel=parallel, in_flight=in_flight):
+            text = f"{in_flight} runs of its process are in flight, and there may be {parallel}"
+            return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "inFlight": in_flight})
+        case NotItsTurn(order=order, ahead=ahead):
+            text = f"{ahead} other ready instances go first ({order.value})"
+            return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
+        case LeaseHeld(lease=lease):
+            text = f"{lease.holder} works on {lease.entity}, at least until {rendered(lease.expires_at)}"
+            facts = {"entity": lease.entity, "holder": lease.holder, "expiresAt": rendered(lease.expires_at)}
+            return _blocking(ReasonCode.LEASE_HELD, text, facts)
+        case InputMissing() | InputUnresolved():
+            raise AssertionError(blocker)
+        case _:
+            assert_never(blocker)
+
+
+def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object]) -> Reason:
+    return Reason(code=code, text=text, blocks=True, facts=facts)

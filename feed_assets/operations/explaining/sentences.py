@@ -1,0 +1,305 @@
+"""What there is to say of an instance beside what blocks it: runs, times, what it was made from, where its data are."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.governance import Governed
+from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
+from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
+from feed_assets.operations.instances.rows import next_attempt, rendered
+from feed_assets.operations.scene import Scene
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.records import (
+    FeedEvent,
+    FeedEventKind,
+    FeedInstanceStatus,
+    FeedKey,
+    FrozenInput,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.timing.dates import render_datetime
+
+_DIGITS = 12
+_THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
+
+
+def explain_process_state(
+    scene: Scene, connection: Connection, key: ProcessKey, facts: ProcessFacts, *, is_root: bool, is_blocked: bool
+) -> tuple[Reason, ...]:
+    """The other reasons of a process instance. What it was made from is told of the instance that was asked about."""
+    row = facts.row
+    reasons: list[Reason] = []
+    if row is not None:
+        reasons.extend(_progress(row, is_blocked=is_blocked))
+    if is_root:
+        reasons.extend(_optional_inputs(facts))
+        reasons.extend(_made_from(scene, connection, key, facts))
+        reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
+    return tuple(reasons)
+
+
+def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
+    facts: dict[str, object]
+    match row.status:
+        case ProcessInstanceStatus.WAITING:
+            if not is_blocked:
+                yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick makes it ready")
+            if row.deadline_at is not None:
+                text = f"it times out at {rendered(row.deadline_at)}"
+                yield Reason(code=ReasonCode.TIMES_OUT, text=text, facts={"at": rendered(row.deadline_at)})
+        case ProcessInstanceStatus.READY if row.request_key is not None:
+            text = f"a run was asked for at {rendered(row.requested_at)} and has not begun with it"
+            facts = {"request": row.request_key, "at": rendered(row.requested_at)}
+            yield Reason(code=ReasonCode.REQUESTED, text=text, facts=facts)
+        case ProcessInstanceStatus.READY if not is_blocked:
+            yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick asks for its run")
+        case ProcessInstanceStatus.RUNNING:
+            text = f"run {row.run_id} works on it since {rendered(row.started_at)}, attempt {row.attempt}"
+            facts = {"run": row.run_id, "attempt": row.attempt, "since": rendered(row.started_at)}
+            yield Reason(code=ReasonCode.RUNNING, text=text, facts=facts)
+        case _:
+            pass
+    if row.status is ProcessInstanceStatus.SUCCEEDED or row.status in _FAILURES:
+        text = f"it ended at {rendered(row.ended_at)}" + (f": {row.reason}" if row.reason else "")
+        facts = {"at": rendered(row.ended_at), "reason": row.reason}
+        yield Reason(code=ReasonCode.ENDED, text=text, blocks=row.status in _FAILURES, facts=facts)
+    elif row.reason is not None:
+        yield Reason(code=ReasonCode.LAST_CHANGE, text=f"last change: {row.reason}", facts={"reason": row.reason})
+    yield from _retry(row)
+
+
+_FAILURES = frozenset(
+    {
+        ProcessInstanceStatus.FAILED,
+        ProcessInstanceStatus.KILLED,
+        ProcessInstanceStatus.TIMEDOUT,
+        ProcessInstanceStatus.SKIPPED,
+    }
+)
+
+
+def _retry(row: ProcessInstance) -> Iterator[Reason]:
+    again = next_attempt(row)
+    if again is not None:
+        text = f"it is tried again at {rendered(again)}"
+        yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": rendered(again), "retries": row.retries})
+
+
+def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
+    for state in facts.states:
+        if state.edge.optional and state.missing:
+            name, expected = state.edge.name, len(state.expected or ())
+            missing = [render_datetime(time) for time in state.missing]
+            text = f"optional input {name} lacks {len(missing)} of {expected} instances; it would run without them"
+            yield Reason(
+                code=ReasonCode.OPTIONAL_INPUT,
+                text=text,
+                facts={"input": name, "feed": state.edge.feed, "missing": missing},
+            )
+
+
+def _made_from(scene: Scene, connection: Connection, key: ProcessKey, facts: ProcessFacts) -> Iterator[Reason]:
+    row, governed = facts.row, facts.governed
+    if row is None or not row.attempt:
+        return
+    attempts = Attempts(connection).of(key)
+    if attempts and attempts[-1].trigger:
+        tried, trigger = attempts[-1], attempts[-1].trigger
+        yield Reason(
+            code=ReasonCode.TRIGGER,
+            text=f"attempt {tried.attempt} was begun at {rendered(tried.started_at)}: {trigger}",
+            facts={"trigger": trigger, "run": tried.run_id, "log": scene.run_url(tried.run_id)},
+        )
+    if governed is not None and governed.release is not None:
+        version = "" if governed.version is None else f", version {governed.version} of the process"
+        release = row.release or governed.release
+        yield Reason(
+            code=ReasonCode.GOVERNED_BY,
+            text=f"release {release} governs it{version}",
+            facts={"release": release, "version": governed.version},
+        )
+    for frozen in row.inputs:
+        yield _read(frozen)
+    if governed is not None:
+        yield from _written(connection, key, governed, row)
+
+
+def _written(connection: Connection, key: ProcessKey, governed: Governed, row: ProcessInstance) -> Iterator[Reason]:
+    """What the newest attempt has published."""
+    outputs = {
+        FeedKey(edge.feed, edge.cluster, time): edge.name
+        for edge in governed.record.outputs
+        if (time := governed.plan.output_time(edge, key.nominal_time)) is not None
+    }
+    for feed, events in EventLog(connection).for_instances(outputs).items():
+        mine = [event for event in events if event.kind is FeedEventKind.PRODUCED and _is_by(event, row)]
+        for event in mine[-1:]:
+            digest = _shortened(event.manifest_digest)
+            text = (
+                f"it wrote feed {feed.feed} {render_datetime(feed.nominal_time)} as output {outputs[feed]} ({digest})"
+            )
+            facts = {"output": outputs[feed], "feed": feed.feed, "instance": render_datetime(feed.nominal_time)}
+            yield Reason(code=ReasonCode.OUTPUT, text=text, facts={**facts, **_event_facts(event)})
+
+
+def _is_by(event: FeedEvent, row: ProcessInstance) -> bool:
+    return event.origin == f"run:{row.run_id}" and event.payload.get("attempt") == row.attempt
+
+
+def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
+    """When late data are looked for, and what a run is to process that were found."""
+    check = LateChecks(connection).get(*key)
+    if check is None:
+        return
+    if check.changed:
+        text = f"late data were found in {', '.join(check.changed)}, and a run is to process them"
+        yield Reason(code=ReasonCode.LATE_DATA, text=text, facts={"changed": list(check.changed)})
+    if check.due_at is not None:
+        due_at, cut_off_at = rendered(check.due_at), rendered(check.cut_off_at)
+        text = f"late data are looked for at {due_at}, and until {cut_off_at}"
+        yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts={"at": due_at, "until": cut_off_at})
+
+
+def _read(frozen: FrozenInput) -> Reason:
+    pairs = list(zip(frozen.nominal_times, frozen.digests, strict=True))
+    if not pairs:
+        text = f"it read nothing as input {frozen.name}"
+    else:
+        span = render_datetime(pairs[0][0])
+        span += f" to {render_datetime(pairs[-1][0])}" if len(pairs) > 1 else ""
+        digest = f" ({_shortened(pairs[0][1])})" if len(pairs) == 1 else ""
+        text = f"it read {len(pairs)} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
+    instances = [{"instance": render_datetime(time), "digest": digest} for time, digest in pairs]
+    facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances}
+    return Reason(code=ReasonCode.INPUT_READ, text=text, facts=facts)
+
+
+def _shortened(digest: str | None) -> str:
+    """A digest for people.
+
+    >>> _shortened("sha256:0123456789abcdef"), _shortened(None)
+    ('sha256:0123456789ab', 'no digest')
+    """
+    if digest is None:
+        return "no digest"
+    method, separator, value = digest.partition(":")
+    return f"{method}{separator}{value[:_DIGITS]}"
+
+
+def explain_feed_state(
+    scene: Scene, key: FeedKey, facts: FeedFacts, writers: Sequence[Explanation]
+) -> tuple[Reason, ...]:
+    """All reasons of a feed instance; `writers` explain the process instances that write it."""
+    record = scene.plan.feeds[key.feed, key.cluster]
+    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
+    if status is FeedInstanceStatus.AVAILABLE:
+        return tuple(_availability(facts))
+    reasons: list[Reason] = []
+    if status is FeedInstanceStatus.EVICTED:
+        reasons.append(_eviction(facts))
+    elif key.nominal_time > scene.as_of:
+        text = "its nominal time has not come"
+        reasons.append(
+            Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
+        )
+    elif record.is_external:
+        reasons.append(_absence(scene, record, key, status))
+        reasons.append(_looks(facts))
+    else:
+        reasons.append(_not_written(scene, record, key, writers))
+    reasons.extend(_history(facts))
+    return tuple(reasons)
+
+
+def _availability(facts: FeedFacts) -> Iterator[Reason]:
+    there = [event for event in facts.events if event.kind in _THERE]
+    for event in there[-1:]:
+        what = f"{event.bytes} bytes in {event.files} files, {_shortened(event.manifest_digest)}"
+        by = event.payload.get("process")
+        who = f"process {by}, {event.origin}" if by else event.origin
+        yield Reason(
+            code=ReasonCode.EVENT,
+            text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
+            facts=_event_facts(event),
+        )
+    if len(facts.events) > len(there[-1:]):
+        yield from _history(facts)
+
+
+def _eviction(facts: FeedFacts) -> Reason:
+    gone = [event for event in facts.events if event.kind is FeedEventKind.EVICTED]
+    if not gone:
+        return Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not say when", blocks=True)
+    text = f"it was evicted at {rendered(gone[-1].recorded_at)} by {gone[-1].origin}"
+    return Reason(code=ReasonCode.EVICTED, text=text, blocks=True, facts=_event_facts(gone[-1]))
+
+
+def _event_facts(event: FeedEvent) -> dict[str, object]:
+    return {
+        "kind": event.kind.value,
+        "at": rendered(event.recorded_at),
+        "origin": event.origin,
+        "digest": event.manifest_digest,
+        "bytes": event.bytes,
+        "files": event.files,
+        **event.payload,
+    }
+
+
+def _absence(scene: Scene, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
+    url = scene.feed_url(record, key.nominal_time)
+    facts: dict[str, object] = {"url": url, "flag": record.flag}
+    if status is FeedInstanceStatus.PARTIAL:
+        text = f"{url} is there without its flag {record.flag}" if record.flag else f"{url} is being published"
+        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts)
+    if status is FeedInstanceStatus.EMPTY:
+        return Reason(code=ReasonCode.EMPTY, text=f"{url} is there and has no bytes", blocks=True, facts=facts)
+    wanted = f" (nor its flag {record.flag})" if record.flag else ""
+    return Reason(code=ReasonCode.NOT_THERE, text=f"{url} is not there{wanted}", blocks=True, facts=facts)
+
+
+def _looks(facts: FeedFacts) -> Reason:
+    if facts.look is None:
+        return Reason(code=ReasonCode.LOOKS, text="nobody has looked yet: the next tick does")
+    looked_at, next_look_at = rendered(facts.look.looked_at), rendered(facts.look.next_look_at)
+    return Reason(
+        code=ReasonCode.LOOKS,
+        text=f"looked at {looked_at}, the next look is at {next_look_at}",
+        facts={"lookedAt": looked_at, "nextLookAt": next_look_at},
+    )
+
+
+def _not_written(scene: Scene, record: FeedRecord, key: FeedKey, writers: Sequence[Explanation]) -> Reason:
+    if not writers:
+        names = ", ".join(sorted({edge.process for edge in record.outputs_of}))
+        text = f"no instance of {names} writes it"
+        return Reason(code=ReasonCode.NO_WRITER, text=text, blocks=True, facts={"processes": names})
+    url = scene.feed_url(record, key.nominal_time)
+    return Reason(
+        code=ReasonCode.NOT_WRITTEN,
+        text="nobody has written it",
+        blocks=True,
+        facts={"url": url},
+        causes=tuple(writers),
+    )
+
+
+def _history(facts: FeedFacts) -> Iterator[Reason]:
+    """The last thing that happened to an instance that is not there any more, or is not as it was."""
+    status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
+    changes = [event for event in facts.events if event.kind is not FeedEventKind.EVICTED]
+    if status is not FeedInstanceStatus.AVAILABLE and changes:
+        event = changes[-1]
+        text = f"the last that happened to it before: {event.kind.value} at {rendered(event.recorded_at)}"
+        yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=_event_facts(event))
+    elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
+        event = changes[-1]
+        text = f"its content was changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
+        yield Reason(code=ReasonCode.EVENT, text=text, facts=_event_facts(event))

@@ -1,0 +1,231 @@
+"""One line about an instance: its state, times, run and what it waits for, read from the record."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import ClusterRole
+from feed_assets.lifecycle.input_states import InputState, closed_gates, input_states_many
+from feed_assets.operations.scene import Scene
+from feed_assets.plan.records import FeedRecord, InputEdge, Plan
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import (
+    Attempt,
+    FeedInstance,
+    FeedInstanceStatus,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.timing.dates import NEVER, render_datetime
+
+CHUNK = 500
+UNRESOLVED = "{name}: what it reads cannot be told yet ({feed} has too few instances)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRow:
+    """An instance of a feed or process, or one attempt at it.
+
+    `details` has what a WAITING instance lacks: URLs of missing mandatory instances. `log` is where Dagster shows the
+    run. For feeds `ended_at` is when the instance became available, and `url` where it is.
+    """
+
+    kind: Kind
+    name: str
+    cluster: str
+    nominal_time: datetime
+    status: str
+    source_cluster: str | None = None
+    details: tuple[str, ...] = ()
+    reason: str | None = None
+    attempt: int | None = None
+    run_id: str | None = None
+    log: str | None = None
+    trigger: str | None = None
+    release: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deadline_at: datetime | None = None
+    retry_at: datetime | None = None
+    bytes: int | None = None
+    files: int | None = None
+    url: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form; what does not apply is left out."""
+        fields: dict[str, object] = {
+            "kind": self.kind.value,
+            "name": self.name,
+            "cluster": self.cluster,
+            "sourceCluster": self.source_cluster,
+            "instance": render_datetime(self.nominal_time),
+            "status": self.status,
+            "details": list(self.details) or None,
+            "reason": self.reason,
+            "attempt": self.attempt,
+            "runId": self.run_id,
+            "log": self.log,
+            "trigger": self.trigger,
+            "release": self.release,
+            "startTime": rendered(self.started_at),
+            "endTime": rendered(self.ended_at),
+            "timesOutAt": rendered(self.deadline_at),
+            "retryAt": rendered(self.retry_at),
+            "bytes": self.bytes,
+            "files": self.files,
+            "url": self.url,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def rendered(moment: datetime | None) -> str | None:
+    """A time of the record with its seconds, None for none.
+
+    >>> from datetime import UTC
+    >>> rendered(datetime(2013, 11, 3, 5, 0, 7, 250, tzinfo=UTC))
+    '2013-11-03T05:00:07Z'
+    """
+    return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def process_row(scene: Scene, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
+    """The row of a process instance."""
+    is_waiting = instance.status is ProcessInstanceStatus.WAITING
+    return InstanceRow(
+        kind=Kind.PROCESS,
+        name=instance.process,
+        cluster=instance.cluster,
+        nominal_time=instance.nominal_time,
+        status=instance.status.value,
+        details=details,
+        reason=instance.reason,
+        attempt=instance.attempt or None,
+        run_id=instance.run_id,
+        log=scene.run_url(instance.run_id),
+        release=instance.release,
+        started_at=instance.started_at,
+        ended_at=instance.ended_at,
+        deadline_at=instance.deadline_at if is_waiting else None,
+        retry_at=next_attempt(instance),
+    )
+
+
+def next_attempt(instance: ProcessInstance) -> datetime | None:
+    """When a failed instance is tried again by itself; None if it is not, or nobody has decided yet."""
+    has_failed = instance.status in (ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT)
+    return instance.retry_at if has_failed and instance.retry_at != NEVER else None
+
+
+def attempt_rows(scene: Scene, connection: Connection, rows: Sequence[InstanceRow]) -> tuple[InstanceRow, ...]:
+    """The attempts at the instances of rows, newest first; an instance that was never begun keeps its row."""
+    attempts = Attempts(connection).of_many([ProcessKey(row.name, row.cluster, row.nominal_time) for row in rows])
+    found: list[InstanceRow] = []
+    for row in rows:
+        tries = attempts.get(ProcessKey(row.name, row.cluster, row.nominal_time), [])
+        current = [row] if not tries or row.status in _UNBEGUN else []
+        found.extend([*current, *(attempt_row(scene, row, attempt) for attempt in reversed(tries))])
+    return tuple(found)
+
+
+_UNBEGUN = frozenset({ProcessInstanceStatus.WAITING.value, ProcessInstanceStatus.READY.value})
+
+
+def attempt_row(scene: Scene, row: InstanceRow, attempt: Attempt) -> InstanceRow:
+    """The row of an instance as one attempt at it."""
+    is_last = row.attempt == attempt.attempt
+    return replace(
+        row,
+        status=attempt.status.value,
+        details=(),
+        reason=attempt.reason,
+        attempt=attempt.attempt,
+        run_id=attempt.run_id,
+        log=scene.run_url(attempt.run_id),
+        trigger=attempt.trigger or None,
+        release=attempt.release,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        deadline_at=None,
+        retry_at=row.retry_at if is_last else None,
+    )
+
+
+def missing_dependencies(
+    scene: Scene, connection: Connection, instances: Sequence[ProcessInstance]
+) -> dict[ProcessKey, tuple[str, ...]]:
+    """For those that wait: the URLs of the mandatory input instances that are not there."""
+    times: dict[tuple[str, str], list[datetime]] = {}
+    for instance in instances:
+        if instance.status is ProcessInstanceStatus.WAITING:
+            times.setdefault((instance.process, instance.cluster), []).append(instance.nominal_time)
+    found: dict[ProcessKey, tuple[str, ...]] = {}
+    for plan, wanted in scene.governance.group(connection, times):
+        for key, by_time in input_states_many(connection, plan, wanted, scene.as_of).items():
+            for time, states in by_time.items():
+                found[ProcessKey(*key, time)] = tuple(
+                    text for state in closed_gates(states) for text in _missing_texts(scene, plan, state.edge, state)
+                )
+    return found
+
+
+def _missing_texts(scene: Scene, plan: Plan, edge: InputEdge, state: InputState) -> Iterator[str]:
+    if state.expected is None:
+        yield UNRESOLVED.format(name=edge.name, feed=edge.feed)
+    record = plan.feeds[edge.feed, edge.cluster]
+    yield from (scene.feed_url(record, time) for time in state.missing)
+
+
+def feed_row(scene: Scene, record: FeedRecord, nominal_time: datetime, instance: FeedInstance | None) -> InstanceRow:
+    """The row of a feed instance; what nobody has recorded is MISSING."""
+    return InstanceRow(
+        kind=Kind.FEED,
+        name=record.feed,
+        cluster=record.cluster,
+        source_cluster=source_cluster(scene.plan, record),
+        nominal_time=nominal_time,
+        status=(instance.status if instance else FeedInstanceStatus.MISSING).value,
+        ended_at=instance.available_at if instance else None,
+        bytes=instance.bytes if instance else None,
+        files=instance.files if instance else None,
+        url=scene.feed_url(record, nominal_time),
+    )
+
+
+def source_cluster(plan: Plan, record: FeedRecord) -> str | None:
+    """Where a replica comes from: the one cluster that is the feed's source; None where there are several."""
+    if record.role is not ClusterRole.TARGET:
+        return None
+    sources = [
+        cluster
+        for cluster in plan.clusters
+        if (other := plan.feeds.get((record.feed, cluster))) is not None and other.role is ClusterRole.SOURCE
+    ]
+    return sources[0] if len(sources) == 1 else None
+
+
+def iter_feed_instances(
+    connection: Connection, record: FeedRecord, indices: range, *, descending: bool
+) -> Iterator[tuple[datetime, FeedInstance | None]]:
+    """The instances of a run of numbers with their rows, lazily: so many at a time are read."""
+    sequence, found = record.sequence, FeedInstances(connection)
+    starts = range(indices.start, indices.stop, CHUNK)
+    for first in reversed(starts) if descending else starts:
+        chunk = range(first, min(first + CHUNK, indices.stop))
+        rows: Mapping[datetime, FeedInstance] = {
+            row.nominal_time: row
+            for row in found.find_between(*record.key, sequence.at(chunk[0]), sequence.at(chunk[-1]))
+        }
+        for index in reversed(chunk) if descending else chunk:
+            time = sequence.at(index)
+            yield time, rows.get(time)
+
+
+def due_between(record: FeedRecord, start: datetime, stop: datetime, as_of: datetime) -> range:
+    """The numbers of a feed's instances with `start <= nominal time < stop` that exist at `as_of`."""
+    indices = record.sequence.indices_between(start, stop)
+    return range(indices.start, max(indices.start, min(indices.stop, record.sequence.index_at_or_before(as_of) + 1)))

@@ -1,0 +1,197 @@
+"""`triage`: what an unhealthy instance hangs on, upstream to the first healthy ones, as a graph."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.input_states import input_states_many
+from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.instances.neighbours import iter_writers
+from feed_assets.operations.scene import Scene
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.timing.dates import render_datetime
+
+PRODUCES = "produces"
+CONSUMED_BY = "consumed by"
+MOST_VERTICES = 2_000
+UNSCHEDULED = "UNSCHEDULED"
+
+_HEALTHY = frozenset({FeedInstanceStatus.AVAILABLE.value, ProcessInstanceStatus.SUCCEEDED.value})
+
+Node = tuple[Kind, str, datetime]
+"""An instance on the cluster in question: kind, name, nominal time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """An instance and its state."""
+
+    kind: Kind
+    name: str
+    cluster: str
+    nominal_time: datetime
+    status: str
+
+    @property
+    def label(self) -> str:
+        """As Falcon writes it: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
+        time = render_datetime(self.nominal_time)
+        return f"{self.kind.value.upper()}:{self.name}:{self.cluster}:{time} [{self.status}]"
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form."""
+        return {
+            "kind": self.kind.value,
+            "name": self.name,
+            "cluster": self.cluster,
+            "instance": render_datetime(self.nominal_time),
+            "status": self.status,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """From what comes first to what hangs on it; both by their place among the vertices."""
+
+    source: int
+    target: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriageGraph:
+    """The graph of one cluster. The first vertex is the instance that was asked about; `is_whole` is False where the
+    graph was cut off because it grew too large.
+    """
+
+    cluster: str
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+    is_whole: bool
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form."""
+        return {
+            "cluster": self.cluster,
+            "vertices": [vertex.to_json() for vertex in self.vertices],
+            "edges": [{"from": edge.source, "to": edge.target, "label": edge.label} for edge in self.edges],
+            "isWhole": self.is_whole,
+        }
+
+    def render_dot(self) -> str:
+        """The graph in the language of Graphviz."""
+        names = [f'"{vertex.label}"' for vertex in self.vertices]
+        lines = [f"  {name};" for name in names]
+        lines += [f'  {names[edge.source]} -> {names[edge.target]} [label="{edge.label}"];' for edge in self.edges]
+        return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
+
+    def render_text(self) -> str:
+        """A tree: below each instance what it hangs on; what was shown above is not taken apart again."""
+        upstream: dict[int, list[int]] = defaultdict(list)
+        for edge in self.edges:
+            upstream[edge.target].append(edge.source)
+        lines: list[str] = []
+        shown: set[int] = set()
+
+        def show(index: int, depth: int) -> None:
+            again = " (see above)" if index in shown and upstream[index] else ""
+            lines.append(f"{'  ' * depth}{self.vertices[index].label}{again}")
+            if index not in shown:
+                shown.add(index)
+                for source in upstream[index]:
+                    show(source, depth + 1)
+
+        show(0, 0)
+        return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
+
+
+def find_triage(
+    scene: Scene, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
+) -> Consolidated[TriageGraph]:
+    """On each of some clusters: the instance, what writes or feeds it, and so on up to what is AVAILABLE or SUCCEEDED.
+
+    Only mandatory inputs are followed. A cluster where the time is no instance fails without the others.
+
+    Raises:
+        EntityNotFoundError: nothing of that name is declared.
+    """
+    known = scene.clusters_of(kind, name)
+    with scene.read() as connection:
+
+        def read(cluster: str) -> Sequence[TriageGraph]:
+            if kind is Kind.PROCESS:
+                scene.governed(connection, name, cluster, nominal_time)
+            else:
+                scene.feed_on(name, cluster).sequence.index(nominal_time)
+            return [_Walk(scene, connection, cluster).graph((kind, name, nominal_time))]
+
+        return consolidate(tuple(clusters) or known, read)
+
+
+class _Walk:
+    """Breadth first, one level at a time, so that each level costs a few statements."""
+
+    def __init__(self, scene: Scene, connection: Connection, cluster: str) -> None:
+        self._scene = scene
+        self._connection = connection
+        self._cluster = cluster
+
+    def graph(self, start: Node) -> TriageGraph:
+        """Walk from a node to where everything is healthy."""
+        places: dict[Node, int] = {start: 0}
+        vertices: list[Vertex] = []
+        edges: list[Edge] = []
+        level = [start]
+        while level and len(places) <= MOST_VERTICES:
+            statuses = self._statuses(level)
+            vertices += [self._vertex(node, statuses[node]) for node in level]
+            following: list[Node] = []
+            for node, sources, label in self._upstream([node for node in level if statuses[node] not in _HEALTHY]):
+                for source in sources:
+                    if source not in places:
+                        places[source] = len(places)
+                        following.append(source)
+                    edges.append(Edge(source=places[source], target=places[node], label=label))
+            level = following
+        known = len(vertices)
+        inside = tuple(edge for edge in edges if edge.source < known and edge.target < known)
+        return TriageGraph(cluster=self._cluster, vertices=tuple(vertices), edges=inside, is_whole=not level)
+
+    def _vertex(self, node: Node, status: str) -> Vertex:
+        kind, name, time = node
+        return Vertex(kind=kind, name=name, cluster=self._cluster, nominal_time=time, status=status)
+
+    def _statuses(self, nodes: Sequence[Node]) -> Mapping[Node, str]:
+        feeds = [(name, self._cluster, time) for kind, name, time in nodes if kind is Kind.FEED]
+        processes = [(name, self._cluster, time) for kind, name, time in nodes if kind is Kind.PROCESS]
+        feed_rows = FeedInstances(self._connection).get_many(feeds)
+        process_rows = ProcessInstances(self._connection).get_many(processes)
+        found = {(Kind.FEED, key.feed, key.nominal_time): row.status.value for key, row in feed_rows.items()}
+        found |= {(Kind.PROCESS, key.process, key.nominal_time): row.status.value for key, row in process_rows.items()}
+        missing = FeedInstanceStatus.MISSING.value
+        return {node: found.get(node, missing if node[0] is Kind.FEED else UNSCHEDULED) for node in nodes}
+
+    def _upstream(self, nodes: Sequence[Node]) -> Iterator[tuple[Node, list[Node], str]]:
+        times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
+        for kind, name, time in nodes:
+            if kind is Kind.PROCESS:
+                times[name, self._cluster].append(time)
+        for plan, wanted in self._scene.governance.group(self._connection, times):
+            for (name, _), by_time in input_states_many(self._connection, plan, wanted, self._scene.as_of).items():
+                for time, states in by_time.items():
+                    mandatory = [state for state in states if not state.edge.optional]
+                    sources = [
+                        (Kind.FEED, state.edge.feed, each) for state in mandatory for each in state.expected or ()
+                    ]
+                    yield (Kind.PROCESS, name, time), sources, CONSUMED_BY
+        for kind, name, time in nodes:
+            record = self._scene.plan.feeds.get((name, self._cluster)) if kind is Kind.FEED else None
+            if record is not None:
+                writers = iter_writers(self._scene, self._connection, record, time)
+                yield (kind, name, time), [(Kind.PROCESS, edge.process, at) for _, edge, at in writers], PRODUCES

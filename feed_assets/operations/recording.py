@@ -1,0 +1,104 @@
+"""The record of definitions made to say what a location declares, so that releases can be made of recorded versions."""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from feed_assets.definitions.folder import open_folder
+from feed_assets.definitions.recording import is_gone
+from feed_assets.definitions.store import DefinitionStore
+from feed_assets.definitions.written import digest_as_written
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.issues import EntityKey
+from feed_assets.loading.entity_files import digest_files, read_entity_files
+from feed_assets.loading.interpolation import Values
+from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.operations.location import Location
+from feed_assets.settings import Settings
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import (
+    DefinitionAction,
+    DefinitionVersion,
+    DocumentFormat,
+    NewDefinition,
+)
+from feed_assets.state.definitions import Definitions
+
+PYTHON_ORIGIN = "python"
+"""The origin of versions of entities that were built in Python."""
+
+_NOBODY = "unknown"
+
+
+def values_of(settings: Settings) -> Values:
+    """The values that references in definitions have here."""
+    return Values(variables=settings.cluster_variables, environ=os.environ)
+
+
+def record_location(database: Database, settings: Settings, location: Location, as_of: datetime) -> bool:
+    """Record what a location declares, if it is not in the record yet.
+
+    Returns:
+        Whether the location is what was recorded; not so if the files say something else by now.
+
+    Raises:
+        DefinitionsError: the files cannot be read.
+    """
+    if location.declared is not None:
+        record_declared(database, location.declared, as_of)
+        return True
+    values = values_of(settings)
+    if digest_files(read_entity_files(settings.entities_location), values) != location.digest:
+        return False
+    DefinitionStore(database, open_folder(settings.entities_location), values).record_found(as_of)
+    return digest_files(read_entity_files(settings.entities_location), values) == location.digest
+
+
+def record_declared(database: Database, entities: Sequence[AnyEntity], as_of: datetime) -> list[DefinitionVersion]:
+    """Record entities that were built in Python: those that are new or say something else, and those that are gone."""
+    with database.changing_definitions():
+        with database.read() as connection:
+            newest = Definitions(connection).newest()
+        found = [_found(entity, newest, as_of) for entity in entities]
+        declared = {entity.key for entity in entities}
+        gone = [
+            _version(version.kind, version.name, DefinitionAction.DELETED, as_of)
+            for key, version in newest.items()
+            if key not in declared and not is_gone(version) and version.origin == PYTHON_ORIGIN
+        ]
+        versions = [version for version in (*found, *gone) if version is not None]
+        if not versions:
+            return []
+        with database.begin() as connection:
+            definitions = Definitions(connection)
+            appended = definitions.append(versions)
+            definitions.bump_revision()
+    return appended
+
+
+def _found(entity: AnyEntity, newest: Mapping[EntityKey, DefinitionVersion], as_of: datetime) -> NewDefinition | None:
+    text = render_yaml(entity)
+    digest = digest_as_written(entity, text, DocumentFormat.YAML)
+    last = newest.get(entity.key)
+    if last is None or is_gone(last):
+        return _version(*entity.key, DefinitionAction.SUBMITTED, as_of, digest, text)
+    if last.digest == digest:
+        return None
+    return _version(*entity.key, DefinitionAction.UPDATED, as_of, digest, text)
+
+
+def _version(
+    kind: str, name: str, action: DefinitionAction, as_of: datetime, digest: str | None = None, text: str | None = None
+) -> NewDefinition:
+    return NewDefinition(
+        kind=kind,
+        name=name,
+        action=action,
+        digest=digest,
+        text=text,
+        format=DocumentFormat.YAML,
+        file="",
+        author=_NOBODY,
+        origin=PYTHON_ORIGIN,
+        recorded_at=as_of,
+    )

@@ -1,0 +1,157 @@
+"""Safe mode: a switch, kept with the state, that allows nothing but reading, stopping work, and changing clusters."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from feed_assets.errors import SafeModeError, StateError
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.event_log import Cursors
+from feed_assets.timing.dates import render_datetime
+
+SAFE_MODE = "safe_mode"
+_VERSION = 1
+
+
+class Operation(StrEnum):
+    """What commands can do to entities and instances, as messages call it."""
+
+    SUBMIT = "submit"
+    SCHEDULE = "schedule"
+    SUBMIT_AND_SCHEDULE = "submit-and-schedule"
+    VALIDATE = "validate"
+    UPDATE = "update"
+    UPDATE_CLUSTER = "update of a cluster"
+    UPDATE_CLUSTER_DEPENDENTS = "update-cluster-dependents"
+    TOUCH = "touch"
+    DELETE = "delete"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    INSTANCE_KILL = "kill of instances"
+    INSTANCE_SUSPEND = "suspend of instances"
+    INSTANCE_RESUME = "resume of instances"
+    INSTANCE_RERUN = "rerun of instances"
+
+
+ALLOWED = frozenset(
+    {
+        Operation.VALIDATE,
+        Operation.SUSPEND,
+        Operation.UPDATE_CLUSTER,
+        Operation.INSTANCE_KILL,
+        Operation.INSTANCE_SUSPEND,
+    }
+)
+"""What safe mode allows, beside all that only reads."""
+
+ONLY_IN_SAFE_MODE = frozenset({Operation.UPDATE_CLUSTER})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeMode:
+    """Whether safe mode is on, who switched it last, when and why; None where nobody ever has."""
+
+    is_on: bool
+    author: str | None = None
+    changed_at: datetime | None = None
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The JSON form, `version` 1."""
+        return {
+            "version": _VERSION,
+            "safe_mode": self.is_on,
+            "author": self.author,
+            "changed_at": render_datetime(self.changed_at) if self.changed_at else None,
+            "reason": self.reason,
+        }
+
+
+def load_safe_mode(connection: Connection) -> SafeMode:
+    """How the switch stands.
+
+    Raises:
+        StateError: it was written by a newer release.
+    """
+    return parse_safe_mode(Cursors(connection).get(SAFE_MODE))
+
+
+def parse_safe_mode(text: str | None) -> SafeMode:
+    """What is kept at the cursor `SAFE_MODE`; None where nothing is.
+
+    Raises:
+        StateError: it was written by a newer release.
+    """
+    if text is None:
+        return SafeMode(is_on=False)
+    fields = json.loads(text)
+    if fields["version"] > _VERSION:
+        raise StateError(
+            reason=f"safe mode is noted in version {fields['version']}, and this release reads up to {_VERSION}",
+            next_step="Upgrade feed-assets here to the release that wrote it.",
+        )
+    return SafeMode(
+        is_on=fields["is_on"],
+        author=fields["author"],
+        changed_at=datetime.fromisoformat(fields["changed_at"]),
+        reason=fields["reason"],
+    )
+
+
+def is_safe_mode(connection: Connection) -> bool:
+    """Whether safe mode is on; late re-runs are put off then."""
+    return load_safe_mode(connection).is_on
+
+
+def set_safe_mode(
+    database: Database, *, is_on: bool, author: str, now: datetime, reason: str | None = None, dry_run: bool = False
+) -> SafeMode:
+    """Turn safe mode on or off; nothing happens where it is so already. Returns how the switch stands then."""
+    with database.read() as connection:
+        before = load_safe_mode(connection)
+    if before.is_on is is_on:
+        return before
+    after = SafeMode(is_on=is_on, author=author, changed_at=now, reason=reason)
+    if dry_run:
+        return after
+    fields = {
+        "version": _VERSION,
+        "is_on": is_on,
+        "author": author,
+        "changed_at": now.isoformat(),
+        "reason": reason,
+    }
+    with database.begin() as connection:
+        Cursors(connection).put(SAFE_MODE, json.dumps(fields))
+        details = {"reason": reason} if reason else {}
+        action = f"safemode {'on' if is_on else 'off'}"
+        Audit(connection).append(AuditEntry(recorded_at=now, author=author, action=action, details=details))
+    return after
+
+
+def require_mode(database: Database, operation: Operation) -> None:
+    """Refuse what is not allowed as safe mode stands.
+
+    Raises:
+        SafeModeError: it is on and forbids the operation, or off and the operation is for safe mode only.
+    """
+    with database.read() as connection:
+        mode = load_safe_mode(connection)
+    if mode.is_on and operation not in ALLOWED:
+        by = f"{mode.author} has switched it on" + (f": {mode.reason}" if mode.reason else "")
+        raise SafeModeError(
+            subject=operation.value,
+            reason=f"it is not allowed during safe mode ({by})",
+            next_step="Wait, or switch it off with `feed-assets admin safemode off`.",
+        )
+    if not mode.is_on and operation in ONLY_IN_SAFE_MODE:
+        raise SafeModeError(
+            subject=operation.value,
+            reason="it is only allowed during safe mode, while nothing else changes",
+            next_step="Switch it on with `feed-assets admin safemode on`, and off again afterwards.",
+        )

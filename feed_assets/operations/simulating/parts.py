@@ -1,0 +1,179 @@
+"""What a simulation has in the place of the world: passing storage, jobs that write what they read, arrivals."""
+
+import csv
+import hashlib
+import random
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
+from feed_assets.errors import ArrivalsFileError, FeedAssetsError
+from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.registry import open_store
+from feed_assets.timing.dates import parse_datetime, render_datetime
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COLUMNS = ("feed", "cluster", "instance", "at")
+_FILE = "part-0"
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Arrival:
+    """Something outside writes an instance at a time, in the place of what is there. `content` tells writings apart."""
+
+    at: datetime
+    feed: str
+    cluster: str
+    nominal_time: datetime
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How instances of feeds from outside arrive: most within a tenth of the feed's frequency, some late, some never,
+    some twice with other content. Shares are between 0 and 1; a late one comes up to `latest` frequencies later.
+    """
+
+    late: float = 0.05
+    missing: float = 0.01
+    again: float = 0.02
+    latest: float = 3.0
+
+
+def iter_arrivals(
+    plan: Plan, start: datetime, end: datetime, habits: Habits, source: random.Random
+) -> Iterator[Arrival]:
+    """Arrivals of all feeds that nothing here writes, for the instances with `start <= nominal time < end`."""
+    for _, record in sorted(plan.feeds.items()):
+        if not record.is_external:
+            continue
+        step = record.sequence.frequency.as_duration()
+        for nominal_time in record.sequence.between(start, end):
+            if source.random() < habits.missing:
+                continue
+            is_late = source.random() < habits.late
+            delay = step * (source.uniform(0.5, habits.latest) if is_late else source.uniform(0, 0.1))
+            at = _whole_minute(nominal_time + delay)
+            arrival = Arrival(at=at, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="1")
+            yield arrival
+            if source.random() < habits.again:
+                later = _whole_minute(at + step * source.uniform(0.1, habits.latest))
+                yield Arrival(
+                    at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
+                )
+
+
+def load_arrivals(file: Path, plan: Plan) -> list[Arrival]:
+    """Arrivals of a CSV file with the columns `feed`, `cluster`, `instance`, `at` and, if need be, `content`.
+
+    Raises:
+        ArrivalsFileError: it cannot be read, or a line names no instance of a feed from outside.
+    """
+    try:
+        with file.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise ArrivalsFileError(file=str(file), line=1, reason=f"it cannot be read: {exc}") from exc
+    return sorted(_arrival(file, line, row, plan) for line, row in enumerate(rows, start=2))
+
+
+def _arrival(file: Path, line: int, row: Mapping[str, str | None], plan: Plan) -> Arrival:
+    lacking = [name for name in _COLUMNS if not row.get(name)]
+    if lacking:
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"it has no {', '.join(lacking)}")
+    feed, cluster, instance, at = (str(row[name]).strip() for name in _COLUMNS)
+    record = plan.feeds.get((feed, cluster))
+    if record is None or not record.is_external:
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"feed {feed!r} on {cluster} is none from outside")
+    try:
+        nominal_time, moment = parse_datetime(instance), parse_datetime(at)
+    except FeedAssetsError as exc:
+        raise ArrivalsFileError(file=str(file), line=line, reason=str(exc)) from exc
+    if not record.sequence.contains(nominal_time):
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"{instance} is no instance of feed {feed!r}")
+    return Arrival(at=moment, feed=feed, cluster=cluster, nominal_time=nominal_time, content=row.get("content") or "1")
+
+
+def _whole_minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
+
+
+class SimulatedStores:
+    """Every store of a plan in a folder of its own, in memory where the system has a file system there."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="feed-assets-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        self._numbers: dict[str, int] = {}
+        self.pool = StorePool(self._open)
+
+    def _open(self, url: str, _: dict[str, object]) -> InstanceStore:
+        root = Path(self._folder.name) / str(self._numbers.setdefault(url, len(self._numbers)))
+        root.mkdir(exist_ok=True)
+        return open_store(f"file://{root}", {})
+
+    def write(self, record: FeedRecord, nominal_time: datetime, content: str) -> None:
+        """Write an instance as an outside program does: its data, then its flag."""
+        folder = self._path(record, nominal_time)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _FILE).write_text(content)
+        if record.flag is not None:
+            (folder / record.flag).touch()
+
+    def read(self, record: FeedRecord, nominal_time: datetime) -> str | None:
+        """What an instance holds; None if there is none."""
+        file = self._path(record, nominal_time) / _FILE
+        return file.read_text() if file.exists() else None
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self._folder.cleanup()
+
+    def _path(self, record: FeedRecord, nominal_time: datetime) -> Path:
+        path = self.pool.get(record.store).local_path(record.path(nominal_time))
+        assert path is not None
+        return path
+
+
+class DigestEngine(Engine):
+    """Every job writes a digest of its process, its instance and all that it has read: other inputs, other output."""
+
+    def run(self, work: Work, session: "Any") -> WorkReport:  # noqa: ARG002 - it needs none
+        digest = hashlib.sha256(f"{work.process}|{render_datetime(work.nominal_time)}|{work.path}".encode())
+        for data in work.inputs:
+            digest.update(f"|{data.name}".encode())
+            for instance, path in sorted(zip(data.instances, data.paths, strict=True), key=_time_of):
+                digest.update(f"|{render_datetime(instance.nominal_time)}|".encode())
+                digest.update(_content(path))
+        for target in work.outputs:
+            folder = Path(urlsplit(target.url).path)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _FILE).write_text(f"{digest.hexdigest()[:16]} {target.name}")
+        return WorkReport(outputs=tuple(OutputReport(name=target.name, rows=1) for target in work.outputs))
+
+
+def _time_of(pair: tuple[Any, str]) -> datetime:
+    nominal_time: datetime = pair[0].nominal_time
+    return nominal_time
+
+
+def _content(path: str) -> bytes:
+    return b"".join(file.read_bytes() for file in _data_files(Path(urlsplit(path).path)))
+
+
+def _data_files(folder: Path) -> Iterable[Path]:
+    return sorted(file for file in folder.rglob("part-*") if file.is_file())
+
+
+def no_session() -> "SparkSession":
+    """Stands for Spark, which no job of a simulation needs."""
+    raise AssertionError("a simulation runs nothing on Spark")

@@ -1,0 +1,355 @@
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.schedules import ScheduleView, apply_schedules, decide_schedules
+from feed_assets.operations.consolidation import Result
+from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode, document
+from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.leases import Leases
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    NewFeedEvent,
+    ProcessInstanceStatus,
+)
+from feed_assets.timing.dates import NEVER
+from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.operations.scenes import WEBSERVER, counting_world, put, row, scene_of
+
+READY, RUNNING, FAILED = (
+    ProcessInstanceStatus.READY,
+    ProcessInstanceStatus.RUNNING,
+    ProcessInstanceStatus.FAILED,
+)
+
+
+def why(world: World, name: str, time: datetime, as_of: datetime, kind: Kind = Kind.PROCESS) -> Explanation:
+    (only,) = explain(scene_of(world, as_of), kind, name, time).items
+    return only
+
+
+def codes(explanation: Explanation) -> list[ReasonCode]:
+    return [reason.code for reason in explanation.reasons]
+
+
+def reason(explanation: Explanation, code: ReasonCode) -> Reason:
+    (only,) = [each for each in explanation.reasons if each.code is code]
+    return only
+
+
+def set_schedule(world: World, name: str, state: ScheduleState, now: datetime) -> None:
+    view = ScheduleView(without_row=ScheduleState.SCHEDULED)
+    with world.database.begin() as connection:
+        rows = decide_schedules(view, Kind.PROCESS, name, ["primary"], state, author="ops", now=now)
+        apply_schedules(connection, view, rows, now)
+
+
+def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", *hours(2))
+    world.flag("clicks", START)
+    world.launch(world.tick(at("01T01:30")), at("01T01:30"))
+
+    found = why(world, "report", START, at("01T01:40"))
+
+    assert found.headline == "process report on primary at 2013-11-01T00:00Z is WAITING"
+    lacking = reason(found, ReasonCode.INPUT_MISSING)
+    assert lacking.text == "input counts lacks 3 of 4 instances of feed counts"
+    assert lacking.facts["missing"] == ["2013-11-01T01:00Z", "2013-11-01T02:00Z", "2013-11-01T03:00Z"]
+    (first, *_) = lacking.causes
+    assert first.headline == "feed counts on primary at 2013-11-01T01:00Z is MISSING"
+    (count,) = reason(first, ReasonCode.NOT_WRITTEN).causes
+    assert (count.name, count.status) == ("count", "WAITING")
+    (clicks,) = reason(count, ReasonCode.INPUT_MISSING).causes
+    url = scene_of(world, START).feed_url(world.feed("clicks"), at("01T01:00"))
+    assert reason(clicks, ReasonCode.FLAG_MISSING).text == f"{url} is there without its flag _SUCCESS"
+    looks = reason(clicks, ReasonCode.LOOKS)
+    assert looks.facts == {"lookedAt": "2013-11-01T01:30:00Z", "nextLookAt": "2013-11-01T01:30:36Z"}
+    assert reason(found, ReasonCode.TIMES_OUT).facts["at"] == "2013-11-02T01:30:00Z"
+    roots = [root.headline for root in found.root_causes()]
+    assert roots == [
+        "feed clicks on primary at 2013-11-01T01:00Z is PARTIAL",
+        "feed counts on primary at 2013-11-01T02:00Z is MISSING",
+        "feed counts on primary at 2013-11-01T03:00Z is MISSING",
+    ]
+
+
+def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T00:30"))
+    found = why(world, "counts", START, at("01T00:40"), Kind.FEED)
+    url = scene_of(world, START).feed_url(world.feed("clicks"), START)
+    assert found.render().splitlines() == [
+        "feed counts on primary at 2013-11-01T00:00Z is MISSING",
+        "  - nobody has written it:",
+        "    - process count on primary at 2013-11-01T00:00Z is WAITING",
+        "      - input clicks lacks 1 of 1 instances of feed clicks:",
+        "        - feed clicks on primary at 2013-11-01T00:00Z is MISSING",
+        f"          - {url} is not there (nor its flag _SUCCESS)",
+        "          - looked at 2013-11-01T00:30:00Z, the next look is at 2013-11-01T00:30:36Z",
+        "      - it times out at 2013-11-01T06:30:00Z",
+    ]
+    told = document((found,))
+    instances = told["instances"]
+    assert (told["version"], len(instances)) == (1, 1)  # type: ignore[arg-type]
+    assert instances[0]["rootCauses"] == [  # type: ignore[index]
+        {
+            "kind": "feed",
+            "name": "clicks",
+            "cluster": "primary",
+            "instance": "2013-11-01T00:00Z",
+            "status": "MISSING",
+        }
+    ]
+
+
+def test_what_has_run_says_what_began_it_and_what_it_was_made_from(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", START)
+    world.flag("clicks", START)
+    world.launch(world.tick(at("01T00:30")), at("01T00:30"))
+
+    found = why(world, "count", START, at("01T00:40"))
+
+    assert codes(found) == [
+        ReasonCode.ENDED,
+        ReasonCode.TRIGGER,
+        ReasonCode.GOVERNED_BY,
+        ReasonCode.INPUT_READ,
+        ReasonCode.INPUT_READ,
+        ReasonCode.OUTPUT,
+    ]
+    trigger = reason(found, ReasonCode.TRIGGER)
+    assert trigger.text == "attempt 1 was begun at 2013-11-01T00:30:00Z: its inputs are there"
+    assert trigger.facts["log"] == f"{WEBSERVER}/runs/{trigger.facts['run']}"
+    assert reason(found, ReasonCode.GOVERNED_BY).facts == {"release": 1, "version": 1}
+    clicks, weather = (each for each in found.reasons if each.code is ReasonCode.INPUT_READ)
+    read = clicks.facts["instances"][0]  # type: ignore[index]
+    assert (read["instance"], read["digest"][:5]) == ("2013-11-01T00:00Z", "look:")
+    assert weather.text == "it read nothing as input weather"
+    assert reason(found, ReasonCode.OUTPUT).facts["kind"] == "PRODUCED"
+    assert found.blockers == ()
+    made = why(world, "counts", START, at("01T00:40"), Kind.FEED)
+    assert "PRODUCED at 2013-11-01T00:30:00Z by process count, run:" in reason(made, ReasonCode.EVENT).text
+
+
+def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    put(
+        world,
+        row("count", START, FAILED, reason="boom", ended_at=at("01T01:00"), retry_at=at("01T01:05"), retries=1),
+        row("count", at("01T01:00"), FAILED, reason="boom", ended_at=at("01T01:00"), retry_at=NEVER),
+    )
+    again = why(world, "count", START, at("01T01:01"))
+    assert [each.text for each in again.reasons[:2]] == [
+        "it ended at 2013-11-01T01:00:00Z: boom",
+        "it is tried again at 2013-11-01T01:05:00Z",
+    ]
+    assert ReasonCode.RETRY not in codes(why(world, "count", at("01T01:00"), at("01T01:01")))
+    (cause,) = reason(why(world, "counts", START, at("01T01:01"), Kind.FEED), ReasonCode.NOT_WRITTEN).causes
+    assert cause.status == "FAILED"
+    assert [root.name for root in why(world, "counts", START, at("01T01:01"), Kind.FEED).root_causes()] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(ScheduleState.SUBMITTED, "entity schedule"), (ScheduleState.SUSPENDED, "entity resume")],
+)
+def test_a_process_that_is_not_scheduled_says_so(tmp_path: Path, state: ScheduleState, text: str) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T00:30"))
+    set_schedule(world, "count", state, at("01T00:35"))
+    found = why(world, "count", START, at("01T00:40"))
+    assert codes(found)[:2] == [ReasonCode.NOT_SCHEDULED, ReasonCode.INPUT_MISSING]
+    assert text in reason(found, ReasonCode.NOT_SCHEDULED).text
+    later = why(world, "count", at("01T02:00"), at("01T02:10"))
+    assert codes(later)[:2] == [ReasonCode.NOT_REACHED, ReasonCode.NOT_SCHEDULED]
+
+
+def test_slots_turns_and_requests_are_named(tmp_path: Path) -> None:
+    world = counting_world(tmp_path, parallel=1)
+    put(
+        world,
+        row("count", hours(4)[0], READY, request_key="k", requested_at=at("01T03:00")),
+        row("count", hours(4)[1], READY),
+        row("count", hours(4)[2], READY),
+    )
+    now = at("01T03:01")
+    asked = why(world, "count", hours(4)[0], now)
+    assert (codes(asked), asked.blockers) == ([ReasonCode.REQUESTED], ())
+    following = reason(why(world, "count", hours(4)[1], now), ReasonCode.NO_SLOT)
+    assert following.facts == {"parallel": 1, "inFlight": 1}
+    assert codes(why(world, "count", hours(4)[2], now))[:1] == [ReasonCode.NO_SLOT]
+
+
+def test_with_last_only_an_older_one_has_no_turn(tmp_path: Path) -> None:
+    world = counting_world(tmp_path, order="LAST_ONLY")
+    put(world, *(row("count", time, READY) for time in hours(2)))
+    older = reason(why(world, "count", START, at("01T02:00")), ReasonCode.NOT_ITS_TURN)
+    assert older.facts == {"order": "LAST_ONLY", "ahead": 1}
+    assert codes(why(world, "count", hours(2)[1], at("01T02:00"))) == [ReasonCode.NEXT_TICK]
+
+
+def test_whoever_works_on_an_output_is_named(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    put(world, row("count", START, READY))
+    now = at("01T00:30")
+    Leases(world.database).acquire("feed/counts", "primary", START, "run-9", now, timedelta(seconds=60))
+    held = reason(why(world, "count", START, now), ReasonCode.LEASE_HELD)
+    assert held.text == "run-9 works on feed/counts, at least until 2013-11-01T00:31:00Z"
+    assert ReasonCode.LEASE_HELD not in codes(why(world, "count", START, at("01T00:31")))
+
+
+def test_a_suspended_instance_and_a_running_one(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    put(
+        world,
+        row("count", START, ProcessInstanceStatus.SUSPENDED),
+        row("count", at("01T01:00"), RUNNING, run_id="r7", attempt=2, started_at=at("01T01:05")),
+    )
+    held = why(world, "count", START, at("01T01:10"))
+    assert codes(held)[:2] == [ReasonCode.SUSPENDED, ReasonCode.INPUT_MISSING]
+    runs = why(world, "count", at("01T01:00"), at("01T01:10"))
+    assert reason(runs, ReasonCode.RUNNING).text == "run r7 works on it since 2013-11-01T01:05:00Z, attempt 2"
+    assert runs.blockers == ()
+
+
+def test_what_was_evicted_says_when_and_by_what(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", START)
+    world.flag("clicks", START)
+    world.arrive(at("01T00:30"))
+    with world.database.begin() as connection:
+        event = NewFeedEvent(
+            feed="clicks",
+            cluster="primary",
+            nominal_time=START,
+            kind=FeedEventKind.EVICTED,
+            origin="sweep:7",
+            recorded_at=at("20T00:00"),
+            payload={"limit": "days(19)"},
+        )
+        EventLog(connection).append([event])
+        evicted = FeedInstance(
+            feed="clicks",
+            cluster="primary",
+            nominal_time=START,
+            status=FeedInstanceStatus.EVICTED,
+            updated_at=at("20T00:00"),
+        )
+        FeedInstances(connection).put([evicted])
+    found = why(world, "clicks", START, at("21T00:00"), Kind.FEED)
+    gone = reason(found, ReasonCode.EVICTED)
+    assert gone.text == "it was evicted at 2013-11-20T00:00:00Z by sweep:7"
+    assert gone.facts["limit"] == "days(19)"
+    assert "ARRIVED at 2013-11-01T00:30:00Z" in reason(found, ReasonCode.EVENT).text
+
+
+def test_future_and_unresolved_windows(tmp_path: Path) -> None:
+    world = World.of(tmp_path, feed("clicks"), process("peek", inputs={"clicks": "latest(-1) latest(0)"}))
+    world.tick(at("01T00:30"))
+    found = why(world, "peek", START, at("01T00:40"))
+    assert reason(found, ReasonCode.INPUT_UNRESOLVED).facts["window"] == "latest(-1) to latest(0)"
+    tomorrow = why(world, "peek", at("02T00:00"), at("01T00:40"))
+    assert codes(tomorrow)[0] is ReasonCode.NOT_DUE
+    assert tomorrow.status == "UNSCHEDULED"
+    early = why(world, "clicks", at("02T00:00"), at("01T00:40"), Kind.FEED)
+    assert codes(early) == [ReasonCode.NOT_DUE]
+
+
+def test_an_optional_input_blocks_nothing(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T00:30"))
+    found = why(world, "count", START, at("01T00:40"))
+    optional = reason(found, ReasonCode.OPTIONAL_INPUT)
+    assert not optional.blocks
+    assert optional.text == "optional input weather lacks 1 of 1 instances; it would run without them"
+
+
+def test_safe_mode_is_mentioned(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T00:30"))
+    assert ReasonCode.SAFE_MODE not in codes(why(world, "count", START, at("01T00:40")))
+    set_safe_mode(world.database, is_on=True, author="ops", now=at("01T00:35"))
+    assert ReasonCode.SAFE_MODE in codes(why(world, "count", START, at("01T00:40")))
+
+
+def test_of_many_missing_the_oldest_are_followed_and_all_are_counted(tmp_path: Path) -> None:
+    world = World.of(
+        tmp_path,
+        feed("clicks", start=at("2013-10-01")),
+        process("day", "days(1)", inputs={"clicks": "now(-23,0) now(0,0)"}),
+    )
+    world.tick(at("01T00:30"))
+    lacking = reason(why(world, "day", START, at("01T00:40")), ReasonCode.INPUT_MISSING)
+    assert lacking.text == "input clicks lacks 24 of 24 instances of feed clicks, the oldest 5 are"
+    assert (len(lacking.causes), len(lacking.facts["missing"])) == (5, 24)  # type: ignore[arg-type]
+
+
+def test_one_cause_of_many_is_explained_once(tmp_path: Path) -> None:
+    world = World.of(
+        tmp_path,
+        feed("clicks"),
+        feed("counts"),
+        feed("sums"),
+        process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}),
+        process("sum", inputs={"clicks": "now(0,0)"}, outputs={"sums": "now(0,0)"}),
+        process("both", inputs={"counts": "now(0,0)", "sums": "now(0,0)"}),
+    )
+    world.tick(at("01T00:30"))
+    text = why(world, "both", START, at("01T00:40")).render()
+    assert text.count("is not there") == 1
+    assert text.count("see above") == 1
+    assert [root.name for root in why(world, "both", START, at("01T00:40")).root_causes()] == ["clicks"]
+
+
+def test_a_long_chain_ends_and_says_so(tmp_path: Path) -> None:
+    stages = [feed(f"f{n}") for n in range(40)]
+    steps = [process(f"p{n}", inputs={f"f{n}": "now(0,0)"}, outputs={f"f{n + 1}": "now(0,0)"}) for n in range(39)]
+    world = World.of(tmp_path, *stages, *steps)
+    world.tick(at("01T00:30"))
+    text = why(world, "p38", START, at("01T00:40")).render()
+    assert "too far up to be followed from here" in text
+
+
+def test_a_time_that_is_no_instance_is_refused_alone(tmp_path: Path) -> None:
+    found = explain(scene_of(counting_world(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
+    assert (found.result, found.items) == (Result.FAILED, ())
+    assert "it is between two instances" in found.message
+
+
+def test_late_data_that_are_looked_for_are_mentioned(tmp_path: Path) -> None:
+    world = World.of(
+        tmp_path,
+        feed("clicks", late_arrival={"cut_off": "hours(6)"}),
+        feed("counts"),
+        process(
+            "count",
+            inputs={"clicks": "now(0,0)"},
+            outputs={"counts": "now(0,0)"},
+            late_process={"policy": "periodic", "delay": "hours(2)", "inputs": ["clicks"]},
+        ),
+    )
+    world.land("clicks", START)
+    world.launch(world.tick(at("01T00:30")), at("01T00:30"))
+    check = world.late_check("count", START)
+    assert check is not None
+    assert check.due_at is not None
+    told = reason(why(world, "count", START, at("01T00:40")), ReasonCode.LATE_CHECK)
+    assert told.facts == {"at": f"{check.due_at:%Y-%m-%dT%H:%M:%SZ}", "until": f"{check.cut_off_at:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def test_why_an_instance_is_to_run_again_is_told(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    put(world, row("count", START, READY, reason="late data: clicks changed", attempt=1, ended_at=at("01T01:00")))
+    found = why(world, "count", START, at("01T02:00"))
+    assert reason(found, ReasonCode.LAST_CHANGE).text == "last change: late data: clicks changed"
+    assert ReasonCode.ENDED not in codes(found)

@@ -1,0 +1,309 @@
+from pathlib import Path
+
+import pytest
+
+from feed_assets.entities.common import Kind
+from feed_assets.errors import DateTimeError, EntityNotFoundError, InstanceQueryError
+from feed_assets.operations.consolidation import Result
+from feed_assets.operations.instances.queries import find_running, list_instances, summarize_instances
+from feed_assets.operations.instances.ranges import (
+    InstanceFilter,
+    InstanceQuery,
+    OrderField,
+    decide_range,
+    parse_filter,
+)
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
+from tests.operations.scenes import WEBSERVER, counting_world, listed, put, row, scene_of
+
+WAITING, RUNNING, SUCCEEDED, FAILED = (
+    ProcessInstanceStatus.WAITING,
+    ProcessInstanceStatus.RUNNING,
+    ProcessInstanceStatus.SUCCEEDED,
+    ProcessInstanceStatus.FAILED,
+)
+
+
+def hours_of(page: object) -> list[int]:
+    return [each.nominal_time.hour for each in page.instances]  # type: ignore[attr-defined]
+
+
+def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", START)
+    world.flag("clicks", START)
+    world.launch(world.tick(at("01T12:30")), at("01T12:30"))
+    scene = scene_of(world, at("01T12:30"))
+
+    page = listed(scene, "count")
+
+    assert (page.result, page.start, page.stop) == (Result.SUCCEEDED, at("01T02:30"), at("01T12:30"))
+    assert hours_of(page) == list(range(12, 2, -1))
+    assert {each.status for each in page.instances} == {"WAITING"}
+    clicks = scene.feed_url(world.feed("clicks"), at("01T12:00"))
+    assert page.instances[0].details == (clicks,)
+    assert not page.has_more
+
+
+def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.tick(at("01T12:30"))
+    scene = scene_of(world, at("01T12:30"))
+    page = listed(scene, "count", start=at("01T02:00"), end=at("01T05:00"))
+    assert hours_of(page) == [2, 3, 4]
+    assert hours_of(listed(scene, "count", start=at("01T02:00"), end=at("01T02:00"))) == []
+    newest = listed(scene, "count", start=at("01T02:00"), order=OrderField.NOMINAL_TIME, descending=True, results=2)
+    assert hours_of(newest) == [12, 11]
+    assert newest.has_more
+
+
+def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T12:30"))
+    scene = scene_of(world, at("01T12:30"))
+    pages = [listed(scene, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
+    assert [hours_of(page) for page in pages] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
+    assert [page.has_more for page in pages] == [True, True, False]
+
+
+def test_row_107_filters_and_orders(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    times = hours(4)
+    put(
+        world,
+        row("count", times[0], SUCCEEDED, started_at=at("01T05:00"), ended_at=at("01T05:30")),
+        row("count", times[1], FAILED, started_at=at("01T04:00"), ended_at=at("01T06:00")),
+        row("count", times[2], RUNNING, started_at=at("01T05:10")),
+        row("count", times[3], WAITING),
+    )
+    scene = scene_of(world, at("01T06:00"))
+
+    def found(order: OrderField | None = None, descending: bool | None = None, **conditions: object) -> list[int]:
+        return hours_of(
+            listed(
+                scene,
+                "count",
+                start=START,
+                order=order,
+                descending=descending,
+                filter=InstanceFilter(**conditions),  # type: ignore[arg-type]
+            )
+        )
+
+    assert found(statuses=frozenset({"FAILED", "RUNNING"})) == [1, 2]
+    assert found(started_after=at("01T04:30")) == [0, 2]
+    assert found(clusters=frozenset({"backup"})) == []
+    assert found(order=OrderField.STATUS) == [1, 2, 0, 3]
+    assert found(order=OrderField.START_TIME, descending=True) == [2, 0, 1, 3]
+    assert found(order=OrderField.END_TIME) == [0, 1, 2, 3]
+
+
+def test_row_107_running_shows_what_runs_whatever_its_time(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    put(
+        world,
+        row("count", hours(2)[0], RUNNING, started_at=at("01T05:00"), run_id="r1", attempt=1),
+        row("count", hours(2)[1], WAITING),
+    )
+    page = find_running(scene_of(world, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
+    (only,) = page.instances
+    assert (only.nominal_time, only.run_id, only.log) == (START, "r1", f"{WEBSERVER}/runs/r1")
+    assert find_running(scene_of(world, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+
+
+def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", *hours(3))
+    world.flag("clicks", START)
+    world.tick(at("01T04:10"))
+    scene = scene_of(world, at("01T04:10"))
+    page = listed(scene, "clicks", Kind.FEED, start=START, end=at("02"))
+    assert [each.status for each in page.instances] == ["AVAILABLE", "PARTIAL", "PARTIAL", "MISSING", "MISSING"]
+    assert page.instances[0].bytes == 4
+    missing = listed(
+        scene, "clicks", Kind.FEED, start=START, filter=InstanceFilter(statuses=frozenset({"MISSING"})), results=1
+    )
+    assert (hours_of(missing), missing.has_more) == ([3], True)
+
+
+def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", START)
+    world.flag("clicks", START)
+
+    def fail(_: object) -> dict[str, str]:
+        raise RuntimeError("no luck")
+
+    job, world.job = world.job, fail
+    requests = world.tick(at("01T00:10"))
+    with pytest.raises(RuntimeError):
+        world.launch(requests, at("01T00:10"))
+    world.job = job
+    world.run("count", START, at("01T00:20"), "by-hand")
+
+    scene = scene_of(world, at("01T00:30"))
+    page = listed(scene, "count", all_attempts=True)
+
+    assert [(each.attempt, each.status, each.run_id) for each in page.instances] == [
+        (2, "SUCCEEDED", "by-hand"),
+        (1, "FAILED", page.instances[1].run_id),
+    ]
+    assert page.instances[1].reason == "RuntimeError: no luck"
+    assert [each.trigger for each in page.instances] == ["a run that was started by hand", "its inputs are there"]
+    (one,) = listed(scene, "count").instances
+    assert (one.attempt, one.status) == (2, "SUCCEEDED")
+
+
+def test_row_113_an_instance_that_waits_has_a_row_beside_its_attempts(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T00:10"))
+    (waiting,) = listed(scene_of(world, at("01T00:30")), "count", all_attempts=True).instances
+    assert (waiting.attempt, waiting.status) == (None, "WAITING")
+
+
+def test_row_114_a_summary_counts_each_status_and_what_has_not_come_into_being(tmp_path: Path, state_url: str) -> None:
+    world = counting_world(tmp_path, state_url)
+    world.land("clicks", *hours(2))
+    world.flag("clicks", *hours(2))
+    world.launch(world.tick(at("01T05:30")), at("01T05:30"))
+    scene = scene_of(world, at("01T05:30"))
+
+    def counts(kind: Kind, name: str, **more: object) -> dict[str, int]:
+        query = InstanceQuery(kind=kind, name=name, start=START, end=at("01T10:00"), **more)  # type: ignore[arg-type]
+        (only,) = summarize_instances(scene, query).clusters
+        return dict(only.counts)
+
+    assert counts(Kind.PROCESS, "count") == {"SUCCEEDED": 2, "UNSCHEDULED": 4, "WAITING": 4}
+    assert counts(Kind.FEED, "clicks") == {"AVAILABLE": 2, "MISSING": 4, "UNSCHEDULED": 4}
+    only_waiting = InstanceFilter(statuses=frozenset({"WAITING"}))
+    assert counts(Kind.PROCESS, "count", filter=only_waiting) == {"WAITING": 4}
+    assert counts(Kind.FEED, "counts") == {"AVAILABLE": 2, "MISSING": 4, "UNSCHEDULED": 4}
+
+
+def test_a_summary_covers_a_change_of_the_definition(tmp_path: Path) -> None:
+    """03:00 is the last of the old definition, then come 04:00, 06:00 and 08:00 of the new one."""
+    world = counting_world(tmp_path)
+    world.land("clicks", START)
+    world.flag("clicks", START)
+    world.launch(world.tick(at("01T02:30")), at("01T02:30"))
+    slower = process("count", "hours(2)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    world.declare(feed("clicks", flag="_SUCCESS"), feed("counts"), slower)
+    query = InstanceQuery(kind=Kind.PROCESS, name="count", start=START, end=at("01T10:00"))
+    (only,) = summarize_instances(scene_of(world, at("01T02:40")), query).clusters
+    assert only.counts == {"SUCCEEDED": 1, "WAITING": 2, "UNSCHEDULED": 4}
+
+
+def test_a_summary_takes_no_filter_of_single_instances(tmp_path: Path) -> None:
+    scene = scene_of(counting_world(tmp_path), at("01T02:30"))
+    started = InstanceFilter(started_after=START)
+    for more in ({"filter": started}, {"order": OrderField.STATUS}):
+        with pytest.raises(InstanceQueryError, match="Filter by STATUS or CLUSTER"):
+            summarize_instances(scene, InstanceQuery(kind=Kind.PROCESS, name="count", **more))
+
+
+def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_make_it_fail(tmp_path: Path) -> None:
+    world = World.of(
+        tmp_path,
+        feed("clicks", clusters=("primary", "backup")),
+        process("count", inputs={"clicks": "now(0,0)"}, clusters=("primary", "backup")),
+        clusters=("primary", "backup"),
+    )
+    for cluster in ("primary", "backup"):
+        world.tick(at("01T02:30"), cluster)
+    scene = scene_of(world, at("01T02:30"))
+    both = listed(scene, "count")
+    assert both.result is Result.SUCCEEDED
+    assert [each.cluster for each in both.instances] == ["primary", "backup"] * 3
+    some = listed(scene, "count", clusters=frozenset({"primary", "mars"}))
+    assert some.result is Result.PARTIAL
+    assert len(some.instances) == 3
+    assert some.message == "mars/process 'count': it is not on cluster 'mars'. It is on backup, primary."
+    none = listed(scene, "count", clusters=frozenset({"venus", "mars"}))
+    assert (none.result, none.instances) == (Result.FAILED, ())
+    query = InstanceQuery(kind=Kind.PROCESS, name="count", clusters=frozenset({"primary", "mars"}))
+    assert summarize_instances(scene, query).result is Result.PARTIAL
+
+
+def test_a_range_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    scene = scene_of(counting_world(tmp_path), at("01T02:30"))
+    with pytest.raises(InstanceQueryError, match="before the entity begins at 2013-11-01T00:00Z"):
+        listed(scene, "count", end=at("2013-10-01"))
+    with pytest.raises(InstanceQueryError, match="it is after the end 2013-11-01T01:00Z"):
+        listed(scene, "count", start=at("01T02:00"), end=at("01T01:00"))
+    with pytest.raises(EntityNotFoundError, match="Did you mean 'count'"):
+        listed(scene, "cuont")
+
+
+def test_the_default_range_of_a_monthly_process_has_months_of_30_days(tmp_path: Path) -> None:
+    world = World.of(tmp_path, process("pay", "months(1)", start=at("2013-01-01"), end=at("2013-09-01")))
+    start, stop = decide_range([world.process("pay").sequence], start=None, end=None, results=2, now=at("2013-12-01"))
+    assert (start, stop) == (at("2013-07-03"), at("2013-09-01"))
+
+
+def test_before_the_first_instance_there_is_nothing_and_no_error(tmp_path: Path) -> None:
+    scene = scene_of(counting_world(tmp_path), at("2013-10-01"))
+    page = listed(scene, "count")
+    assert (page.start, page.stop, page.instances) == (START, START, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("SIZE:3", "known field"),
+        ("STATUS", "known field"),
+        ("STATUS:AVAILABLE", "an instance of a process never has it"),
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(text: str, match: str) -> None:
+    with pytest.raises(InstanceQueryError, match=match):
+        parse_filter(Kind.PROCESS, [text])
+
+
+def test_a_time_in_a_filter_is_written_as_entities_write_it() -> None:
+    found = parse_filter(Kind.PROCESS, ["STARTEDAFTER:2013-11-01T05:00Z", "cluster:a,CLUSTER:b"])
+    assert (found.started_after, found.clusters) == (at("01T05:00"), frozenset({"a", "b"}))
+    with pytest.raises(DateTimeError):
+        parse_filter(Kind.PROCESS, ["STARTEDAFTER:yesterday"])
+
+
+def test_a_direction_needs_an_order_a_page_needs_results_and_feeds_have_no_attempts() -> None:
+    with pytest.raises(InstanceQueryError, match="without something to order by"):
+        InstanceQuery(kind=Kind.PROCESS, name="count", descending=True)
+    with pytest.raises(InstanceQueryError, match="at least 1 result"):
+        InstanceQuery(kind=Kind.PROCESS, name="count", results=0)
+    with pytest.raises(InstanceQueryError, match="have no attempts"):
+        InstanceQuery(kind=Kind.FEED, name="clicks", all_attempts=True)
+
+
+def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> None:
+    world = World.of(tmp_path, feed("clicks", start=at("1990-01-01")))
+    scene = scene_of(world, at("2013-12-01"))
+    with counted_statements() as statements:
+        page = list_instances(
+            scene, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
+        )
+    assert len(page.instances) == 3
+    assert len([text for text in statements if "fa_feed_instances" in text]) == 1
+
+
+def test_row_113_what_began_each_attempt_is_told(tmp_path: Path) -> None:
+    """A failure is retried by its policy: the second attempt says so."""
+    world = counting_world(tmp_path, retry={"policy": "periodic", "delay": "minutes(5)", "attempts": 1})
+    world.land("clicks", START)
+    world.flag("clicks", START)
+
+    def fail(_: object) -> dict[str, str]:
+        raise RuntimeError("no luck")
+
+    job, world.job = world.job, fail
+    with pytest.raises(RuntimeError):
+        world.launch(world.tick(at("01T00:10")), at("01T00:10"))
+    world.job = job
+    world.tick(at("01T00:11"))
+    world.launch(world.tick(at("01T00:20")), at("01T00:20"))
+    page = listed(scene_of(world, at("01T00:30")), "count", all_attempts=True)
+    assert [each.trigger for each in page.instances] == [
+        "retry 1 after: RuntimeError: no luck",
+        "its inputs are there",
+    ]

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+from feed_assets.entities.common import Kind
+from feed_assets.operations.instances.search import SearchPage, SearchQuery, search_instances
+from tests.lifecycle.world import START, World, at, hours
+from tests.operations.scenes import counting_world, scene_of
+
+
+def a_world(tmp_path: Path, state: str | None = None) -> World:
+    world = counting_world(tmp_path, state)
+    world.land("clicks", *hours(2))
+    world.flag("clicks", *hours(2))
+    world.launch(world.tick(at("01T04:30")), at("01T04:30"))
+    return world
+
+
+def found(world: World, **query: object) -> list[tuple[str, int, str]]:
+    page: SearchPage = search_instances(scene_of(world, at("01T04:30")), SearchQuery(**query))  # type: ignore[arg-type]
+    return [(each.row.name, each.row.nominal_time.hour, each.row.status) for each in page.instances]
+
+
+def test_row_120_search_goes_across_entities_newest_first(tmp_path: Path, state_url: str) -> None:
+    world = a_world(tmp_path, state_url)
+    assert found(world, kinds=frozenset({Kind.PROCESS}), results=3) == [
+        ("report", 4, "WAITING"),
+        ("count", 4, "WAITING"),
+        ("count", 3, "WAITING"),
+    ]
+
+
+def test_row_120_by_status_tags_and_name(tmp_path: Path, state_url: str) -> None:
+    world = a_world(tmp_path, state_url)
+    assert found(world, statuses=frozenset({"SUCCEEDED"})) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
+    assert found(world, statuses=frozenset({"AVAILABLE"}), tag_keys=("GOLD", "web")) == [
+        ("clicks", 1, "AVAILABLE"),
+        ("clicks", 0, "AVAILABLE"),
+    ]
+    names = {name for name, _, _ in found(world, name_sequence="cts", results=100)}
+    assert names == {"counts"}
+    assert found(world, name_sequence="zzz") == []
+
+
+def test_row_120_pages_ranges_and_order(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    ranged = {"start": START, "end": at("01T02:00"), "name_sequence": "count", "kinds": frozenset({Kind.PROCESS})}
+    assert found(world, **ranged) == [("count", 1, "SUCCEEDED"), ("count", 0, "SUCCEEDED")]
+    assert found(world, **ranged, offset=1, results=1) == [("count", 0, "SUCCEEDED")]
+    statuses = [status for _, _, status in found(world, kinds=frozenset({Kind.PROCESS}), by_status=True)]
+    assert statuses == sorted(statuses, reverse=True)
+    assert found(world, end=at("2013-01-01")) == []
+
+
+def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
+    page = search_instances(scene_of(a_world(tmp_path), at("01T04:30")), SearchQuery(name_sequence="clicks", results=1))
+    assert page.to_json()["instances"][0]["tags"] == ["owner=web", "tier=gold"]  # type: ignore[index]
+    assert page.has_more

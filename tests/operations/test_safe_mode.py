@@ -1,0 +1,104 @@
+from pathlib import Path
+
+import pytest
+
+from feed_assets.entities.common import Kind
+from feed_assets.errors import SafeModeError
+from feed_assets.operations.entities import changes as entity_changes
+from feed_assets.operations.entities.cluster_dependents import update_cluster_dependents
+from feed_assets.operations.entities.listing import ListQuery
+from feed_assets.operations.entities.reading import find_page, find_status, show_definition
+from feed_assets.operations.entities.schedules import resume, schedule, suspend
+from feed_assets.operations.entities.touch import touch
+from feed_assets.operations.safe_mode import Operation, is_safe_mode, load_safe_mode, require_mode, set_safe_mode
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import open_database
+from tests.operations.desk import ALL, COUNTING, Desk, changed, file_of
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk.at(tmp_path)
+    entity_changes.submit(desk.registry(), [file_of(*ALL)], and_schedule=True)
+    set_safe_mode(desk.database, is_on=True, author="root", now=desk.now, reason="the cluster moves")
+    return desk
+
+
+TABLE = {
+    Operation.SUBMIT: False,
+    Operation.SUBMIT_AND_SCHEDULE: False,
+    Operation.SCHEDULE: False,
+    Operation.UPDATE: False,
+    Operation.DELETE: False,
+    Operation.TOUCH: False,
+    Operation.RESUME: False,
+    Operation.UPDATE_CLUSTER_DEPENDENTS: False,
+    Operation.SUSPEND: True,
+    Operation.UPDATE_CLUSTER: True,
+    Operation.VALIDATE: True,
+    Operation.INSTANCE_KILL: True,
+    Operation.INSTANCE_SUSPEND: True,
+    Operation.INSTANCE_RESUME: False,
+    Operation.INSTANCE_RERUN: False,
+}
+
+
+@pytest.mark.parametrize("operation", list(Operation))
+def test_row_122_what_safe_mode_allows_and_what_it_forbids(desk: Desk, operation: Operation) -> None:
+    if TABLE[operation]:
+        require_mode(desk.database, operation)
+    else:
+        with pytest.raises(SafeModeError, match=r"not allowed during safe mode \(root has switched it on: the cluster"):
+            require_mode(desk.database, operation)
+    set_safe_mode(desk.database, is_on=False, author="root", now=desk.now)
+    if operation is Operation.UPDATE_CLUSTER:
+        with pytest.raises(SafeModeError, match="only allowed during safe mode"):
+            require_mode(desk.database, operation)
+    else:
+        require_mode(desk.database, operation)
+
+
+def test_row_122_the_verbs_ask(desk: Desk) -> None:
+    registry = desk.registry()
+    for refused in (
+        lambda: entity_changes.submit(registry, [file_of(*ALL)]),
+        lambda: entity_changes.submit(registry, [file_of(*ALL)], and_schedule=True),
+        lambda: entity_changes.update(registry, [file_of(changed(COUNTING, parallel=2))]),
+        lambda: entity_changes.delete(registry, Kind.PROCESS, ["counting"]),
+        lambda: schedule(registry, Kind.PROCESS, ["counting"]),
+        lambda: resume(registry, Kind.PROCESS, ["counting"]),
+        lambda: touch(registry, Kind.PROCESS, "counting"),
+        lambda: update_cluster_dependents(registry, "primary"),
+    ):
+        with pytest.raises(SafeModeError):
+            refused()
+    suspend(registry, Kind.PROCESS, ["counting"])
+    entity_changes.validate(registry, [file_of(COUNTING)])
+    entity_changes.update(registry, [file_of(changed(ALL[0], colo="nyc"))])
+    assert find_status(registry, Kind.PROCESS, "counting").state == "SUSPENDED"
+    assert find_page(registry, ListQuery()).total == 4
+    assert show_definition(registry, Kind.PROCESS, "counting")
+
+
+def test_row_122_safe_mode_survives_a_restart(desk: Desk) -> None:
+    desk.database.close()
+    with open_database(f"sqlite:///{desk.folder}/state.db").read() as connection:
+        mode = load_safe_mode(connection)
+    assert (mode.is_on, mode.author, mode.changed_at, mode.reason) == (True, "root", desk.now, "the cluster moves")
+
+
+def test_switching_is_in_the_audit_and_switching_again_is_nothing(desk: Desk) -> None:
+    set_safe_mode(desk.database, is_on=True, author="eve", now=desk.now)
+    set_safe_mode(desk.database, is_on=False, author="bob", now=desk.now, dry_run=True)
+    with desk.database.read() as connection:
+        assert is_safe_mode(connection)
+    set_safe_mode(desk.database, is_on=False, author="bob", now=desk.now)
+    with desk.database.read() as connection:
+        assert not is_safe_mode(connection)
+        newest = Audit(connection).newest(2)
+    assert [(entry.author, entry.action) for entry in newest] == [("bob", "safemode off"), ("root", "safemode on")]
+
+
+def test_nobody_is_asked_outside_in_safe_mode(desk: Desk) -> None:
+    unreachable = changed(ALL[0], catalog="thrift://127.0.0.1:1")
+    assert entity_changes.update(desk.registry(), [file_of(unreachable)]).is_change
