@@ -18,14 +18,15 @@ from feed_assets.settings import load_settings
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form of the result."
 )
 @click.option("--strict", is_flag=True, default=None, help="Let warnings fail, too.")
+@click.option("--live", is_flag=True, help="Also contact storages, Spark, catalogs and databases.")
 @click.pass_context
-def validate(ctx: click.Context, path: str | None, output: str, strict: bool | None) -> None:
+def validate(ctx: click.Context, path: str | None, output: str, strict: bool | None, live: bool) -> None:
     """Check the entities in PATH: a folder, a file or an fsspec URL; without it those that the settings name.
 
     Exits with 0 if nothing is wrong, with 1 if something is, with 2 for wrong usage or settings.
     """
     settings = load_settings({} if strict is None else {"strict": strict})
-    report = validate_location(settings, open_clock(settings).now(), path and _absolute(path))
+    report = validate_location(settings, open_clock(settings).now(), path and _absolute(path), live=live)
     if output == "json":
         click.echo(json.dumps(report.to_json(), indent=2))
     else:

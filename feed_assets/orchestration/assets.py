@@ -1,7 +1,6 @@
-"""Feeds and processes as assets: which keys, partitions, edges and facts Dagster is given."""
+"""Feeds and processes as assets: the edges, facts and computations that Dagster is given for a layout."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 
 from dagster import (
     AssetDep,
@@ -21,81 +20,14 @@ from dagster import (
 
 from feed_assets.entities.columns import parse_columns
 from feed_assets.orchestration import names
-from feed_assets.orchestration.cycles import undrawn_inputs
+from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
 from feed_assets.orchestration.materialization import materialize_process
-from feed_assets.orchestration.partitions import Grid, grid
+from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, Key, Plan, ProcessRecord
+from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, Key, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.sequence import InstanceSequence
-
-
-@dataclass(frozen=True, slots=True)
-class AssetLayout:
-    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by, `dynamic` those of
-    each cluster whose keys Dagster must be given, `undrawn` the inputs that Dagster's graph leaves out.
-
-    A process is the `@multi_asset` of its feeds where it writes the instance of its own nominal time to each of them
-    and is the only one to do so; else it is an asset of its own, and its feeds are external assets below it.
-    """
-
-    plan: Plan
-    makers: Mapping[Key, ProcessRecord]
-    grids: Mapping[Key, Grid]
-    dynamic: Mapping[str, frozenset[Grid]]
-    undrawn: frozenset[tuple[Key, Key]]
-
-    def feed_asset(self, key: Key) -> tuple[AssetKey, Grid]:
-        """The asset key and the grid of a feed."""
-        return names.feed_key(self.plan.feeds[key]), self.grids[key]
-
-    def is_own_asset(self, process: ProcessRecord) -> bool:
-        """Whether the process is an asset of its own."""
-        return not process.outputs or any(
-            self.makers.get((edge.feed, edge.cluster)) is not process for edge in process.outputs
-        )
-
-    def process_grid(self, process: ProcessRecord) -> Grid:
-        """The grid by which runs of the process are partitioned."""
-        if self.is_own_asset(process):
-            return grid(process.sequence)
-        return self.grids[process.outputs[0].feed, process.cluster]
-
-
-def lay_out(plan: Plan) -> AssetLayout:
-    """Decide which asset stands for what."""
-    makers: dict[Key, ProcessRecord] = {}
-    grids = {key: grid(record.sequence) for key, record in plan.feeds.items()}
-    for process in plan.processes.values():
-        feeds = [plan.feeds[edge.feed, edge.cluster] for edge in process.outputs]
-        own = all(
-            len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.outputs, feeds, strict=True)
-        )
-        if not feeds or not own:
-            continue
-        shared = _shared_grid(feeds, process)
-        for feed in feeds:
-            makers[feed.key] = process
-            grids[feed.key] = shared
-    layout = AssetLayout(plan=plan, makers=makers, grids=grids, dynamic={}, undrawn=undrawn_inputs(plan))
-    return replace(layout, dynamic=_dynamic_grids(layout))
-
-
-def _dynamic_grids(layout: AssetLayout) -> dict[str, frozenset[Grid]]:
-    used: dict[str, set[Grid]] = {cluster: set() for cluster in layout.plan.clusters}
-    for (_, cluster), each in layout.grids.items():
-        used[cluster].add(each)
-    for process in layout.plan.processes.values():
-        used[process.cluster].add(layout.process_grid(process))
-    return {cluster: frozenset(each for each in found if each.is_dynamic) for cluster, found in used.items()}
-
-
-def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:
-    first = grid(feeds[0].sequence)
-    if all(grid(feed.sequence).definition() is first.definition() for feed in feeds):
-        return first
-    return grid(process.sequence)
 
 
 def build_assets(runtime: Runtime, layout: AssetLayout) -> list[AssetSpec | AssetsDefinition]:
@@ -141,8 +73,7 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
     def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
-        keys = {(edge.feed, edge.cluster): layout.feed_asset((edge.feed, edge.cluster)) for edge in process.outputs}
-        yield from materialize_process(context, runtime, process, run_grid, keys, own_key)
+        yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
 
     return process_asset
 
@@ -240,8 +171,8 @@ def _process_metadata(process: ProcessRecord) -> dict[str, object]:
     for out in process.outputs:
         metadata[names.META_OUTPUT + out.name] = f"{out.feed} {out.window.start}"
     if process.retry is not None:
-        policy, delay, attempts = process.retry
-        metadata[names.META_RETRY] = f"{policy.value}, {delay.render()}, {attempts} attempts"
+        retry = process.retry
+        metadata[names.META_RETRY] = f"{retry.policy.value}, {retry.delay.render()}, {retry.attempts} attempts"
     return metadata
 
 

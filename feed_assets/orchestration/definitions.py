@@ -4,6 +4,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from dagster import (
@@ -25,11 +26,14 @@ from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import open_clock
 from feed_assets.engines.sessions import session_conf
-from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import Severity
-from feed_assets.operations.location import declare_location, load_location
+from feed_assets.operations.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.orchestration import names
-from feed_assets.orchestration.assets import AssetLayout, build_assets, lay_out
+from feed_assets.orchestration.assets import build_assets
+from feed_assets.orchestration.former_instances import build_instances_job, build_instances_sensor
+from feed_assets.orchestration.late_data import build_late_sensor
+from feed_assets.orchestration.layout import AssetLayout, lay_out
+from feed_assets.orchestration.reloading import renew_code_server
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.ticks import issues_check, run_tick
 from feed_assets.plan.records import ClusterRecord
@@ -41,7 +45,7 @@ _logger = logging.getLogger(__name__)
 
 
 def build_definitions(
-    entities: Sequence[AnyEntity] | None = None,
+    entities: Sequence[Declared] | None = None,
     *,
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
@@ -49,7 +53,8 @@ def build_definitions(
     """Dagster definitions for everything that is declared.
 
     Args:
-        entities: entities built in Python; None loads the files that the settings name.
+        entities: entities built in Python and functions that `process` declares; None loads the files that the
+            settings name.
         settings: None reads them (see `load_settings`).
         resources: resources to use in place of those built here, such as `spark_<cluster>`.
 
@@ -60,13 +65,15 @@ def build_definitions(
     """
     settings = settings or load_settings()
     now = open_clock(settings).now()
-    location = load_location(settings, now, _cache_folder()) if entities is None else declare_location(entities, now)
+    load = partial(load_location, settings, cache=find_plan_cache(os.environ))
+    location = load(now) if entities is None else declare_location(entities, now)
     for issue in location.issues:
         level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
         _logger.log(level, "%s", issue.render())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)
-        return _build(open_runtime(settings, location), lay_out(location.plan), resources or {})
+        runtime = open_runtime(settings, location, reload=load if entities is None else None)
+        return _build(runtime, lay_out(location.plan), resources or {})
 
 
 def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object]) -> Definitions:
@@ -75,10 +82,16 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
         names.spark_resource(cluster.name): spark_resource(cluster, settings.root)
         for cluster in location.plan.clusters.values()
     }
+    clusters = list(location.plan.clusters)
     return Definitions(
         assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
         asset_checks=[_location_check(runtime)],
-        sensors=[build_arrival_sensor(runtime, layout, cluster) for cluster in location.plan.clusters],
+        jobs=[build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters],
+        sensors=[
+            *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
+            *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
+            *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
+        ],
         resources={**sparks, **resources},
         executor=in_process_executor,
     )
@@ -103,7 +116,9 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",
     )
     def arrival(context: SensorEvaluationContext) -> SensorResult:
-        return run_tick(runtime, layout, cluster, context.instance, context.cursor)
+        result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
+        renew_code_server(runtime, layout, context)
+        return result
 
     return arrival
 
@@ -130,8 +145,3 @@ def _location_check(runtime: Runtime) -> AssetChecksDefinition:
         )
 
     return entities_are_valid
-
-
-def _cache_folder() -> Path | None:
-    home = os.environ.get("DAGSTER_HOME")
-    return Path(home) / "feed_assets" / "plans" if home else None

@@ -2,16 +2,21 @@
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from dagster import AssetKey
 
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.timing.dates import render_datetime
 
 PREFIX = "feed_assets/"
 
 TAG_PROCESS = PREFIX + "process"
 TAG_CLUSTER = PREFIX + "cluster"
 TAG_REQUEST = PREFIX + "request"
+TAG_QUEUE = PREFIX + "queue"
+TAG_LATE = PREFIX + "late"
 
 META_FREQUENCY = PREFIX + "frequency"
 META_VALIDITY = PREFIX + "validity"
@@ -35,6 +40,7 @@ META_NOMINAL = PREFIX + "nominal_time"
 META_INPUTS = PREFIX + "inputs"
 META_MISSING = PREFIX + "missing_optional_inputs"
 META_MADE_BY = PREFIX + "made_by"
+META_LATE_DATA = PREFIX + "late_data"
 META_ATTEMPT = PREFIX + "attempt"
 META_SECONDS = PREFIX + "seconds"
 META_EVENT = PREFIX + "event"
@@ -47,6 +53,7 @@ PRIORITY = "dagster/priority"
 LOCATION_KEY = AssetKey(["feed_assets", "definitions"])
 LOCATION_CHECK = "entities_are_valid"
 
+_LATE_NAMED = 5
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
 _NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -82,6 +89,35 @@ def spark_resource(cluster: str) -> str:
 def arrival_sensor(cluster: str) -> str:
     """The name of a cluster's arrival sensor."""
     return f"arrival_{word(cluster)}"
+
+
+def instances_job(cluster: str) -> str:
+    """The name of the job that runs listed instances of a cluster, and of its sensor."""
+    return f"instances_{word(cluster)}"
+
+
+def instances_op(cluster: str) -> str:
+    """The op of that job."""
+    return f"run_instances_{word(cluster)}"
+
+
+def late_sensor(cluster: str) -> str:
+    """The name of the sensor that looks for late data on a cluster."""
+    return f"late_data_{word(cluster)}"
+
+
+def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:
+    """The tag of a run that processes late data: of which inputs, by nominal time; the first few of many.
+
+    >>> from datetime import UTC
+    >>> late_tags({datetime(2013, 11, 3, 5, tzinfo=UTC): ["weather"]})
+    {'feed_assets/late': '2013-11-03T05:00Z: weather'}
+    """
+    if not late:
+        return {}
+    texts = [f"{render_datetime(time)}: {', '.join(inputs)}" for time, inputs in sorted(late.items())]
+    more = [f"and {len(texts) - _LATE_NAMED} more"] if len(texts) > _LATE_NAMED else []
+    return {TAG_LATE: "; ".join([*texts[:_LATE_NAMED], *more])}
 
 
 def word(text: str) -> str:

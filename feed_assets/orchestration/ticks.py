@@ -28,15 +28,20 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
+from feed_assets.lifecycle.former_inputs import apply_former_looks
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
-from feed_assets.lifecycle.redefinition import apply_frontiers
-from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
+from feed_assets.lifecycle.retries import Retried, apply_retries
+from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
-from feed_assets.orchestration.assets import AssetLayout
-from feed_assets.orchestration.materialization import DATA_VERSION
+from feed_assets.orchestration.instance_runs import DATA_VERSION
+from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.partitions import Grid
+from feed_assets.orchestration.present import Present
+from feed_assets.orchestration.releases import follow_plan
+from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.state.database import Database
@@ -84,37 +89,65 @@ def parse_cursor(text: str | None) -> TickCursor:
 def run_tick(
     runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor_text: str | None
 ) -> SensorResult:
-    """Everything an arrival sensor does in one tick."""
+    """Everything an arrival sensor does in one tick. `layout` is what Dagster was given; the definitions in force may
+    be newer by now.
+    """
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
-    apply_frontiers(database, runtime.plan)
-    reconcile(database, runtime.plan.clusters[cluster], instance, as_of, runtime.wall.now())
-    apply_staging_sweep(database, runtime.stores, runtime.plan, cluster, runtime.wall.now())
-    found = apply_arrivals(database, runtime.stores, runtime.plan, cluster, as_of, budget)
-    readied = apply_readiness(database, runtime.plan, cluster, as_of, budget)
-    requests = apply_requests(database, runtime.plan, cluster, as_of, runtime.wall.now(), REQUESTS_A_TICK)
+    present = follow_definitions(runtime, layout, database, as_of)
+    plan, layout = present.plan, present.layout
+    if cluster not in plan.clusters:
+        return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is not declared any more"), cursor=cursor_text)
+    without_row = state_without_row(runtime.settings.schedule)
+    governance = follow_plan(runtime, present.location, database, as_of)
+    reconcile(database, plan.clusters[cluster], instance, as_of, runtime.wall.now())
+    apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.wall.now())
+    found = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
+    apply_former_looks(database, runtime.stores, governance, cluster, as_of)
+    tell_exhausted(apply_retries(database, governance, cluster, as_of))
+    readied = apply_readiness(database, governance, cluster, as_of, budget, without_row=without_row)
+    requests = apply_requests(
+        database,
+        governance,
+        cluster,
+        as_of,
+        runtime.wall.now(),
+        REQUESTS_A_TICK,
+        way=Way.PARTITIONS,
+        without_row=without_row,
+        not_yet=present.not_yet,
+    )
     with database.read() as connection:
         events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, cluster=cluster)
     told = list(arrival_events(layout, events))
     checks = []
-    if cursor.checked != runtime.location.digest:
+    if cursor.checked != present.location.digest:
         set_pool_limits(layout, cluster, instance)
-        checks.append(issues_check(runtime.location.issues))
+        checks.append(issues_check(present.location.issues))
     run_requests = [build_run_request(layout, request) for request in requests]
-    following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=runtime.location.digest)
+    following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=present.location.digest)
     return SensorResult(
         run_requests=run_requests or None,
         asset_events=[*told, *checks],
         dynamic_partitions_requests=dynamic_keys(layout, cluster, instance, as_of),
         cursor=following.render(),
-        skip_reason=None if run_requests else SkipReason(describe(found, readied, len(told))),
+        skip_reason=None if run_requests else SkipReason(describe(found, readied, len(told), present)),
     )
 
 
-def describe(found: Found, readied: Readied, told: int) -> str:
+def tell_exhausted(retried: Retried) -> None:
+    """Say loudly which instances have failed for good."""
+    for key in retried.exhausted:
+        when = render_datetime(key.nominal_time)
+        _logger.error("process %r on %s: all retries of instance %s have failed", key.process, key.cluster, when)
+
+
+def describe(found: Found, readied: Readied, told: int, present: Present) -> str:
     """What a tick without requests did, in a sentence."""
     more = "" if found.is_complete and readied.is_complete else "; more is left for the next tick"
+    more += f"; {len(present.not_yet)} processes wait until Dagster has loaded them" if present.not_yet else ""
+    more += "; safe mode is on" if present.is_safe_mode else ""
     return (
         f"{found.looked} looks, {found.arrived} arrivals, {readied.materialized} new process instances, "
         f"{readied.ready} ready, {readied.timed_out} timed out, {told} events told{more}"
@@ -171,6 +204,8 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
         names.TAG_CLUSTER: process.cluster,
         names.TAG_REQUEST: request.key,
         **({names.PRIORITY: str(request.priority)} if request.priority else {}),
+        **({names.TAG_QUEUE: process.queue} if process.queue else {}),
+        **names.late_tags(request.late),
     }
     selection = (
         [names.process_key(layout.plan, process)]
@@ -200,10 +235,19 @@ def arrival_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterable
                 names.META_BYTES: event.bytes or 0,
                 names.META_FILES: event.files or 0,
                 names.META_EVENT: event.seq,
+                **_change_metadata(event),
                 "dagster/uri": MetadataValue.url(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}"),
             },
             tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
         )
+
+
+def _change_metadata(event: FeedEvent) -> dict[str, str]:
+    """What is another in an instance that has changed since it arrived."""
+    if event.kind is not FeedEventKind.CHANGED:
+        return {}
+    counts = [f"{event.payload[name]} {name}" for name in ("added", "replaced", "removed") if event.payload.get(name)]
+    return {names.META_LATE_DATA: f"files: {', '.join(counts)}"}
 
 
 def dynamic_keys(

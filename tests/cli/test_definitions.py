@@ -104,7 +104,7 @@ def test_wrong_settings_end_with_2(project: Path) -> None:
 def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "entities" / "a.yaml").write_text(GOOD)
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr("feed_assets.cli.definitions.validate_location", broken)

@@ -10,10 +10,12 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order, Process
-from feed_assets.lifecycle.readiness import InputState, decide_materialization, decide_ready
+from feed_assets.lifecycle.governance import Governed
+from feed_assets.lifecycle.input_states import InputState, decide_ready
+from feed_assets.lifecycle.readiness import decide_materialization
 from feed_assets.lifecycle.requests import decide_launches
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.records import Frontier, FrontierKind, ProcessInstance, ProcessInstanceStatus
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Availability
@@ -39,7 +41,8 @@ def first_of(record: ProcessRecord, as_of: datetime) -> ProcessInstance:
         next_index=0,
         next_time=record.sequence.start,
     )
-    return decide_materialization(record, frontier, as_of)[0][0]
+    plan = Plan(digest="", clusters={}, feeds={}, processes={record.key: record})
+    return decide_materialization([Governed.whole(plan, record.key)], frontier, as_of)[0][0]
 
 
 def check_input_check(case: Case) -> None:

@@ -210,9 +210,13 @@ def test_a_feed_tells_what_it_is() -> None:
     ]
 
 
-def test_there_is_one_sensor_a_cluster() -> None:
+def test_each_cluster_has_its_sensors() -> None:
     definitions = build_definitions([cluster("a"), cluster("b-c")], settings=load_settings(environ={}))
-    assert [sensor.name for sensor in definitions.sensors or ()] == ["arrival_a", "arrival_b_c"]
+    assert sorted(sensor.name for sensor in definitions.sensors or ()) == [
+        *("arrival_a", "arrival_b_c"),
+        *("instances_a", "instances_b_c"),
+        *("late_data_a", "late_data_b_c"),
+    ]
 
 
 def test_wrong_entities_in_python_are_refused_at_once() -> None:

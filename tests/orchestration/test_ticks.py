@@ -10,7 +10,7 @@ from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, Dagste
 
 from feed_assets.clock import FrozenClock
 from feed_assets.operations.location import Location, load_location
-from feed_assets.orchestration.assets import AssetLayout, lay_out
+from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.ticks import TickCursor, parse_cursor, run_tick
 from feed_assets.settings import load_settings
@@ -144,6 +144,14 @@ def test_pools_hold_as_many_runs_as_parallel_says(tmp_path: Path, instance: Dags
     world.tick()
     (pool,) = instance.event_log_storage.get_pool_limits()
     assert (pool.name, pool.limit, pool.from_default) == ("process/here/summing", 3, False)
+
+
+def test_priority_and_queue_of_a_process_are_tags_of_its_runs(tmp_path: Path, instance: DagsterInstance) -> None:
+    properties = "name: summing\n    properties: {jobPriority: HIGH, queueName: reports}"
+    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", properties))
+    land(world.home.data, 0, 1)
+    (request,) = world.tick().run_requests or ()
+    assert (request.tags["dagster/priority"], request.tags["feed_assets/queue"]) == ("100000000", "reports")
 
 
 def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(

@@ -1,0 +1,93 @@
+"""`admin`: safe mode and the audit."""
+
+import click
+
+from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
+from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.state import open_state
+from feed_assets.clock import open_clock
+from feed_assets.operations.safe_mode import SafeMode, load_safe_mode, set_safe_mode
+from feed_assets.settings import load_settings
+from feed_assets.state.audit import Audit
+
+NEWEST = 50
+
+
+@click.group()
+def admin() -> None:
+    """Safe mode and the audit."""
+
+
+@admin.command()
+@click.argument("switch", type=click.Choice(["on", "off", "status"]), default="status")
+@click.option("--reason", help="Why, for those who are refused meanwhile.")
+@author_option
+@dry_run_option
+@output_option
+def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool, output: str) -> None:
+    """Switch safe mode on or off, or say how it stands.
+
+    In safe mode nothing can be declared, changed, scheduled, resumed or removed, but for clusters, which can be changed
+    only then.
+    """
+    settings = load_settings()
+    database = open_state(settings)
+    if switch == "status":
+        with database.read() as connection:
+            mode = load_safe_mode(connection)
+    else:
+        mode = set_safe_mode(
+            database,
+            is_on=switch == "on",
+            author=author_of(author),
+            now=open_clock(settings).now(),
+            reason=reason,
+            dry_run=dry_run,
+        )
+    if output == "json":
+        print_json(mode.to_json())
+    else:
+        click.echo(_sentence(mode))
+
+
+@admin.command()
+@click.option("--limit", type=click.IntRange(min=1), default=NEWEST, show_default=True, help="How many, newest first.")
+@output_option
+def audit(limit: int, output: str) -> None:
+    """Who changed what, and when; newest first."""
+    database = open_state(load_settings())
+    with database.read() as connection:
+        entries = Audit(connection).newest(limit)
+    if output == "json":
+        shown = [
+            {
+                "seq": entry.seq,
+                "recorded_at": entry.recorded_at.isoformat(),
+                "author": entry.author,
+                "action": entry.action,
+                "target": entry.target,
+                "details": dict(entry.details),
+            }
+            for entry in entries
+        ]
+        print_json({"version": 1, "audit": shown})
+        return
+    rows = [
+        (
+            f"{entry.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
+            entry.author,
+            entry.action,
+            entry.target,
+            ", ".join(f"{name}={value}" for name, value in entry.details.items()),
+        )
+        for entry in entries
+    ]
+    print_table(("at", "author", "action", "target", "details"), rows)
+
+
+def _sentence(mode: SafeMode) -> str:
+    state = f"safe mode is {'on' if mode.is_on else 'off'}"
+    if mode.author is None or mode.changed_at is None:
+        return state
+    reason = f": {mode.reason}" if mode.reason else ""
+    return f"{state} since {mode.changed_at:%Y-%m-%dT%H:%M:%SZ}, by {mode.author}{reason}"

@@ -1,0 +1,61 @@
+"""How results are printed: tables on a terminal, plain lines elsewhere, or JSON."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from feed_assets.issues import Severity
+from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
+
+
+def print_json(document: object) -> None:
+    """A JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows on standard output: as a table on a terminal, else one line each with tabs between the cells, no header."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in cells:
+            click.echo("\t".join(row))
+        return
+    # Only a terminal needs it.
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header, box=None, pad_edge=False)
+    for row in cells:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def print_result(result: VerbResult, output: str) -> None:
+    """What a verb did: the result on standard output, warnings on standard error."""
+    for issue in result.warnings:
+        if issue.severity is Severity.WARNING:
+            click.echo(f"warning: {issue.render()}", err=True)
+    if output == "json":
+        print_json(result.to_json())
+        return
+    for outcome in result.outcomes:
+        click.echo(_sentence(outcome, dry_run=result.dry_run and result.verb != "validate"))
+        for change in outcome.changes:
+            click.echo(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}")
+        for note in outcome.notes:
+            click.echo(f"  {note}")
+    for release in result.releases:
+        click.echo(release.render())
+
+
+def _sentence(outcome: EntityOutcome, *, dry_run: bool) -> str:
+    version = f", version {outcome.version}" if outcome.version is not None else ""
+    states = ", ".join(f"{cluster} {state}" for cluster, state in outcome.clusters.items())
+    would = "would be " if dry_run else ""
+    return f"{outcome.label}: {would}{outcome.outcome.value}{version}" + (f" ({states})" if states else "")
+
+
+def _value(value: object) -> str:
+    return "(nothing)" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,87 @@
+"""`simulate`: what would run when, what would be late and what would never run, without running anything."""
+
+import random
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from feed_assets.cli.options import FrequencyType, MomentType, output_option
+from feed_assets.cli.render import print_json
+from feed_assets.clock import open_clock
+from feed_assets.settings import load_settings
+from feed_assets.timing.frequency import Frequency
+
+VERSION = 1
+
+
+@click.command()
+@click.option("--from", "start", type=MomentType(), required=True, help="When the simulation begins.")
+@click.option("--to", "end", type=MomentType(), required=True, help="When it ends.")
+@click.option(
+    "--arrivals",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A CSV file with the columns feed, cluster, instance, at and, to tell writings apart, content. "
+    "Without it, instances arrive by chance.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides all that is left to chance.")
+@click.option(
+    "--every", type=FrequencyType(), default="minutes(15)", show_default=True, help="The pace of the sensors."
+)
+@click.option(
+    "--run-time", type=FrequencyType(), default="minutes(10)", show_default=True, help="How long a run takes."
+)
+@click.option("--late", type=click.FloatRange(0, 1), default=0.05, show_default=True, help="Share of late arrivals.")
+@click.option(
+    "--missing", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share that never arrives."
+)
+@click.option("--again", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Share that changes later.")
+@output_option
+def simulate(
+    start: datetime,
+    end: datetime,
+    arrivals: Path | None,
+    seed: int,
+    every: Frequency,
+    run_time: Frequency,
+    late: float,
+    missing: float,
+    again: float,
+    output: str,
+) -> None:
+    """Let the entities of the settings live from one time to another, in seconds and without touching anything.
+
+    The decisions are those of the sensors; storage and record are made for the occasion, and every workflow is
+    replaced by one that takes a while. The same seed gives the same log.
+    """
+    from feed_assets.operations.location import load_location
+    from feed_assets.operations.recording import record_location
+    from feed_assets.operations.simulating.parts import Habits, iter_arrivals, load_arrivals
+    from feed_assets.operations.simulating.simulation import Circumstances
+    from feed_assets.operations.simulating.simulation import simulate as run_simulation
+
+    if end <= start:
+        raise click.BadParameter("it is not after --from.", param_hint="--to")
+    settings = load_settings()
+    location = load_location(settings, open_clock(settings).now())
+    habits = Habits(late=late, missing=missing, again=again)
+    coming = (
+        load_arrivals(arrivals, location.plan)
+        if arrivals
+        else sorted(iter_arrivals(location.plan, start, end, habits, random.Random(seed)))
+    )
+    circumstances = Circumstances(
+        start=start, end=end, seed=seed, every=every.as_duration(), run_time=run_time.as_duration()
+    )
+    lines = run_simulation(
+        location.plan, lambda database: record_location(database, settings, location, start), coming, circumstances
+    )
+    if output == "json":
+        print_json({"version": VERSION, "seed": seed, "log": [line.to_json() for line in lines]})
+        return
+    counted: Counter[str] = Counter()
+    for line in lines:
+        counted[line.what.value] += 1
+        click.echo(line.render())
+    click.echo(", ".join(f"{count} {what}" for what, count in sorted(counted.items())), err=True)

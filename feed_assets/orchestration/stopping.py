@@ -1,0 +1,40 @@
+"""Ending the Dagster runs of instances that nobody wants any more, from outside of any run."""
+
+from collections.abc import Sequence
+
+from dagster import DagsterInstance, DagsterRun, RunsFilter
+
+from feed_assets.errors import RunsNotStoppedError
+from feed_assets.orchestration import names
+from feed_assets.state.records import ProcessInstance
+
+
+def stop_runs_of(stopped: Sequence[ProcessInstance]) -> int:
+    """End the runs that instances were in, or had asked for; returns how many there were.
+
+    Raises:
+        RunsNotStoppedError: some could not be ended; the others are.
+    """
+    try:
+        with DagsterInstance.get() as instance:
+            runs = _runs_of(instance, stopped)
+            failed = [run.run_id for run in runs.values() if not _stop(instance, run)]
+    except Exception as exc:
+        found = sorted({row.run_id for row in stopped if row.run_id})
+        raise RunsNotStoppedError(runs=tuple(found), reason=f"{type(exc).__name__}: {exc}") from exc
+    if failed:
+        raise RunsNotStoppedError(runs=tuple(failed), reason="Dagster refused to end them")
+    return len(runs)
+
+
+def _runs_of(instance: DagsterInstance, stopped: Sequence[ProcessInstance]) -> dict[str, DagsterRun]:
+    ids = sorted({row.run_id for row in stopped if row.run_id})
+    requests = sorted({row.request_key for row in stopped if row.request_key})
+    found = list(instance.get_runs(RunsFilter(run_ids=ids))) if ids else []
+    if requests:
+        found += instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+    return {run.run_id: run for run in found if not run.is_finished}
+
+
+def _stop(instance: DagsterInstance, run: DagsterRun) -> bool:
+    return instance.run_coordinator.cancel_run(run.run_id)

@@ -1,0 +1,88 @@
+"""Dagster's webserver, as far as commands talk to it: it is asked to load our locations anew, over GraphQL."""
+
+import json
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from feed_assets.errors import WebserverError
+
+TIMEOUT_SECONDS = 60.0
+OUR_SENSORS = "arrival_"
+
+_SENSORS = "query {repositoriesOrError {... on RepositoryConnection {nodes {location {name} sensors {name}}}}}"
+_RELOAD = """
+mutation ($name: String!) {
+  reloadRepositoryLocation(repositoryLocationName: $name) {
+    __typename
+    ... on WorkspaceLocationEntry {locationOrLoadError {__typename ... on PythonError {message}}}
+    ... on PythonError {message}
+  }
+}
+"""
+
+
+def reload_locations(webserver: str) -> tuple[str, ...]:
+    """Make a webserver load each location of ours anew; returns their names.
+
+    Raises:
+        WebserverError: it cannot be reached, knows no location of ours, or cannot load one.
+    """
+    found = _ask(webserver, _SENSORS, {})
+    repositories = _dicts(_dict(found.get("repositoriesOrError")).get("nodes"))
+    names = sorted(
+        {
+            str(_dict(repository.get("location")).get("name"))
+            for repository in repositories
+            if any(str(sensor.get("name")).startswith(OUR_SENSORS) for sensor in _dicts(repository.get("sensors")))
+        }
+    )
+    if not names:
+        raise WebserverError(
+            url=webserver, reason="it shows no location of feed-assets", next_step="Reload the location there by hand."
+        )
+    for name in names:
+        _reload(webserver, name)
+    return tuple(names)
+
+
+def _reload(webserver: str, name: str) -> None:
+    answer = _dict(_ask(webserver, _RELOAD, {"name": name}).get("reloadRepositoryLocation"))
+    loaded = _dict(answer.get("locationOrLoadError"))
+    if loaded.get("__typename") != "RepositoryLocation":
+        reason = str(loaded.get("message") or answer.get("message") or answer.get("__typename")).strip()
+        raise WebserverError(
+            url=webserver,
+            reason=f"location {name!r} was not loaded: {reason.splitlines()[0]}",
+            next_step="Correct it, or reload it there by hand.",
+        )
+
+
+def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, object]:
+    url = f"{webserver.rstrip('/')}/graphql"
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    if not url.startswith(("http://", "https://")):
+        raise WebserverError(url=webserver, reason="it is no http address", next_step="Write http://host:port.")
+    request = Request(url, data=body, headers={"Content-Type": "application/json"})
+    try:
+        with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+            answer = json.load(response)
+    except (URLError, OSError, ValueError) as exc:
+        reason = f"it does not answer: {getattr(exc, 'reason', exc)}"
+        next_step = "Start it, or correct the setting 'webserver'; the daemon sees the change without it."
+        raise WebserverError(url=webserver, reason=reason, next_step=next_step) from exc
+    data = _dict(answer).get("data")
+    if not isinstance(data, dict):
+        raise WebserverError(
+            url=webserver,
+            reason=f"it refused: {_dict(answer).get('errors')}",
+            next_step="Reload the location there by hand.",
+        )
+    return data
+
+
+def _dict(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: object) -> list[dict[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,23 @@
+"""A project folder with a state database, and `feed-assets` given in it."""
+
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner, Result
+
+from feed_assets.cli import main as cli
+from tests.operations.desk import ALL
+
+
+def prepare(folder: Path, *, schedule: str = "automatic") -> None:
+    """Settings, folders, and one file `all.yaml` to submit."""
+    (folder / "entities").mkdir()
+    (folder / "data").mkdir()
+    (folder / "counting.sql").write_text("select count(*) as n from clicks")
+    (folder / "feed_assets.yaml").write_text(f"schedule: {schedule}\nstate: sqlite:///{folder}/state.db\n")
+    (folder / "all.yaml").write_text(yaml.safe_dump_all(ALL, sort_keys=False))
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    """Give a command; the result has output and exit code."""
+    return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets", input=stdin)

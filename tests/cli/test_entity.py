@@ -1,0 +1,193 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from feed_assets.state.database import open_database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from tests.cli.project import prepare, run
+from tests.lifecycle.world import at
+from tests.operations.desk import ALL, COUNTING, changed
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    prepare(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def submitted(project: Path) -> Path:
+    assert run("entity", "submit", "all.yaml").exit_code == 0
+    return project
+
+
+def write(project: Path, **fields: object) -> str:
+    """A file with the process, changed."""
+    (project / "new.yaml").write_text(yaml.safe_dump(changed(COUNTING, **fields), sort_keys=False))
+    return "new.yaml"
+
+
+def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
+    result = run("entity", "submit", "all.yaml")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "cluster 'primary': submitted, version 1",
+        "feed 'clicks': submitted, version 1",
+        "feed 'counts': submitted, version 1",
+        "process 'counting': submitted, version 1",
+        "process 'counting' on primary: release 1, begins",
+    ]
+    assert run("entity", "submit", "all.yaml").stdout.splitlines()[3] == "process 'counting': unchanged, version 1"
+
+
+def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path) -> None:
+    result = run("entity", "submit", write(submitted, parallel=2))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("feed-assets: process 'counting': it is declared already, and differently, in ")
+    assert run("entity", "delete", "feed", "clicks").exit_code == 1
+    assert run("entity", "status", "feed", "nothing").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["entity", "status", "thing", "clicks"],
+        ["entity", "list", "--filter-by", "COLOUR:red"],
+        ["entity", "list", "--fields", "COLOUR"],
+        ["entity", "list", "--kind", "thing"],
+        ["entity", "list", "--tags", "owner"],
+        ["entity", "summary", "feed"],
+        ["entity", "submit"],
+        ["entity", "submit", "nowhere.yaml"],
+        ["entity", "touch", "process", "counting", "--effective-from", "tomorrow"],
+    ],
+)
+def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_kinds_are_taken_in_any_case(submitted: Path) -> None:
+    assert run("entity", "status", "PROCESS", "counting").stdout.splitlines()[0] == "SUBMITTED"
+
+
+def test_from_submit_to_delete(submitted: Path) -> None:
+    assert run("entity", "schedule", "process", "counting").stdout == (
+        "process 'counting': scheduled (primary SCHEDULED)\n"
+    )
+    assert run("entity", "suspend", "process", "counting").stdout == (
+        "process 'counting': suspended (primary SUSPENDED)\n"
+    )
+    assert run("entity", "status", "process", "counting").stdout == "SUSPENDED\nprimary\tSUSPENDED\n"
+    assert run("entity", "resume", "process", "counting").exit_code == 0
+    dry = run("entity", "update", write(submitted, tags={"owner": "bob"}), "--dry-run")
+    assert dry.stdout.splitlines() == ["process 'counting': would be updated", '  tags.owner: (nothing) -> "bob"']
+    updated = run("entity", "update", "new.yaml", "--author", "bob", "--output", "json")
+    document = json.loads(updated.stdout)
+    assert (document["changed"], document["entities"][0]["version"]) == (True, 2)
+    assert run("entity", "touch", "process", "counting").exit_code == 0
+    history = [line.split("\t") for line in run("entity", "history", "process", "counting").stdout.splitlines()]
+    assert [(row[0], row[1], row[3], row[4]) for row in history] == [
+        ("1", "SUBMITTED", "ann", "submit"),
+        ("2", "UPDATED", "bob", "update"),
+    ]
+    assert run("entity", "blame", "process", "counting", "tags").stdout.split("\t")[:4] == [
+        "tags.owner",
+        '"bob"',
+        "2",
+        "bob",
+    ]
+    assert run("entity", "verify-store").exit_code == 0
+    deleted = run("entity", "delete", "process", "counting")
+    assert deleted.stdout == "process 'counting': deleted, version 3\n"
+    assert run("entity", "delete", "process", "counting").stdout == (
+        "process 'counting': missing\n  it is not declared: nothing to do\n"
+    )
+
+
+def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None:
+    listed = run("entity", "list", "--kind", "feed", "--fields", "CLUSTERS", "--num-results", "1")
+    assert (listed.stdout, listed.stderr) == ("feed\tclicks\tprimary\n", "1 of 2 entities\n")
+    assert json.loads(run("entity", "list", "--output", "json").stdout)["totalResults"] == 4
+    assert run("entity", "dependency", "feed", "counts").stdout == "cluster\tprimary\t\nprocess\tcounting\tOutput\n"
+    looked = run("entity", "lookup", "/clicks/2013-11-02/05")
+    assert looked.stdout == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
+    assert run("entity", "lookup", "/clicks").stderr == "No feed has this path.\n"
+    shown = run("entity", "definition", "feed", "clicks", "--format", "json")
+    assert json.loads(shown.stdout)["name"] == "clicks"
+    summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T01:00Z", "--num-results=1")
+    assert summary.stdout.splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
+    for command in (["dependency", "feed", "counts"], ["lookup", "/x"], ["status", "feed", "clicks"]):
+        assert json.loads(run("entity", *command, "--output", "json").stdout)["version"] == 1
+
+
+def test_documents_come_from_standard_input_too(project: Path) -> None:
+    text = yaml.safe_dump_all(ALL, sort_keys=False)
+    assert run("entity", "validate", "-", stdin=text).stdout.splitlines()[0] == "cluster 'primary': valid"
+    assert run("entity", "submit-and-schedule", "-", stdin=text).exit_code == 0
+    assert run("entity", "status", "process", "counting").stdout.splitlines()[0] == "RUNNING"
+
+
+def test_a_webserver_that_does_not_answer_is_a_warning(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEED_ASSETS_WEBSERVER", "http://127.0.0.1:1")
+    result = run("entity", "submit", "all.yaml")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: webserver http://127.0.0.1:1: it does not answer: ")
+
+
+def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(project: Path) -> None:
+    (project / "feed_assets.yaml").write_text("")
+    result = run("entity", "list")
+    assert result.exit_code == 2
+    assert "setting 'state': nothing says where the state is kept. Tried" in result.stderr
+
+
+def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
+    assert run("admin", "safemode").stdout == "safe mode is off\n"
+    assert run("admin", "safemode", "on", "--reason", "a move").stdout.startswith("safe mode is on since ")
+    refused = run("entity", "delete", "process", "counting")
+    assert refused.exit_code == 1
+    assert "delete: it is not allowed during safe mode (ann has switched it on: a move)" in refused.stderr
+    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["reason"] == "a move"
+    assert run("admin", "safemode", "off", "--dry-run").exit_code == 0
+    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["safe_mode"] is True
+    assert run("admin", "safemode", "off").exit_code == 0
+    lines = [line.split("\t")[1:4] for line in run("admin", "audit", "--limit", "2").stdout.splitlines()]
+    assert lines == [["ann", "safemode off", ""], ["ann", "safemode on", ""]]
+    assert json.loads(run("admin", "audit", "--output", "json").stdout)["audit"][-1]["action"] == "submit"
+
+
+def test_the_author_is_the_user_of_the_system_if_nobody_says_otherwise(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FEED_ASSETS_AUTHOR")
+    monkeypatch.setattr("getpass.getuser", lambda: "joe")
+    run("entity", "submit", "all.yaml")
+    assert json.loads(run("admin", "audit", "--output", "json").stdout)["audit"][0]["author"] == "joe"
+
+
+def test_runs_that_could_not_be_ended_are_named(submitted: Path) -> None:
+    database = open_database(f"sqlite:///{submitted}/state.db")
+    row = ProcessInstance(
+        process="counting",
+        cluster="primary",
+        nominal_time=at("02"),
+        status=ProcessInstanceStatus.RUNNING,
+        updated_at=at("02"),
+        run_id="run-7",
+    )
+    with database.begin() as connection:
+        ProcessInstances(connection).add_waiting([row])
+    result = run("entity", "delete", "process", "counting")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "process 'counting': deleted, version 2"
+    assert "the instances are killed, but their runs go on (run-7): " in result.stderr
+    with database.read() as connection:
+        assert ProcessInstances(connection).get(*row.key).status is ProcessInstanceStatus.KILLED  # type: ignore[union-attr]

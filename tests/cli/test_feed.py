@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import prepare, run
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    prepare(tmp_path)
+    assert run("entity", "submit", "all.yaml").exit_code == 0
+    return tmp_path
+
+
+def land(project: Path) -> None:
+    folder = project / "data" / "clicks" / "2013-11-03" / "05"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("data")
+
+
+@pytest.mark.parametrize("instance", ["2013-11-03T05:00Z", "2013-11-03-05:00"])
+def test_a_notice_is_recorded_once(project: Path, instance: str) -> None:
+    land(project)
+    first = run("feed", "notify", "clicks", instance, "--key", "k1")
+    again = run("feed", "notify", "clicks", instance, "--key", "k1")
+    assert (first.exit_code, again.exit_code) == (0, 0), first.output
+    assert first.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: recorded, 4 bytes in 1 files\n"
+    assert again.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: known already, 4 bytes in 1 files\n"
+
+
+def test_a_notice_has_a_json_form(project: Path) -> None:
+    land(project)
+    result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--dry-run", "--output", "json")
+    document = json.loads(result.stdout)
+    assert (document["version"], document["outcome"], document["dry_run"]) == (1, "recorded", True)
+    assert "recorded" in run("feed", "notify", "clicks", "2013-11-03T05:00Z").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clicks", "2013-11-03T05:00Z"], "nothing is at"),
+        (["clicks", "2012-11-03T05:00Z"], "it is outside the validity"),
+        (["counts", "2013-11-03T05:00Z"], "process 'counting' writes it"),
+        (["clicks", "tomorrow"], "'tomorrow' is not a date and time"),
+        (["cliks", "2013-11-03T05:00Z"], "cliks"),
+    ],
+)
+def test_a_wrong_notice_is_refused_with_a_sentence(project: Path, arguments: list[str], message: str) -> None:
+    result = run("feed", "notify", *arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_trusted_notice_needs_no_data(project: Path) -> None:
+    result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--trust", "--bytes", "9")
+    assert (result.exit_code, "recorded" in result.stdout) == (0, True), result.output

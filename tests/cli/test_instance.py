@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from feed_assets.clock import FrozenClock
+from tests.cli.project import prepare, run
+from tests.operations.desk import NOON
+
+TIME = "2013-11-03T05:00Z"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Clicks are counted; nothing has arrived, and no tick has been."""
+    prepare(tmp_path)
+    (tmp_path / "all.yaml").rename(tmp_path / "entities/all.yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("feed_assets.operations.scene.open_clock", lambda _: FrozenClock(NOON))
+    return tmp_path
+
+
+def ok(result: Result) -> str:
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(project: Path) -> None:
+    result = run("instance", "list", "FEED", "clicks", "--num-results", "2", "--start", "2013-11-03T00:00Z")
+    lines = ok(result).splitlines()
+    assert [line.split("\t")[:3] for line in lines] == [
+        ["primary", "2013-11-03T00:00Z", "MISSING"],
+        ["primary", "2013-11-03T01:00Z", "MISSING"],
+    ]
+    assert "There are more" in result.stderr
+    assert ok(run("instance", "status", "process", "counting")) == ""
+
+
+def test_every_verb_that_reads_has_json_with_a_version(project: Path) -> None:
+    for arguments in (
+        ("list", "feed", "clicks"),
+        ("running", "process", "counting"),
+        ("summary", "process", "counting"),
+        ("params", "counting", TIME),
+        ("logs", "process", "counting"),
+        ("listing", "clicks"),
+        ("dependency", "process", "counting", TIME),
+        ("triage", "process", "counting", TIME),
+        ("search", "--status", "missing"),
+    ):
+        document = json.loads(ok(run("instance", *arguments, "--output", "json")))
+        assert document["version"] == 1, arguments
+
+
+def test_row_114_a_summary_as_text(project: Path) -> None:
+    assert ok(run("instance", "summary", "process", "counting")) == "primary\tUNSCHEDULED\t10\n"
+    assert ok(run("instance", "summary", "feed", "clicks")) == "primary\tMISSING\t10\n"
+
+
+def test_row_117_a_listing_with_a_look(project: Path) -> None:
+    folder = project / "data/clicks/2013-11-03/12"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("12345")
+    line = ok(run("instance", "listing", "clicks", "--look")).splitlines()[-1].split("\t")
+    assert line[:5] == ["primary", "2013-11-03T12:00Z", "AVAILABLE", "5 bytes", "1"]
+    assert line[6] == f"file://{folder}"
+    assert ok(run("instance", "listing", "clicks", "--filter-by", "STATUS:AVAILABLE")) == ""
+
+
+def test_row_119_triage_in_three_forms(project: Path) -> None:
+    tree = ok(run("instance", "triage", "process", "counting", "2013-11-03-05:00"))
+    assert tree.splitlines() == [
+        "PROCESS:counting:primary:2013-11-03T05:00Z [UNSCHEDULED]",
+        "  FEED:clicks:primary:2013-11-03T05:00Z [MISSING]",
+    ]
+    assert ok(run("instance", "triage", "process", "counting", TIME, "--output", "dot")).startswith('digraph "primary"')
+
+
+def test_row_118_a_dependency_as_text_and_a_misaligned_time(project: Path) -> None:
+    lines = ok(run("instance", "dependency", "feed", "clicks", TIME)).splitlines()
+    assert lines == ["Input\tprocess\tcounting\tprimary\t2013-11-03T05:00Z\tclicks"]
+    wrong = run("instance", "dependency", "feed", "clicks", "2013-11-03T05:30Z")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert "it is between two instances" in wrong.stderr
+    assert wrong.stderr.endswith("feed-assets: FAILED\n")
+
+
+def test_row_121_a_partial_result_exits_with_1(project: Path) -> None:
+    result = run("instance", "list", "feed", "clicks", "--clusters", "primary,mars")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 10
+    assert result.stderr == "mars/feed 'clicks': it is not on cluster 'mars'. It is on primary.\nfeed-assets: PARTIAL\n"
+
+
+def test_why_ends_with_the_root_causes(project: Path) -> None:
+    text = ok(run("why", "counting", TIME))
+    assert text.splitlines()[0] == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
+    assert text.splitlines()[-1] == "  - feed clicks on primary at 2013-11-03T05:00Z is MISSING"
+    document = json.loads(ok(run("why", "counting", TIME, "--output", "json")))
+    (root,) = [each for each in document["instances"][0]["rootCauses"] if each["kind"] == "feed"]
+    assert (document["status"], root["name"]) == ("SUCCEEDED", "clicks")
+
+
+def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
+    text = ok(run("why", "clicks", "2013-11-03-05:00"))
+    assert f"file://{project}/data/clicks/2013-11-03/05 is not there" in text
+    unknown = run("why", "klicks", TIME)
+    assert unknown.exit_code == 1
+    assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "process", "counting", "--filter-by", "SIZE:1"), "Fields are STATUS, CLUSTER"),
+        (("list", "process", "counting", "--sort-order", "asc"), "without something to order by"),
+        (("list", "process", "counting", "--end", "2013-01-01T00:00Z"), "before the entity begins"),
+        (("list", "feed", "clicks", "--all-attempts"), "instances of feeds have no attempts"),
+        (("params", "counting", "yesterday"), "is not a date and time"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(project: Path, arguments: tuple[str, ...], message: str) -> None:
+    result = run("instance", *arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+
+
+def test_an_instance_is_a_time_a_day_or_a_partition_key(project: Path) -> None:
+    for text in (TIME, "2013-11-03-05:00"):
+        assert "2013-11-03T05:00Z" in ok(run("why", "clicks", text))
+    assert "2013-11-03T00:00Z" in ok(run("why", "clicks", "2013-11-03"))

@@ -1,0 +1,113 @@
+"""`feed-assets instance kill|suspend|resume|rerun`."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from feed_assets.cli.main import main
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from tests.cli.test_simulate import ENTITIES
+
+START = datetime(2015, 1, 1, tzinfo=UTC)
+S = ProcessInstanceStatus
+RANGE = ["--start", "2015-01-01T00:00Z", "--end", "2015-01-04T00:00Z"]
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
+    """Four days of the process: succeeded, failed, waiting, and waiting beyond the range."""
+    (tmp_path / "feed_assets.yaml").write_text(f"entities: entities\nstate: sqlite:///{tmp_path / 'state.db'}\n")
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities/all.yaml").write_text(ENTITIES)
+    monkeypatch.chdir(tmp_path)
+    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    database.migrate()
+    statuses = (S.SUCCEEDED, S.FAILED, S.WAITING, S.WAITING)
+    rows = [
+        ProcessInstance(
+            process="count",
+            cluster="primary",
+            nominal_time=START + timedelta(days=day),
+            status=status,
+            updated_at=START,
+        )
+        for day, status in enumerate(statuses)
+    ]
+    with database.begin() as connection:
+        ProcessInstances(connection).add_waiting(rows)
+    return database
+
+
+def instance(verb: str, *options: str) -> Result:
+    return CliRunner().invoke(main, ["instance", verb, "count", *RANGE, "--author", "ann", *options])
+
+
+def statuses(database: Database) -> list[ProcessInstanceStatus]:
+    return [row.status for row in instances(database)]
+
+
+def instances(database: Database) -> list[ProcessInstance]:
+    with database.read() as connection:
+        return ProcessInstances(connection).find_between("count", "primary", START, START + timedelta(days=9))
+
+
+def test_a_range_is_killed_and_what_succeeded_stays(database: Database) -> None:
+    result = instance("kill", "--output", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["changed"] == 2
+    assert statuses(database) == [S.SUCCEEDED, S.KILLED, S.KILLED, S.WAITING]
+    with database.read() as connection:
+        (entry,) = Audit(connection).newest(5)
+    assert (entry.author, entry.action, entry.target) == ("ann", "instance kill", "process 'count'")
+    assert json.loads(instance("kill", "--output", "json").stdout)["changed"] == 0
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing(database: Database) -> None:
+    before = instances(database)
+    result = instance("suspend", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[2].split("\t") == ["2015-01-03T00:00Z", "primary", "WAITING", "SUSPENDED"]
+    assert "would change 1 of 3 instances of count" in result.stderr
+    assert instances(database) == before
+
+
+def test_suspended_instances_are_resumed(database: Database) -> None:
+    assert instance("suspend").exit_code == 0
+    assert statuses(database)[2] is S.SUSPENDED
+    assert instance("resume").exit_code == 0
+    assert statuses(database) == [S.SUCCEEDED, S.FAILED, S.WAITING, S.WAITING]
+
+
+def test_a_rerun_takes_properties_from_a_file_and_from_options(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "job.properties").write_text("# for once\ndepth=7\ncolour = red\n")
+    result = instance("rerun", "--file", "job.properties", "--property", "depth=8")
+    assert result.exit_code == 0, result.output
+    assert statuses(database) == [S.WAITING] * 4
+    assert [row.overrides for row in instances(database)] == [{"depth": "8", "colour": "red"}] * 2 + [{}] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--clusters", "elsewhere"], 1, "cluster elsewhere"),
+        (["--end", "2014-01-01T00:00Z"], 1, "before the start"),
+        (["--property", "depth"], 2, "NAME=VALUE"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(database: Database, options: list[str], code: int, words: str) -> None:
+    before = instances(database)
+    result = instance("rerun", *options)
+    assert (result.exit_code, words in result.stderr) == (code, True), result.output
+    assert instances(database) == before
+
+
+def test_safe_mode_allows_to_stop_and_not_to_start(database: Database) -> None:
+    assert CliRunner().invoke(main, ["admin", "safemode", "on"]).exit_code == 0
+    refused = [instance(verb).exit_code for verb in ("rerun", "resume", "kill", "suspend")]
+    assert refused == [1, 1, 0, 0]

@@ -1,0 +1,211 @@
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from feed_assets.cli import main as cli
+from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.definitions import Definitions
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.releases import Releases
+from feed_assets.timing.dates import render_datetime
+from tests.operations.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
+
+START = datetime(2013, 11, 1, tzinfo=UTC)
+SLOWER = PROCESS.replace("hours(1)", "hours(2)")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+    database.migrate()
+    return database
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a cluster, two feeds and a process that nothing has been recorded of."""
+    (tmp_path / "feed_assets.yaml").write_text(
+        f"state: sqlite:///{tmp_path / 'state.db'}\nvariables: {{DATA_ROOT: {tmp_path}/data}}\n"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "jobs.py").write_text("def count(clicks): ...\n")
+    (tmp_path / "entities").mkdir()
+    for name, text in ALL.items():
+        (tmp_path / "entities" / f"{name}.yaml").write_text(text)
+    (tmp_path / "slower.yaml").write_text(SLOWER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEED_ASSETS_STRICT", raising=False)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
+    result = CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets", input=answer)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def digest_of(result: Result) -> str:
+    found = re.search(r"^Plan ([0-9a-f]{64})$", result.stdout, re.MULTILINE)
+    assert found is not None, result.output
+    return found[1]
+
+
+def begin(database: Database, time: datetime, status: ProcessInstanceStatus) -> None:
+    """A process instance that has come into being somehow."""
+    row = ProcessInstance(process="count", cluster="primary", nominal_time=time, status=status, updated_at=START)
+    with database.begin() as connection:
+        waiting = replace(row, status=ProcessInstanceStatus.WAITING)
+        ProcessInstances(connection).add_waiting([waiting])
+        ProcessInstances(connection).transition_many(
+            [waiting.key], {ProcessInstanceStatus.WAITING}, status=status, updated_at=START
+        )
+
+
+def test_plan_says_by_its_exit_code_whether_there_is_a_difference_and_changes_nothing(
+    project: Path, database: Database
+) -> None:
+    result = run("plan")
+    assert "+ process 'count'" in result.stdout
+    assert "4 added, 0 changed, 0 removed" in result.stdout
+    run("plan", "--detailed-exitcode", code=4)
+    with database.read() as connection:
+        assert Definitions(connection).newest() == {}
+    run("apply", "--yes")
+    assert run("plan", "--detailed-exitcode").stdout == "Nothing would change.\n"
+
+
+def test_apply_records_what_the_folder_says_and_is_idempotent(project: Path, database: Database) -> None:
+    result = run("apply", "--digest", digest_of(run("plan")))
+    assert "process 'count': submitted, version 1" in result.stdout
+    with database.read() as connection:
+        newest = Definitions(connection).newest()["process", "count"]
+        (release,) = Releases(connection).of("count", "primary")
+    assert (newest.version, newest.author) == (1, "ann")
+    assert release.effective_from == START
+    again = run("apply", "--yes")
+    assert (again.stdout, again.stderr) == ("", "Nothing would change.\n")
+
+
+def test_apply_of_a_file_changes_the_folder_and_a_second_time_nothing(project: Path) -> None:
+    run("apply", "--yes")
+    digest = digest_of(run("plan", "slower.yaml"))
+    assert (project / "entities" / "count.yaml").read_text() == PROCESS
+    assert "process 'count': updated, version 2" in run("apply", "slower.yaml", "--digest", digest).stdout
+    assert (project / "entities" / "count.yaml").read_text() == SLOWER
+    assert run("apply", "slower.yaml", "--digest", digest).stdout == ""
+
+
+@pytest.mark.parametrize("moved", ["an edited file", "another change", "a suspended process", "a begun instance"])
+def test_apply_refuses_when_the_world_has_moved_since(project: Path, database: Database, moved: str) -> None:
+    run("apply", "--yes")
+    digest = digest_of(run("plan", "slower.yaml"))
+    match moved:
+        case "an edited file":
+            (project / "entities" / "clicks.yaml").write_text(CLICKS + "description: moved\n")
+        case "another change":
+            (project / "other.yaml").write_text(FEED.format(name="other"))
+            run("apply", "other.yaml", "--yes")
+        case "a suspended process":
+            run("entity", "suspend", "process", "count")
+        case _:
+            begin(database, START, ProcessInstanceStatus.SUCCEEDED)
+    result = run("apply", "slower.yaml", "--digest", digest, code=1)
+    assert "outdated" in result.stderr
+    assert "Plan again" in result.stderr
+    assert (project / "entities" / "count.yaml").read_text() == PROCESS
+    run("apply", "slower.yaml", "--digest", digest_of(run("plan", "slower.yaml")))
+    assert (project / "entities" / "count.yaml").read_text() == SLOWER
+
+
+def test_a_release_begins_when_the_plan_says(project: Path, database: Database) -> None:
+    run("apply", "--yes")
+    begin(database, START, ProcessInstanceStatus.SUCCEEDED)
+    (planned,) = json.loads(run("plan", "slower.yaml", "--output", "json").stdout)["processes"]
+    assert (planned["step"], planned["release"]) == ("new release", 2)
+    run("apply", "slower.yaml", "--yes")
+    with database.read() as connection:
+        first, second = Releases(connection).of("count", "primary")
+    assert first.effective_from == START
+    assert render_datetime(second.effective_from) == planned["effective_from"]
+    assert second.effective_from > datetime.now(UTC) + timedelta(minutes=1)
+
+
+def test_apply_shows_the_plan_and_asks(project: Path) -> None:
+    refused = run("apply", code=1, answer="n\n")
+    assert "+ process 'count'" in refused.stderr
+    assert "4 added" in run("plan").stdout
+    assert "process 'count': submitted" in run("apply", answer="y\n").stdout
+
+
+def test_a_dry_run_is_the_plan(project: Path) -> None:
+    assert run("apply", "--dry-run").stdout == run("plan").stdout
+    assert "4 added" in run("plan").stdout
+
+
+def test_what_is_wrong_is_named_and_nothing_of_the_change_is_made(project: Path) -> None:
+    run("apply", "--yes")
+    (project / "both.yaml").write_text(
+        PROCESS.replace("name: count", "name: twice").replace("feed: clicks", "feed: klicks") + "---\n" + SLOWER
+    )
+    for command in (["plan", "both.yaml"], ["apply", "both.yaml", "--yes"]):
+        result = run(*command, code=1)
+        assert "process 'twice'" in result.stderr
+        assert "'klicks'" in result.stderr
+    assert (project / "entities" / "count.yaml").read_text() == PROCESS
+    assert not (project / "entities" / "process").exists()
+
+
+def test_a_wrong_file_in_the_folder_is_named_and_what_it_declared_stays(project: Path) -> None:
+    run("apply", "--yes")
+    (project / "entities" / "count.yaml").write_text(PROCESS.replace("hours(1)", "weeks(1)"))
+    result = run("plan", code=1)
+    assert "count.yaml:3: process 'count': frequency" in result.stderr
+    assert result.stdout == "Nothing would change.\n"
+    run("apply", "--yes", code=1)
+
+
+def test_pruning_removes_and_kills_what_has_not_ended(project: Path, database: Database) -> None:
+    run("apply", "--yes")
+    begin(database, START, ProcessInstanceStatus.WAITING)
+    (project / "wanted").mkdir()
+    (project / "wanted" / "all.yaml").write_text(f"{CLUSTER}---\n{CLICKS}")
+    plan = run("plan", "wanted", "--prune")
+    assert "- process 'count'" in plan.stdout
+    assert "process 'count' on primary: stops; 1 instance that has not ended is killed" in plan.stdout
+    run("apply", "wanted", "--prune", "--digest", digest_of(plan))
+    assert sorted(path.name for path in (project / "entities").iterdir()) == ["clicks.yaml", "cluster.yaml"]
+    with database.read() as connection:
+        (row,) = ProcessInstances(connection).find_between("count", "primary", START, START + timedelta(hours=1))
+    assert row.status is ProcessInstanceStatus.KILLED
+    assert run("plan", "wanted", "--prune").stdout == "Nothing would change.\n"
+
+
+def test_pruning_without_files_is_wrong_usage(project: Path) -> None:
+    assert "--prune needs FILES" in run("plan", "--prune", code=2).stderr
+
+
+def test_safe_mode_refuses_all_but_changes_of_clusters_and_these_need_it(project: Path, database: Database) -> None:
+    run("apply", "--yes")
+    (project / "moved.yaml").write_text(CLUSTER + "colo: nyc\n")
+    assert "safe mode" in run("apply", "moved.yaml", "--yes", code=1).stderr
+    set_safe_mode(database, is_on=True, author="ann", now=START)
+    assert "safe mode" in run("apply", "slower.yaml", "--yes", code=1).stderr
+    result = run("apply", "moved.yaml", "--yes")
+    assert "cluster 'primary': updated, version 2" in result.stdout
+    assert "version: 1" in (project / "entities" / "cluster.yaml").read_text()
+    assert run("plan", "moved.yaml").stdout == "Nothing would change.\n"
+
+
+def test_the_json_forms_are_json_and_carry_the_digest(project: Path) -> None:
+    document = json.loads(run("plan", "--output", "json").stdout)
+    assert document["counts"]["added"] == 4
+    done = json.loads(run("apply", "--digest", document["digest"], "--output", "json").stdout)
+    assert (done["verb"], len(done["entities"]), done["changed"]) == ("apply", 4, True)

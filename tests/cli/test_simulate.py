@@ -1,0 +1,89 @@
+"""`feed-assets simulate`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from feed_assets.cli.main import main
+
+ENTITIES = """
+kind: cluster
+name: primary
+storage: file:///data
+---
+kind: feed
+name: clicks
+frequency: days(1)
+locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}"}
+late_arrival: {cut_off: days(5)}
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+---
+kind: feed
+name: counts
+frequency: days(1)
+locations: {data: "/counts/${YEAR}/${MONTH}/${DAY}"}
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+---
+kind: process
+name: count
+frequency: days(1)
+clusters: {primary: {validity: {start: 2015-01-01T00:00Z}}}
+inputs: {clicks: {feed: clicks, start: "now(0,0)", end: "now(0,0)"}}
+outputs: {counts: {feed: counts, instance: "now(0,0)"}}
+workflow: {path: "jobs:count"}
+late_process: {policy: periodic, delay: days(1), inputs: [clicks]}
+"""
+ARRIVALS = """feed,cluster,instance,at,content
+clicks,primary,2015-01-01T00:00Z,2015-01-01T02:00Z,1
+clicks,primary,2015-01-01T00:00Z,2015-01-02T05:00Z,2
+clicks,primary,2015-01-02T00:00Z,2015-01-03T01:00Z,1
+"""
+RANGE = ["--from", "2015-01-01T00:00Z", "--to", "2015-01-05T00:00Z", "--every", "hours(1)"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "feed_assets.yaml").write_text("entities: entities\n")
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities/all.yaml").write_text(ENTITIES)
+    (tmp_path / "arrivals.csv").write_text(ARRIVALS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
+    result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json"])
+    assert result.exit_code == 0, result.output
+    log = [(line["what"], line["entity"], line["instance"]) for line in json.loads(result.stdout)["log"]]
+    assert [line for line in log if line[0] in ("run", "run again", "never ran")] == [
+        ("run", "count", "2015-01-01T00:00Z"),
+        ("run again", "count", "2015-01-01T00:00Z"),
+        ("run", "count", "2015-01-02T00:00Z"),
+        ("never ran", "count", "2015-01-03T00:00Z"),
+        ("never ran", "count", "2015-01-04T00:00Z"),
+        ("never ran", "count", "2015-01-05T00:00Z"),
+    ]
+
+
+def test_a_seed_gives_one_log_and_another_seed_another(place: Path) -> None:
+    logs = [CliRunner().invoke(main, ["simulate", *RANGE, "--seed", seed]).stdout for seed in ("1", "1", "2")]
+    assert logs[0] == logs[1] != logs[2]
+    assert list(place.glob("**/*.db")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("clicks,primary,2015-01-01T07:00Z,2015-01-01T02:00Z", "2015-01-01T07:00Z is no instance of feed 'clicks'"),
+        ("counts,primary,2015-01-01T00:00Z,2015-01-01T02:00Z", "feed 'counts' on primary is none from outside"),
+        ("clicks,primary,2015-01-01T00:00Z,", "it has no at"),
+        ("clicks,primary,yesterday,2015-01-01T02:00Z", "'yesterday' is not a date and time"),
+    ],
+)
+def test_a_line_that_says_nothing_is_refused_with_its_number(place: Path, line: str, reason: str) -> None:
+    (place / "arrivals.csv").write_text(f"{ARRIVALS}{line}\n")
+    result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv"])
+    assert result.exit_code == 1
+    assert f"arrivals.csv:5: {reason}" in result.stderr

@@ -1,0 +1,124 @@
+"""Late data as Dagster sees them: the sensor's ticks, tags of runs, data versions; and the whole with a real daemon."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, AssetMaterialization, DagsterInstance
+
+from feed_assets.lifecycle.execution import InstanceRunner
+from feed_assets.orchestration.instance_runs import published_metadata
+from feed_assets.orchestration.late_data import run_late_tick
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.lifecycle.world import FileEngine, no_session
+from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
+from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
+from tests.orchestration.test_ticks import NOON, World
+
+HOUR = timedelta(hours=1)
+
+
+def late_entities(cut_off: str, delay: str) -> str:
+    with_cut_off = ENTITIES.replace('schema: "n int"', f'schema: "n int"\n    late_arrival: {{cut_off: {cut_off}}}')
+    late = f"{{policy: periodic, delay: {delay}, inputs: [numbers]}}"
+    return with_cut_off.replace("timeout: months(60)", f"timeout: months(60)\n    late_process: {late}")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path, instance: DagsterInstance) -> World:
+    """The sum of hour 3 was made at noon; it is looked at every 6 hours."""
+    world = World(Home(folder=tmp_path), instance, late_entities("days(2)", "hours(6)"))
+    land(world.home.data, 3, 1)
+    world.tick()
+    run(world)
+    world.tick()
+    return world
+
+
+def run(world: World) -> None:
+    """What the run of hour 3 does, without Dagster and Spark."""
+    runtime = world.runtime
+    runner = InstanceRunner(
+        database=runtime.database(world.instance),
+        stores=runtime.stores,
+        plan=runtime.plan,
+        clock=runtime.clock,
+        wall=runtime.wall,
+        root=runtime.root,
+        run_id="run",
+        session=no_session,
+        engines=lambda _: FileEngine(lambda work: {target.name: "made" for target in work.outputs}),
+    )
+    (published,) = runner.run(runtime.plan.processes["summing", "here"], START + 3 * HOUR, lambda _: None)
+    world.metadata = published_metadata(published)  # type: ignore[attr-defined]
+
+
+def look(world: World) -> str:
+    message = run_late_tick(world.runtime, world.layout, "here", world.instance).skip_message
+    assert message is not None
+    return message
+
+
+def test_without_a_due_check_the_sensor_says_so(world: World) -> None:
+    assert look(world) == "no check for late data is due"
+
+
+def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(world: World) -> None:
+    land(world.home.data, 3, 1, 2)
+    world.at(START + 15 * HOUR)
+    assert look(world) == "1 late check: 1 to be run again; 1 feed instances have changed"
+    result = world.tick()
+    (request,) = result.run_requests or ()
+    assert request.partition_key == key(3)
+    assert request.tags["feed_assets/late"] == "2026-01-01T03:00Z: numbers"
+    (told,) = [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
+    assert (told.asset_key, told.partition) == (AssetKey(["here", "numbers"]), key(3))
+    assert told.metadata["feed_assets/late_data"].value == "files: 1 replaced"
+    assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
+    run(world)
+    assert world.metadata["feed_assets/late_data"] == "made again for late data of numbers"  # type: ignore[attr-defined]
+    assert world.counts()[ProcessInstanceStatus.SUCCEEDED] == 1
+
+
+def test_a_run_without_late_data_has_no_tag(world: World) -> None:
+    land(world.home.data, 4, 1)
+    world.at(NOON + HOUR)
+    (request,) = world.tick().run_requests or ()
+    assert "feed_assets/late" not in request.tags
+
+
+def test_a_refused_rerun_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    land(world.home.data, 3, 1, 2)
+    (world.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
+    world.at(START + 3 * HOUR + timedelta(days=2))
+    assert look(world) == "1 late check: 1 refused"
+    assert "'summing' on here at 2026-01-01T03:00Z: late data: inputs are incomplete" in caplog.text
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_what_arrives_late_is_in_the_output_in_the_end(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    home.prepare(late_entities("months(60)", "minutes(1)"), JOBS)
+    land(home.data, 0, 1, 2)
+    with home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 30, home.log)
+        assert total(home.data, 0) == 3
+        land(home.data, 0, 1, 2, 30)
+        wait_until(lambda: len(runs_of(instance, "summing")) == 2, 240, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 120, home.log)
+        assert total(home.data, 0) == 33
+        tags = [run.tags.get("feed_assets/late") for run in runs_of(instance, "summing")]
+        assert sorted(tags, key=str) == ["2026-01-01T00:00Z: numbers", None]
+        records = instance.fetch_materializations(AssetKey(["here", "sums"]), limit=10).records
+        versions = [(record.asset_materialization.tags or {})["dagster/data_version"] for record in records]  # type: ignore[union-attr]
+        assert len(set(versions)) == 2

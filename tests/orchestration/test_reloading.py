@@ -1,0 +1,252 @@
+"""Definitions that commands change while Dagster runs: ticks without a daemon, and the real daemon."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster import DagsterInstance, DagsterRunStatus
+
+from feed_assets.entities.common import Kind
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.operations.entities import changes as entity_changes
+from feed_assets.operations.entities.registry import Registry, open_registry
+from feed_assets.operations.entities.schedules import suspend
+from feed_assets.operations.location import load_location
+from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.orchestration.reloading import follow_definitions
+from feed_assets.orchestration.webserver import reload_locations
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.orchestration.dagster_home import Home, end_group, materialized, runs_of, wait_until
+from tests.orchestration.small import ENTITIES, JOBS, key, land
+from tests.orchestration.test_ticks import NOON, World
+from tests.servers import free_port
+
+DOUBLED = """
+kind: feed
+name: doubles
+frequency: hours(1)
+format: csv
+schema: "total bigint"
+availability_flag: _SUCCESS
+locations: {data: "/doubles/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+---
+kind: process
+name: doubling
+frequency: hours(1)
+clusters: {here: {validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+inputs: {numbers: {feed: numbers, start: "now(0,0)", end: "now(0,0)"}}
+outputs: {doubles: {feed: doubles, instance: "now(0,0)"}}
+workflow: {engine: python, path: "jobs_of_test:summing"}
+timeout: months(60)
+"""
+NEW = EntityFile(name="new.yaml", content=DOUBLED.encode())
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path, instance: DagsterInstance) -> World:
+    world = World(Home(folder=tmp_path), instance)
+    world.runtime.reload = partial(load_location, world.runtime.settings)
+    return world
+
+
+def registry_of(world: World) -> Registry:
+    database = world.runtime.database(world.instance)
+    return open_registry(world.runtime.settings, database, author="ann", now=NOON, skip_checks=True)
+
+
+def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(world: World) -> None:
+    land(world.home.data, 3, 1)
+    world.tick()
+    entity_changes.submit(registry_of(world), [NEW], and_schedule=True)
+    result = world.tick()
+    assert not result.run_requests
+    assert "13 new process instances, 1 ready" in str(result.skip_reason)
+    assert "1 processes wait until Dagster has loaded them" in str(result.skip_reason)
+    world.layout = follow_definitions(world.runtime, world.layout, world.runtime.database(world.instance), NOON).layout
+    world.runtime.present = None  # as in a process that has loaded it from the start
+    (request,) = world.tick().run_requests or ()
+    assert request.tags["feed_assets/process"] == "doubling"
+
+
+def test_what_is_as_it_was_loaded_needs_no_other_layout(world: World) -> None:
+    database = world.runtime.database(world.instance)
+    world.tick()
+    present = follow_definitions(world.runtime, world.layout, database, NOON)
+    assert present.layout is world.layout
+    entity_changes.submit(registry_of(world), [NEW])
+    assert follow_definitions(world.runtime, world.layout, database, NOON).not_yet == {("doubling", "here")}
+    entity_changes.delete(registry_of(world), Kind.PROCESS, ["doubling"])
+    entity_changes.delete(registry_of(world), Kind.FEED, ["doubles"])
+    assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
+
+
+def test_what_cannot_be_loaded_leaves_the_definitions_before_in_force(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.tick()
+    entity_changes.submit(registry_of(world), [NEW])
+    entities = world.home.folder / "entities"
+    entities.rename(world.home.folder / "elsewhere")
+    database = world.runtime.database(world.instance)
+    assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
+    assert "cannot be loaded, so those before stay in force" in caplog.text
+    (world.home.folder / "elsewhere").rename(entities)
+    assert ("doubling", "here") in follow_definitions(world.runtime, world.layout, database, NOON).plan.processes
+
+
+def test_a_cluster_that_is_not_declared_any_more_does_nothing(world: World) -> None:
+    world.tick()
+    for file in (world.home.folder / "entities").rglob("*.yaml"):
+        file.unlink()
+    registry_of(world).store.record_found(NOON)
+    assert "cluster here is not declared any more" in str(world.tick().skip_reason)
+
+
+def test_a_tick_says_that_safe_mode_is_on(world: World) -> None:
+    set_safe_mode(world.runtime.database(world.instance), is_on=True, author="root", now=NOON)
+    assert "safe mode is on" in str(world.tick().skip_reason)
+
+
+def test_a_suspended_process_is_not_launched_by_a_tick(world: World) -> None:
+    world.tick()
+    suspend(registry_of(world), Kind.PROCESS, ["summing"])
+    land(world.home.data, 3, 1)
+    world.at(NOON.replace(hour=14))
+    result = world.tick()
+    assert not result.run_requests
+    assert world.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
+
+
+def command(home: Home, *arguments: str, stdin: str = "") -> str:
+    """Give a `feed-assets` command in the project; its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from feed_assets.cli.main import main; main()", *arguments],
+        cwd=home.folder,
+        env=home.environment,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_new_assets_appear_and_run_without_restart_of_the_daemon(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    home.prepare(ENTITIES, JOBS)
+    land(home.data, 0, 1, 2)
+    with home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 90, home.log)
+        command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
+        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 150, home.log)
+        assert materialized(instance, "here", "sums") == {key(0)}
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_row_92_a_deletion_ends_the_runs_of_the_process(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    slow = JOBS.replace("(numbers):\n", "(numbers):\n        import time; time.sleep(300)\n")
+    home.prepare(ENTITIES, slow)
+    land(home.data, 0, 1, 2)
+    with home.instance() as instance, home.daemon():
+        started = DagsterRunStatus.STARTED
+        wait_until(lambda: [run.status for run in runs_of(instance, "summing")] == [started], 90, home.log)
+        time.sleep(3)
+        told = command(home, "entity", "delete", "process", "summing")
+        assert "instances that had not ended and are killed: 24" in told
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 60, home.log)
+        assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.CANCELED]
+        assert materialized(instance, "here", "sums") == set()
+
+
+@contextmanager
+def code_server(home: Home, port: int) -> Iterator[None]:
+    """A code server of its own, as `dagster code-server start` or `dagster dev` have it."""
+    log = (home.folder / "server.log").open("ab")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port)],
+        cwd=home.folder,
+        env=home.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        log.close()
+        end_group(server)
+
+
+@pytest.mark.spark
+@pytest.mark.server
+def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    home.prepare(ENTITIES, JOBS)
+    port = free_port()
+    location = {"grpc_server": {"host": "localhost", "port": port, "location_name": "feed_assets"}}
+    (home.folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}))
+    land(home.data, 0, 1, 2)
+    with code_server(home, port), home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
+        command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
+        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 120, home.log)
+
+
+@pytest.mark.server
+def test_a_webserver_shows_what_was_changed_when_it_is_asked(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    home.prepare(ENTITIES, JOBS)
+    port = free_port()
+    log = (home.folder / "webserver.log").open("ab")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "dagster_webserver", "-w", "workspace.yaml", "-p", str(port)],
+        cwd=home.folder,
+        env=home.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: _assets(url) is not None, 60, lambda: (home.folder / "webserver.log").read_text())
+        assert _assets(url) == {"sums", "numbers"}
+        command(home, "entity", "submit", "-", "--skip-checks", stdin=DOUBLED)
+        assert reload_locations(url) == ("feed_assets",)
+        assert _assets(url) == {"sums", "numbers", "doubles"}
+    finally:
+        log.close()
+        end_group(server)
+
+
+def _assets(url: str) -> set[str] | None:
+    """The feeds that a webserver shows; None while it does not answer."""
+    from feed_assets.errors import WebserverError
+    from feed_assets.orchestration.webserver import _ask, _dict, _dicts
+
+    try:
+        found = _ask(url, "query {assetNodes {assetKey {path}}}", {})
+    except WebserverError:
+        return None
+    paths = [_dict(node.get("assetKey")).get("path") for node in _dicts(found.get("assetNodes"))]
+    return {path[1] for path in paths if isinstance(path, list) and path[0] == "here"}
