@@ -10,6 +10,8 @@ from typing import assert_never
 from rich.console import Console
 
 from benchmarks.daily_runs import measure_runs
+from benchmarks.definitions import measure_definitions
+from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, make_report
@@ -23,7 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that were asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against named peers.")
     parts = ",".join(Part)
-    parser.add_argument("--only", default=parts, help=f"parts, as in {parts}: loading, ticks, runs, windows (all)")
+    parser.add_argument(
+        "--only",
+        default=parts,
+        help=f"parts, as in {parts}: loading, ticks, runs, windows, definitions, explaining (all)",
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes; shows that it works, not how fast it is")
     parser.add_argument("--json", type=Path, help="file for the report")
     parser.add_argument("--folder", type=Path, help="where to work, with 10 GB free (the system's temporary folder)")
@@ -59,6 +65,10 @@ def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
             measure = measure_runs
         case Part.WINDOWS:
             measure = measure_windows
+        case Part.DEFINITIONS:
+            measure = measure_definitions
+        case Part.EXPLAINING:
+            measure = measure_explaining
         case _:
             assert_never(part)
     folder.mkdir()

@@ -10,14 +10,14 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.workload import CLUSTER, HOUR, START, Pair
+from feed_assets.state.column_types import to_micros
 from feed_assets.state.database import open_database
-from feed_assets.state.schema import to_micros
 
 _DIGEST = "look:0123456789abcdef0123456789abcdef"
 _FEEDS = """
 INSERT INTO fa_feed_instances (feed, cluster, nominal_time, status, updated_at, manifest_digest, bytes, files,
-                               available_at, event_seq, next_look_at, fence)
-SELECT feed.name, :cluster, hour.at, 'AVAILABLE', hour.at, :digest, 64, 1, hour.at, NULL, NULL, 0
+                               available_at, event_seq, fence)
+SELECT feed.name, :cluster, hour.at, 'AVAILABLE', hour.at, :digest, 64, 1, hour.at, NULL, 0
 FROM feed CROSS JOIN hour
 """
 _EVENTS = """

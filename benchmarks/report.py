@@ -19,12 +19,14 @@ _PACKAGES = ("dagster", "pyspark", "SQLAlchemy", "pydantic")
 
 
 class Part(StrEnum):
-    """The four things that are measured."""
+    """The things that are measured."""
 
     LOADING = "a"
     TICKS = "b"
     RUNS = "c"
     WINDOWS = "d"
+    DEFINITIONS = "e"
+    EXPLAINING = "f"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,12 @@ def faster(
     if at_least is None:
         return figure
     return replace(figure, target=f"at least {at_least:g}x faster", is_met=theirs / ours >= at_least)
+
+
+def within(part: Part, name: str, ours: float, *, at_most: float | None = None, note: str = "") -> Figure:
+    """Seconds against a limit, or against nothing."""
+    figure = Figure(part=part, name=name, ours=ours, unit="s", note=note)
+    return figure if at_most is None else replace(figure, target=f"at most {at_most:g} s", is_met=ours <= at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from benchmarks.history import fill_history, next_time
 from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
 from feed_assets.operations.location import load_location
-from feed_assets.orchestration.assets import AssetLayout, lay_out
+from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.orchestration.ticks import TickCursor, run_tick
 from feed_assets.settings import load_settings
@@ -69,9 +69,11 @@ class TickBed:
                 "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING')"
             )
             connection.execute(
-                "UPDATE fa_feed_instances SET status = 'AVAILABLE', next_look_at = NULL "
-                "WHERE status NOT IN ('AVAILABLE', 'EVICTED') AND next_look_at IS NOT NULL"
+                "UPDATE fa_feed_instances SET status = 'AVAILABLE' FROM fa_looks AS look "
+                "WHERE look.feed = fa_feed_instances.feed AND look.cluster = fa_feed_instances.cluster "
+                "AND look.nominal_time = fa_feed_instances.nominal_time"
             )
+            connection.execute("DELETE FROM fa_looks")
             (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
         self.cursor = TickCursor(told=last, checked=self.runtime.location.digest).render()
 

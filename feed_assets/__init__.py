@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from feed_assets.entities.datasource import Datasource as Datasource
     from feed_assets.entities.feed import Feed as Feed
     from feed_assets.entities.process import Process as Process
+    from feed_assets.loading.process_functions import process as process
+    from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
 
 _HOMES = {
@@ -20,10 +22,21 @@ _HOMES = {
     "Datasource": "feed_assets.entities.datasource",
     "Feed": "feed_assets.entities.feed",
     "Process": "feed_assets.entities.process",
+    "FeedAssetsComponent": "feed_assets.orchestration.component",
     "build_definitions": "feed_assets.orchestration.definitions",
+    "process": "feed_assets.loading.process_functions",
 }
 
-__all__ = ["Cluster", "Context", "Datasource", "Feed", "Process", "build_definitions"]
+__all__ = [
+    "Cluster",
+    "Context",
+    "Datasource",
+    "Feed",
+    "FeedAssetsComponent",
+    "Process",
+    "build_definitions",
+    "process",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -31,3 +44,7 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

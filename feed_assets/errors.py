@@ -9,13 +9,30 @@ FeedAssetsError
 │   ├── ExpressionError       carries the position in the text
 │   │   └── UnknownNameError  a variable, function or input that nobody knows; carries the known ones
 │   ├── WindowError           two expressions that make no window together
-│   └── TemplateError
+│   ├── TemplateError
+│   └── TableAddressError
 ├── SettingsError             a setting is missing or wrong; names every place that was tried
 ├── DefinitionsError          entity files that cannot be used; carries the issues
 │   ├── LocationUnreadableError   the place of the files does not exist or cannot be read
 │   ├── EntityNotFoundError       no entity of that kind and name is declared
+│   ├── VersionNotFoundError      an entity has no such version, or none at that time
 │   ├── DuplicateEntityError      two entities of one kind have one name
+│   ├── DefinitionStoreError      the store of definitions cannot make a change, or says why it must not
+│   │   ├── FileRefusedError          a name that leaves the folder of the definitions, or is none
+│   │   └── DefinitionsChangedError   somebody else changed the same files meanwhile
 │   └── ColumnsError              a schema that is no list of names and types
+├── VerbRefusedError          what was asked about an entity cannot be done as things stand; nothing was changed
+│   ├── EntityExistsError         another definition of that name is declared
+│   ├── EntityReferencedError     others name what should be removed
+│   ├── NotSchedulableError       a kind of entity that has no schedule, or work that nothing here can do
+│   ├── NotScheduledError
+│   ├── PlanOutdatedError         a plan that is applied to another world than it was made for
+│   └── SafeModeError
+├── ArrivalRefusedError       somebody says that an instance has arrived, and it has not, or is not theirs
+├── InstanceQueryError        a range, filter, order or page of instances that makes no question
+├── ArrivalsFileError         a file of arrivals for a simulation that cannot be used
+├── WebserverError            Dagster's webserver does not answer, or refuses
+├── RunsNotStoppedError       runs of instances that were killed and that go on
 ├── StorageError              a filesystem refused, or holds something we do not understand
 │   ├── PathRefusedError      a path that leaves the storage root, or is none
 │   ├── InstanceNotFoundError
@@ -29,6 +46,7 @@ FeedAssetsError
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
+│   ├── ReleaseError          the releases of a process cannot go on as asked
 │   └── PartitionKeyError     a partition key that is no instance
 └── EngineError               the work of a process could not be started or failed
     ├── UnknownEngineError
@@ -37,7 +55,8 @@ FeedAssetsError
     ├── InputReadError
     ├── OutputMismatchError
     ├── WorkflowFailedError       user code or Spark raised, or an external application ended with a failure
-    └── ConnectServerError        a Spark Connect server did not start
+    ├── ConnectServerError        a Spark Connect server did not start
+    └── ServiceError              Spark, a catalog, a database or Java cannot be reached, or refuses
 
 An exception is built from facts and writes its own sentence: where, what, why, next step.
 """
@@ -144,6 +163,18 @@ class TemplateError(TimingError):
         super().__init__(f"template {text!r}: {reason}. {next_step}")
 
 
+class TableAddressError(TimingError):
+    """Text that is not the address of a table in a catalog."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(
+            f"table {text!r}: {reason}. Write catalog:database:table#key=value, "
+            "for example catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY}."
+        )
+
+
 class SettingsError(FeedAssetsError):
     """A setting is missing or wrong; `tried` are the places that were looked at, the strongest first."""
 
@@ -196,6 +227,19 @@ class EntityNotFoundError(DefinitionsError):
         super().__init__(location="the definitions", reason=f"there is no {kind} {name!r}", next_step=hint)
 
 
+class VersionNotFoundError(DefinitionsError):
+    """An entity has no such version, or none at that time."""
+
+    def __init__(self, *, kind: str, name: str, wanted: str, known: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(
+            location=f"{kind} {name!r}",
+            reason=f"there is no version {wanted}; {known}",
+            next_step="Choose one that its history lists.",
+        )
+
+
 class DuplicateEntityError(DefinitionsError):
     """Two entities of one kind have one name."""
 
@@ -206,6 +250,140 @@ class DuplicateEntityError(DefinitionsError):
             location="the definitions",
             reason=f"there are two entities of kind {kind!r} with the name {name!r}",
             next_step="Rename one of them.",
+        )
+
+
+class DefinitionStoreError(DefinitionsError):
+    """The store of definitions cannot make a change, or says why it must not; nothing was changed."""
+
+
+class FileRefusedError(DefinitionStoreError):
+    """A name of a file that leaves the folder of the definitions, or is none."""
+
+    def __init__(self, *, location: str, file: str, reason: str) -> None:
+        self.file = file
+        super().__init__(
+            location=location,
+            reason=f"the file {file!r} is refused: {reason}",
+            next_step="Name a .yaml, .yml or .xml file below the folder of the definitions.",
+        )
+
+
+class DefinitionsChangedError(DefinitionStoreError):
+    """Files of definitions were edited by other means while a change was being made; nothing was changed."""
+
+    def __init__(self, *, location: str, files: tuple[str, ...]) -> None:
+        self.files = files
+        super().__init__(
+            location=location,
+            reason=f"{_listed(files)} changed while the change was being made",
+            next_step="Look at what is there now, and try again.",
+        )
+
+
+class InstanceQueryError(FeedAssetsError):
+    """A range, filter, order or page of instances that makes no question."""
+
+    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+        self.subject = subject
+        self.reason = reason
+        super().__init__(f"{subject}: {reason}. {next_step}")
+
+
+class ArrivalRefusedError(FeedAssetsError):
+    """Somebody says that an instance has arrived, and it has not, or it is not theirs to say; nothing was recorded."""
+
+    def __init__(self, *, feed: str, cluster: str | None, nominal_time: datetime, reason: str, next_step: str) -> None:
+        self.feed = feed
+        self.cluster = cluster
+        self.nominal_time = nominal_time
+        self.reason = reason
+        place = f" on {cluster}" if cluster else ""
+        super().__init__(f"feed {feed!r}{place} at {nominal_time:%Y-%m-%dT%H:%MZ}: {reason}. {next_step}")
+
+
+class VerbRefusedError(FeedAssetsError):
+    """What was asked about an entity cannot be done as things stand; nothing was changed."""
+
+    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+        self.subject = subject
+        self.reason = reason
+        self.next_step = next_step
+        super().__init__(f"{subject}: {reason}. {next_step}")
+
+
+class EntityExistsError(VerbRefusedError):
+    """Another definition of that name is declared."""
+
+    def __init__(self, *, kind: str, name: str, place: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(
+            subject=f"{kind} {name!r}",
+            reason=f"it is declared already, and differently, in {place}",
+            next_step="Use update to change it, or delete it first.",
+        )
+
+
+class EntityReferencedError(VerbRefusedError):
+    """Others name what should be removed; `referrers` are their labels."""
+
+    def __init__(self, *, kind: str, name: str, referrers: Sequence[str]) -> None:
+        self.kind = kind
+        self.name = name
+        self.referrers = tuple(referrers)
+        super().__init__(
+            subject=f"{kind} {name!r}",
+            reason=f"it cannot be removed, {', '.join(referrers)} {'refers' if len(referrers) == 1 else 'refer'} to it",
+            next_step="Delete or change those first.",
+        )
+
+
+class NotSchedulableError(VerbRefusedError):
+    """A kind of entity that has no schedule, or work that nothing here can do."""
+
+
+class NotScheduledError(VerbRefusedError):
+    """An entity that is not scheduled anywhere."""
+
+    def __init__(self, *, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(subject=f"{kind} {name!r}", reason="it is not scheduled", next_step="Schedule it first.")
+
+
+class SafeModeError(VerbRefusedError):
+    """Safe mode is on and forbids an operation, or is off and the operation needs it."""
+
+
+class PlanOutdatedError(VerbRefusedError):
+    """A plan that is applied to another world than it was made for."""
+
+    def __init__(self, *, digest: str) -> None:
+        self.digest = digest
+        super().__init__(
+            subject=f"plan {digest[:12]}",
+            reason="it is outdated: files, definitions, schedules or releases have changed since",
+            next_step="Nothing was changed. Plan again, look at what it says, and apply that.",
+        )
+
+
+class WebserverError(FeedAssetsError):
+    """Dagster's webserver does not answer, or refuses."""
+
+    def __init__(self, *, url: str, reason: str, next_step: str) -> None:
+        self.url = url
+        super().__init__(f"webserver {url}: {reason}. {next_step}")
+
+
+class RunsNotStoppedError(FeedAssetsError):
+    """Runs of instances that were killed, and that Dagster did not end; `runs` are their ids."""
+
+    def __init__(self, *, runs: tuple[str, ...], reason: str) -> None:
+        self.runs = runs
+        super().__init__(
+            f"the instances are killed, but their runs go on ({', '.join(runs) or 'unknown'}): {reason}. "
+            "End them in Dagster; nothing that they make is recorded as a success of an instance any more."
         )
 
 
@@ -406,6 +584,16 @@ class ConnectServerError(EngineError):
         super().__init__(f"the Spark Connect server at {url} did not start: {reason}. Its log is {log_file}.{tail}")
 
 
+class ServiceError(EngineError):
+    """Something outside that engines need cannot be reached, or refuses; `service` is what it is and where."""
+
+    def __init__(self, *, service: str, reason: str, next_step: str) -> None:
+        self.service = service
+        self.reason = reason
+        self.next_step = next_step
+        super().__init__(f"{service}: {reason}. {next_step}")
+
+
 class ColumnsError(DefinitionsError):
     """A feed's schema that cannot be taken apart."""
 
@@ -416,6 +604,16 @@ class ColumnsError(DefinitionsError):
             reason=reason,
             next_step="Write columns as Spark does: `name type, name type`.",
         )
+
+
+class ArrivalsFileError(FeedAssetsError):
+    """A line of a file of arrivals that says nothing a simulation can do."""
+
+    def __init__(self, *, file: str, line: int, reason: str) -> None:
+        self.file = file
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, if need be, content.")
 
 
 class LifecycleError(FeedAssetsError):
@@ -450,6 +648,19 @@ class OutputOutsideValidityError(LifecycleError):
         super().__init__(
             f"process {process!r} at {nominal_time:%Y-%m-%dT%H:%MZ}: output {output!r} is outside the validity of feed "
             f"{feed!r}. Widen the feed's validity, or shorten the process's."
+        )
+
+
+class ReleaseError(LifecycleError):
+    """The releases of a process cannot go on as asked."""
+
+    def __init__(self, *, process: str, cluster: str, reason: str) -> None:
+        self.process = process
+        self.cluster = cluster
+        self.reason = reason
+        super().__init__(
+            f"process {process!r} on {cluster!r}: no new release: {reason}. "
+            "Look at what is declared with `feed-assets entity definition`."
         )
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,27 @@ class DemoSettings(BaseModel):
     replay: ReplaySettings | None = None
 
 
+class ScheduleMode(StrEnum):
+    """Whether what is declared is scheduled by that, or waits for a command."""
+
+    AUTOMATIC = "automatic"
+    EXPLICIT = "explicit"
+
+
+class DefinitionChanges(StrEnum):
+    """Which instances a changed definition governs: those from now on, or all that have not ended."""
+
+    FROM_NOW = "from-now"
+    ALWAYS = "always"
+
+
 class Settings(BaseSettings):
     """The settings in force; make them with `load_settings`.
 
     `entities` is a folder, a file or an fsspec URL; a relative path stands below `root`. `variables` are the values of
     `${NAME}` in clusters. `state` is an SQLAlchemy URL; None leaves it to the Dagster instance. With `strict` a warning
-    fails a validation.
+    fails a validation. `schedule` is for feeds and processes that no command has scheduled or suspended. `webserver` is
+    the URL of Dagster's, which commands ask to show what they have changed.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -71,6 +87,9 @@ class Settings(BaseSettings):
     variables: dict[str, str] = Field(default_factory=dict)
     state: str | None = None
     strict: bool = False
+    schedule: ScheduleMode = ScheduleMode.AUTOMATIC
+    definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
+    webserver: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)
 
@@ -229,7 +248,8 @@ def _refused(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
         return SettingsError(
             setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
         )
-    expected = _EXPECTED.get(first["type"].partition("_")[0], "another value")
+    choices = first.get("ctx", {}).get("expected") if first["type"] == "enum" else None
+    expected = choices or _EXPECTED.get(first["type"].partition("_")[0], "another value")
     reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

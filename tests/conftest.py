@@ -1,5 +1,5 @@
 """What all tests share: fixtures of real servers, started on first use."""
 
-from tests.servers import postgres_url
+from tests.servers import metastore_port, postgres_url
 
-__all__ = ["postgres_url"]
+__all__ = ["metastore_port", "postgres_url"]

@@ -1,14 +1,19 @@
 """Real servers for tests: started once a session on a socket of their own, ended with it."""
 
+import os
 import shutil
 import socket
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from feed_assets.engines.installation import spark_home
+from feed_assets.engines.supervised import SupervisedProcess
 
 
 @contextmanager
@@ -56,6 +61,59 @@ def run_tcp_postgres() -> Iterator[int]:
             server.cleanup()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def run_metastore() -> Iterator[int]:
+    """A Hive metastore of the installed pyspark with an empty catalog, on a free port of 127.0.0.1; yields the port."""
+    folder = Path(tempfile.mkdtemp(prefix="feed-assets-metastore-"))
+    port = free_port()
+    settings = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:{folder}/metastore;create=true",
+        "datanucleus.schema.autoCreateAll": "true",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": f"file:{folder}/warehouse",
+        "hive.metastore.event.db.notification.api.auth": "false",
+    }
+    values = "".join(
+        f"<property><name>{name}</name><value>{text}</value></property>" for name, text in settings.items()
+    )
+    (folder / "hive-site.xml").write_text(f"<configuration>{values}</configuration>")
+    selector = "org.apache.logging.log4j.core.selector.ClassLoaderContextSelector"
+    command = [
+        "java",
+        f"-Dlog4j2.contextSelector={selector}",
+        "-cp",
+        f"{folder}:{spark_home() / 'jars' / '*'}",
+        "org.apache.hadoop.hive.metastore.HiveMetaStore",
+        "-p",
+        str(port),
+    ]
+    try:
+        with (folder / "log").open("wb") as log:
+            process = SupervisedProcess(command, env=os.environ, cwd=folder, output=log)
+        with process:
+            wait_for_port(port, process)
+            yield port
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def metastore_port() -> Iterator[int]:
+    """The port of a Hive metastore that lives as long as the test session."""
+    with run_metastore() as port:
+        yield port
+
+
+def wait_for_port(port: int, process: SupervisedProcess, seconds: float = 60.0) -> None:
+    """Return when somebody listens; fail when the process has ended, or in time."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"nothing listens on port {port}")
 
 
 def free_port() -> int:

@@ -24,7 +24,7 @@ DOCUMENTS = tuple(sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT /
 AS_OF = datetime(2013, 12, 1, tzinfo=UTC)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # [entities](entities.md#rules)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-COMMAND = re.compile(r"\bfeed-assets ([a-z]+)")
+COMMAND = re.compile(r"\bfeed-assets ([a-z][a-z-]*)")
 TARGET = re.compile(r"\bmake ([a-z]+)\b")
 SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+\.py|[a-z_]+\.py)`")  # `orchestration/ticks.py`
 
@@ -47,7 +47,7 @@ def test_commands_exist(document: Path) -> None:
     words = document.read_text("utf-8")
     assert isinstance(main, click.Group)
     code = " ".join([*re.findall(r"`([^`\n]+)`", words), *(body for _, body in FENCE.findall(words))])
-    assert set(COMMAND.findall(code)) <= main.commands.keys()
+    assert set(COMMAND.findall(code)) <= set(main.list_commands(click.Context(main)))
     assert set(TARGET.findall(code)) <= make_targets()
 
 

@@ -23,12 +23,13 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from examples.flights.landing import Delivery, read_deliveries
+from examples.flights.landing import LATE_DAY, Delivery, read_deliveries
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.operations.location import Location, load_location
 from feed_assets.operations.overview import FeedOverview, feed_overview, iter_ran_without, process_overview
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
+from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
@@ -38,8 +39,11 @@ MARKER = ".feed-assets-demo"
 ORIGIN = datetime(2013, 11, 1, tzinfo=UTC)
 LAST_DELIVERY = datetime(2013, 12, 1, 7, tzinfo=UTC)
 UNTIL = datetime(2013, 12, 2, tzinfo=UTC)
+REPLAY_END = datetime(2014, 2, 1, tzinfo=UTC)
+"""Late data are looked for on the days after the month, so the clock goes on."""
 START_UP = timedelta(seconds=12)
 PATIENCE_SECONDS = 300
+LATE_PROCESS = "daily-delays"
 NEW_YORK = ZoneInfo("America/New_York")
 
 console = Console()
@@ -83,7 +87,7 @@ class Demo:
             "FEED_ASSETS_DEMO__REPLAY__ORIGIN": ORIGIN.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__REAL_START": real_start.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__SPEED": repr(speed),
-            "FEED_ASSETS_DEMO__REPLAY__UNTIL": UNTIL.isoformat(),
+            "FEED_ASSETS_DEMO__REPLAY__UNTIL": REPLAY_END.isoformat(),
         }
 
     def prepare(self) -> None:
@@ -131,11 +135,14 @@ def run(demo: Demo, *, keep_open: bool) -> None:
     console.print(f"November 2013 arrives in {demo.seconds:.0f} seconds. The UI is at [link]{demo.address}[/link]")
     with dagster(demo, environment) as server:
         wait_for_ui(demo, server)
-        land(demo, deliveries, clock, server)
+        land(demo, [delivery for delivery in deliveries if not delivery.is_late], clock, server)
         database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
+        attempts = land_late(demo, [delivery for delivery in deliveries if delivery.is_late], database, server)
         wait_for_processes(database, location, server)
+        wait_for_attempt(database, attempts + 1, server)
         report(database, location, deliveries)
         check_dagster(demo, location)
+        report_late(demo, location)
         if keep_open:
             console.print(f"The UI stays open at {demo.address}. Ctrl-C ends it.")
             server.wait()
@@ -196,6 +203,33 @@ def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subpr
                 time.sleep(0.1)
             delivery.land(demo.data)
             progress.advance(task)
+
+
+def land_late(demo: Demo, deliveries: Sequence[Delivery], database: Database, server: subprocess.Popen[bytes]) -> int:
+    """Let the hours that were kept back land when their day has been processed; the attempts made at it until then."""
+    attempts = wait_for_attempt(database, 1, server)
+    for delivery in deliveries:
+        delivery.land(demo.data)
+    day = LATE_DAY.astimezone(NEW_YORK)
+    console.print(f"{len(deliveries)} weather hours of {day:%d %B} land late: {LATE_PROCESS} of that day has run")
+    return attempts
+
+
+def wait_for_attempt(database: Database, attempt: int, server: subprocess.Popen[bytes]) -> int:
+    """Until the process of the late day has succeeded in this attempt or a later one; its number.
+
+    Raises:
+        DemoError: it takes too long.
+    """
+    for _ in range(PATIENCE_SECONDS * 2):
+        with database.read() as connection:
+            row = ProcessInstances(connection).get(LATE_PROCESS, "primary", LATE_DAY)
+        if row is not None and row.status is ProcessInstanceStatus.SUCCEEDED and row.attempt >= attempt:
+            return row.attempt
+        if server.poll() is not None:
+            raise DemoError("Dagster has ended")
+        time.sleep(0.5)
+    raise DemoError(f"{LATE_PROCESS} of {render_datetime(LATE_DAY)} has not succeeded in attempt {attempt}")
 
 
 def wait_for_processes(database: Database, location: Location, server: subprocess.Popen[bytes]) -> None:
@@ -267,7 +301,7 @@ def check_dagster(demo: Demo, location: Location) -> None:
     """
     from dagster import DagsterInstance
 
-    from feed_assets.orchestration.assets import lay_out
+    from feed_assets.orchestration.layout import lay_out
 
     database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
     layout = lay_out(location.plan)
@@ -284,6 +318,39 @@ def check_dagster(demo: Demo, location: Location) -> None:
                 return
             time.sleep(1)
     raise DemoError(f"Dagster's partitions do not agree: {'; '.join(behind)}")
+
+
+def report_late(demo: Demo, location: Location) -> None:
+    """Print what Dagster knows of the day whose weather came late: each time that it was made.
+
+    Raises:
+        DemoError: its output is what it was.
+    """
+    from dagster import AssetRecordsFilter, DagsterInstance
+
+    from feed_assets.orchestration import names
+    from feed_assets.orchestration.instance_runs import DATA_VERSION
+    from feed_assets.orchestration.layout import lay_out
+
+    asset_key, grid = lay_out(location.plan).feed_asset((LATE_PROCESS, "primary"))
+    wanted = AssetRecordsFilter(asset_key=asset_key, asset_partitions=[grid.key(LATE_DAY)])
+    table = Table("attempt", "weather hours", "bytes", "data version", "why", title=f"{LATE_PROCESS} of 5 November")
+    versions = set()
+    with DagsterInstance.from_config(str(demo.home)) as instance:
+        records = instance.fetch_materializations(wanted, limit=20, ascending=True).records
+    for told in filter(None, (record.asset_materialization for record in records)):
+        values = {name: value.value for name, value in told.metadata.items()}
+        version = (told.tags or {})[DATA_VERSION]
+        versions.add(version)
+        inputs = values[names.META_INPUTS]
+        hours = inputs["weather"] if isinstance(inputs, dict) else ""
+        why = values.get(names.META_LATE_DATA, "its inputs were there")
+        table.add_row(
+            *(str(values[names.META_ATTEMPT]), str(hours), str(values[names.META_BYTES]), version[:19], str(why))
+        )
+    console.print(table)
+    if len(versions) < 2:
+        raise DemoError("the output of the day whose weather came late has not changed")
 
 
 def _require_running(server: subprocess.Popen[bytes], demo: Demo) -> None:

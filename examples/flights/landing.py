@@ -21,16 +21,23 @@ WEATHER_START = datetime(2013, 11, 1, tzinfo=UTC)
 WEATHER_END = datetime(2013, 12, 1, 6, tzinfo=UTC)
 WEATHER_DELAY = timedelta(minutes=65)
 FLIGHTS_DELAY = timedelta(minutes=90)
+LATE_DAY = datetime(2013, 11, 5, 5, tzinfo=UTC)
+LATE_HOURS = frozenset({datetime(2013, 11, 5, 15, tzinfo=UTC), datetime(2013, 11, 5, 16, tzinfo=UTC)})
+"""Weather that is kept back until the day it belongs to, the one that begins at `LATE_DAY`, has been processed."""
 FLAG = "_SUCCESS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One feed instance as its producer delivers it: when, where below the data root, and what."""
+    """One feed instance as its producer delivers it: when, where below the data root, and what.
+
+    One that `is_late` is kept back longer than that.
+    """
 
     lands_at: datetime
     path: str
     rows: tuple[Mapping[str, str], ...]
+    is_late: bool = False
 
     def land(self, root: Path) -> None:
         """Write the file, then the flag that says that it is whole."""
@@ -56,7 +63,12 @@ def _weather() -> Iterator[Delivery]:
             if WEATHER_START <= hour < WEATHER_END:
                 hours[hour].append({name: "" if value == "NA" else value for name, value in row.items()})
     for hour, rows in hours.items():
-        yield Delivery(lands_at=hour + WEATHER_DELAY, path=f"weather/{hour:%Y/%m/%d/%H}", rows=tuple(rows))
+        yield Delivery(
+            lands_at=hour + WEATHER_DELAY,
+            path=f"weather/{hour:%Y/%m/%d/%H}",
+            rows=tuple(rows),
+            is_late=hour in LATE_HOURS,
+        )
 
 
 def _flights() -> Iterator[Delivery]:
