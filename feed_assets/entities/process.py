@@ -37,6 +37,16 @@ class Order(StrEnum):
     LAST_ONLY = "LAST_ONLY"
 
 
+class CatchUp(StrEnum):
+    """What becomes of instances whose time came while nobody looked: all run, the newest alone, or none (the others are
+    skipped).
+    """
+
+    ALL = "all"
+    LATEST = "latest"
+    NONE = "none"
+
+
 class RetryPolicy(StrEnum):
     """When something is tried again: after d, d, d; after d, 2d, 4d; or once (late data: at the cut-off)."""
 
@@ -161,6 +171,7 @@ class Process(Entity):
     clusters: Annotated[Map[Name, ProcessCluster], Field(min_length=1)]
     parallel: Annotated[Count, Field(ge=1, le=12)] = 1
     order: Order = Order.FIFO
+    catch_up: CatchUp = CatchUp.ALL
     timeout: FrequencyField | None = None
     frequency: FrequencyField
     timezone: ZoneName = "UTC"

@@ -57,6 +57,8 @@ def begin_attempt(
         definition_digest=process.digest,
         release=release,
         retry_at=None,
+        tell_at=None,
+        told=None,
         updated_at=now,
     )
     Attempts(connection).begin(

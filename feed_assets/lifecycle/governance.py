@@ -256,7 +256,7 @@ class Governance:
         return None
 
     def _with_what_holds_at_once(self, plan: Plan, key: Key) -> Plan:
-        """The plan of a release with what changes in place: parallel, retries, late data, feeds that are alike."""
+        """The plan of a release with what changes in place: parallel, catch-up, retries, late data, and feeds."""
         processes = dict(plan.processes)
         present = self.plan.processes.get(key)
         if present is not None:
@@ -297,7 +297,7 @@ def _is_alike(one: FeedRecord, other: FeedRecord) -> bool:
 
 def _with_soft_parts(record: ProcessRecord, present: ProcessRecord) -> ProcessRecord:
     """A process of a release with what holds at once; late data are handled only where they were before."""
-    record = replace(record, parallel=present.parallel, retry=present.retry)
+    record = replace(record, parallel=present.parallel, catch_up=present.catch_up, retry=present.retry)
     if record.late is None:
         return record
     late = {edge.name for edge in present.inputs if edge.is_late}

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.redefinition import note_changed
+from feed_assets.lifecycle.tellings import tell_after
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
@@ -151,6 +152,7 @@ def _changes(
             row = each.instance
             governed = governance.find(connection, (row.process, row.cluster), row.nominal_time)
             changes["deadline_at"] = as_of + governed.record.timeout.as_duration() if governed else None
+            changes["tell_at"] = tell_after(governed.record, as_of) if governed else None
             changes["ended_at"] = None
     if action is InstanceAction.RERUN:
         changes["retries"] = 0

@@ -15,9 +15,11 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.process import Order
+from feed_assets.lifecycle.catching_up import MISSED, ON_TIME, decide_catch_up
 from feed_assets.lifecycle.governance import BEGINNING, Governance, Governed, first_at_or_after
 from feed_assets.lifecycle.input_states import decide_ready, input_states_many
 from feed_assets.lifecycle.redefinition import find_changed, forget_changed
+from feed_assets.lifecycle.tellings import tell_after
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
@@ -66,15 +68,17 @@ def apply_readiness(
     budget: TimeBudget,
     *,
     without_row: ScheduleState = ScheduleState.SCHEDULED,
+    on_time: timedelta = ON_TIME,
 ) -> Readied:
     """For one cluster: materialize due process instances, open the gates of those whose inputs are there, and time out
     those that have waited too long.
 
     Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
     nothing of it times out; its gates open as others do. `without_row` is the state of processes that have no schedule.
+    An instance that comes into being later than `on_time` after its nominal time is subject to `catch_up`.
     """
     materialized = ready = 0
-    while count := _apply_materialization(database, governance, cluster, as_of, without_row):
+    while count := _apply_materialization(database, governance, cluster, as_of, without_row, on_time):
         materialized += count[0]
         ready += count[1]
         if budget.is_spent:
@@ -92,7 +96,12 @@ def apply_readiness(
 
 
 def _apply_materialization(
-    database: Database, governance: Governance, cluster: str, as_of: datetime, without_row: ScheduleState
+    database: Database,
+    governance: Governance,
+    cluster: str,
+    as_of: datetime,
+    without_row: ScheduleState,
+    on_time: timedelta,
 ) -> tuple[int, int] | None:
     with database.read() as connection:
         due = Frontiers(connection).due(
@@ -107,37 +116,42 @@ def _apply_materialization(
         for frontier in due:
             key = (frontier.entity, frontier.cluster)
             stretches = governance.stretches(connection, key, since=frontier.next_time or as_of)
-            new, following = decide_materialization(stretches, frontier, as_of)
+            new, following = decide_materialization(stretches, frontier, as_of, on_time)
             moved.append(following)
             if key in plan.processes:
                 rows[key] = new
         instances = ProcessInstances(connection)
         instances.add_waiting([row for new in rows.values() for row in new])
         for key, new in rows.items():
-            if new and plan.processes[key].order is Order.LAST_ONLY:
-                _supersede(instances, plan.processes[key], new[-1].nominal_time, as_of)
+            kept = [row.nominal_time for row in new if row.reason != MISSED]
+            if kept and plan.processes[key].order is Order.LAST_ONLY:
+                _supersede(instances, plan.processes[key], kept[-1], as_of)
         Frontiers(connection).put(moved)
-        keys = {key: [row.nominal_time for row in new] for key, new in rows.items()}
-        ready = _open_gates(connection, governance, keys, as_of)
+        waiting = {
+            key: [row.nominal_time for row in new if row.status is ProcessInstanceStatus.WAITING]
+            for key, new in rows.items()
+        }
+        ready = _open_gates(connection, governance, waiting, as_of)
     return sum(len(new) for new in rows.values()), ready
 
 
 def decide_materialization(
-    stretches: Sequence[Governed], frontier: Frontier, as_of: datetime
+    stretches: Sequence[Governed], frontier: Frontier, as_of: datetime, on_time: timedelta = ON_TIME
 ) -> tuple[list[ProcessInstance], Frontier]:
     """The next instances of a process whose nominal time has come, at most `INSTANCES_A_STEP`, oldest first.
 
     Each is an instance of the stretch that its nominal time is in, so that where a definition has changed the instances
     of the old one are followed by those of the new one. Without stretches the walk rests.
 
-    An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out. With
-    LAST_ONLY an instance whose successor has come into being too is left out from the start.
+    An instance's time-out counts from here, as in Falcon, so catching up after downtime times nothing out. What comes
+    later than `on_time` may be left out by the process's `catch_up`; with LAST_ONLY so is an instance whose successor
+    has come into being too. Left out means SKIPPED from the start: every instance comes into being.
     """
     assert frontier.next_time is not None
     due = list(islice(_iter_due(stretches, frontier.next_time, as_of), INSTANCES_A_STEP + 1))
     taken = due[:INSTANCES_A_STEP]
     rows = [
-        _come_into_being(governed.record, nominal_time, as_of, has_successor=position + 1 < len(due))
+        _come_into_being(governed.record, nominal_time, as_of, on_time, has_successor=position + 1 < len(due))
         for position, (governed, nominal_time) in enumerate(taken)
     ]
     following = first_at_or_after(stretches, taken[-1][1] + _MOMENT if taken else frontier.next_time)
@@ -155,19 +169,22 @@ def _iter_due(stretches: Sequence[Governed], first: datetime, as_of: datetime) -
 
 
 def _come_into_being(
-    record: ProcessRecord, nominal_time: datetime, as_of: datetime, *, has_successor: bool
+    record: ProcessRecord, nominal_time: datetime, as_of: datetime, on_time: timedelta, *, has_successor: bool
 ) -> ProcessInstance:
-    is_superseded = has_successor and record.order is Order.LAST_ONLY
+    reason = decide_catch_up(record.catch_up, as_of - nominal_time, has_successor=has_successor, on_time=on_time)
+    if reason is None and has_successor and record.order is Order.LAST_ONLY:
+        reason = SUPERSEDED
     return ProcessInstance(
         process=record.process,
         cluster=record.cluster,
         nominal_time=nominal_time,
-        status=ProcessInstanceStatus.SKIPPED if is_superseded else ProcessInstanceStatus.WAITING,
+        status=ProcessInstanceStatus.WAITING if reason is None else ProcessInstanceStatus.SKIPPED,
         updated_at=as_of,
         materialized_at=as_of,
         deadline_at=as_of + record.timeout.as_duration(),
-        ended_at=as_of if is_superseded else None,
-        reason=SUPERSEDED if is_superseded else None,
+        tell_at=tell_after(record, as_of),
+        ended_at=None if reason is None else as_of,
+        reason=reason,
         definition_digest=record.digest,
     )
 
@@ -322,6 +339,7 @@ def _apply_deadlines(
             waiting,
             status=ProcessInstanceStatus.TIMEDOUT,
             ended_at=as_of,
+            tell_at=as_of,
             updated_at=as_of,
             reason="its mandatory inputs did not all become available in time",
         )

@@ -10,10 +10,11 @@ from typing import assert_never
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.redefinition import note_changed
+from feed_assets.lifecycle.tellings import tell_after
 from feed_assets.plan.records import RetryRecord
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import NEVER
 
 RETRIES_A_TICK = 1_000
@@ -96,8 +97,10 @@ def apply_retries(database: Database, governance: Governance, cluster: str, as_o
             if decision.is_exhausted:
                 exhausted.append(row.key)
                 reason = f"{reason or row.status.value}; all {row.retries} retries have been made"
-            retry_at = decision.retry_at or NEVER
-            instances.transition(row.key, {row.status}, retry_at=retry_at, reason=reason, updated_at=as_of)
+            changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "reason": reason, "updated_at": as_of}
+            if decision.retry_at is None:
+                changes["tell_at"] = as_of
+            instances.transition(row.key, {row.status}, **changes)
         again = []
         for row in instances.due_retries(cluster, as_of, RETRIES_A_TICK):
             governed = governance.find(connection, (row.process, row.cluster), row.nominal_time)
@@ -125,6 +128,7 @@ def _set_going(instances: ProcessInstances, governed: Governed, row: ProcessInst
         request_key=None,
         requested_at=None,
         deadline_at=as_of + governed.record.timeout.as_duration(),
+        tell_at=tell_after(governed.record, as_of),
         ended_at=None,
         reason=f"retry {row.retries + 1} after: {row.reason or row.status.value}",
         updated_at=as_of,

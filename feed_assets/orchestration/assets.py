@@ -163,6 +163,7 @@ def _process_metadata(process: ProcessRecord) -> dict[str, object]:
         names.META_WORKFLOW: f"{process.workflow.engine.value} {process.workflow.path}",
         names.META_PARALLEL: MetadataValue.int(process.parallel),
         names.META_ORDER: process.order.value,
+        names.META_CATCH_UP: process.catch_up.value,
         names.META_TIMEOUT: process.timeout.render(),
     }
     for edge in process.inputs:

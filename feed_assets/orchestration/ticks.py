@@ -43,6 +43,7 @@ from feed_assets.orchestration.present import Present
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.telling import build_scene, describe_oldest, tell_why
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -107,6 +108,8 @@ def run_tick(
     apply_former_looks(database, runtime.stores, governance, cluster, as_of)
     tell_exhausted(apply_retries(database, governance, cluster, as_of))
     readied = apply_readiness(database, governance, cluster, as_of, budget, without_row=without_row)
+    scene = build_scene(runtime, governance, database, as_of)
+    explained = tell_why(scene, layout, cluster, instance)
     requests = apply_requests(
         database,
         governance,
@@ -132,7 +135,9 @@ def run_tick(
         asset_events=[*told, *checks],
         dynamic_partitions_requests=dynamic_keys(layout, cluster, instance, as_of),
         cursor=following.render(),
-        skip_reason=None if run_requests else SkipReason(describe(found, readied, len(told), present)),
+        skip_reason=None
+        if run_requests
+        else SkipReason(describe(found, readied, len(told), explained, present) + describe_oldest(scene, cluster)),
     )
 
 
@@ -143,14 +148,14 @@ def tell_exhausted(retried: Retried) -> None:
         _logger.error("process %r on %s: all retries of instance %s have failed", key.process, key.cluster, when)
 
 
-def describe(found: Found, readied: Readied, told: int, present: Present) -> str:
+def describe(found: Found, readied: Readied, told: int, explained: int, present: Present) -> str:
     """What a tick without requests did, in a sentence."""
     more = "" if found.is_complete and readied.is_complete else "; more is left for the next tick"
     more += f"; {len(present.not_yet)} processes wait until Dagster has loaded them" if present.not_yet else ""
     more += "; safe mode is on" if present.is_safe_mode else ""
     return (
         f"{found.looked} looks, {found.arrived} arrivals, {readied.materialized} new process instances, "
-        f"{readied.ready} ready, {readied.timed_out} timed out, {told} events told{more}"
+        f"{readied.ready} ready, {readied.timed_out} timed out, {told} events told, {explained} explained{more}"
     )
 
 

@@ -98,6 +98,7 @@ class _Compiler:
             properties=tuple(process.properties.items()),
             parallel=process.parallel,
             order=process.order,
+            catch_up=process.catch_up,
             priority=(find_priority(process.properties) or JobPriority.NORMAL).level,
             queue=find_queue(process.properties),
             timeout=process.effective_timeout(),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY, FrozenMap
-from feed_assets.entities.process import Order, RetryPolicy, Workflow
+from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
 from feed_assets.issues import EntityKey
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -162,6 +162,7 @@ class ProcessRecord:
     properties: tuple[tuple[str, str], ...]
     parallel: int
     order: Order
+    catch_up: CatchUp
     priority: int
     queue: str | None
     timeout: Frequency

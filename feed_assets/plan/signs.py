@@ -27,7 +27,7 @@ _ORDERED = ("inputs", "outputs")
 _SOFT_OF_PROCESS = frozenset(
     {"acl", "tags", "description", "pipelines", "notification", "sla", "retry", "late_process", "version"}
 )
-_IN_PLACE = frozenset({"parallel"})
+_IN_PLACE = frozenset({"parallel", "catch_up"})
 _LATE_POLICY = ("late_process", "policy")
 _HARD: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {

@@ -69,6 +69,8 @@ COLUMNS = (
     _T.retries,
     _T.retry_at,
     _T.overrides,
+    _T.tell_at,
+    _T.told,
 )
 _NAMES = tuple(column.name for column in COLUMNS)
 # Else SQLite would walk through all instances that have the status, instead of to those with the keys.
@@ -378,6 +380,8 @@ def _to_row(instance: ProcessInstance) -> dict[str, object]:
         "retries": instance.retries,
         "retry_at": instance.retry_at,
         "overrides": instance.overrides,
+        "tell_at": instance.tell_at,
+        "told": instance.told,
     }
 
 

@@ -172,6 +172,7 @@ class ProcessInstance:
     `definition_digest` is of the process's definition, `release` the number of the release that governs it. `retries`
     counts automatic attempts since the first, or since a person ran it; `retry_at` is when the next begins, NEVER if
     there is none, None until that is decided. `overrides` are properties that a person has given for the next runs.
+    `tell_at` is when people are told why it is not done, if it is not; `told` is a digest of what they were told last.
     """
 
     process: str
@@ -195,6 +196,8 @@ class ProcessInstance:
     retries: int = 0
     retry_at: datetime | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
+    tell_at: datetime | None = None
+    told: str | None = None
 
     @property
     def key(self) -> ProcessKey:
@@ -247,6 +250,8 @@ class ProcessChanges(TypedDict, total=False):
     retries: int
     retry_at: datetime | None
     overrides: Mapping[str, object]
+    tell_at: datetime | None
+    told: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

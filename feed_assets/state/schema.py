@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from feed_assets.state.column_types import FrozenInputs, Payload, UtcDateTime
 
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -28,6 +28,7 @@ IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL"
 IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
 IS_REQUESTED = text("status = 'READY' AND request_key IS NOT NULL")
 HAS_FAILED = text("status IN ('FAILED', 'TIMEDOUT')")
+IS_TOLD_SOMETIME = text("status IN ('FAILED', 'TIMEDOUT', 'WAITING') AND tell_at IS NOT NULL")
 IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
@@ -151,6 +152,8 @@ process_instances = Table(
     Column("retries", BigInteger, nullable=False, server_default=text("0")),
     Column("retry_at", UtcDateTime),
     Column("overrides", Payload),
+    Column("tell_at", UtcDateTime),
+    Column("told", Text),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", name="fa_process_instances_pk"),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
     Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
@@ -169,6 +172,13 @@ Index(
     process_instances.c.retry_at,
     sqlite_where=HAS_FAILED,
     postgresql_where=HAS_FAILED,
+)
+Index(
+    "fa_process_instances_to_tell",
+    process_instances.c.cluster,
+    process_instances.c.tell_at,
+    sqlite_where=IS_TOLD_SOMETIME,
+    postgresql_where=IS_TOLD_SOMETIME,
 )
 Index(
     "fa_process_instances_unrequested",

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.lifecycle import arrivals, leasing, reconciliation, requests
+from feed_assets.lifecycle import arrivals, catching_up, leasing, readiness, reconciliation, requests
 from feed_assets.lifecycle.late_checks import FEED_DELAY, FEED_POLICY
 from feed_assets.lifecycle.staging import ABANDONED_AFTER
 from feed_assets.orchestration import definitions, late_data, names, ticks
@@ -39,6 +39,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "events told to Dagster a tick": str(ticks.EVENTS_A_TICK),
         "looks a tick at instances that were missing": str(arrivals.LOOKS_A_TICK),
         "instances a run": str(requests.INSTANCES_A_RUN),
+        "instances of a process that come into being in one transaction": str(readiness.INSTANCES_A_STEP),
+        "minutes up to which an instance that comes into being is on time": f"{catching_up.ON_TIME.seconds // 60}",
         "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),
         "least seconds between looks for late data": str(late_data.MINIMUM_SECONDS),
         "kinds of events that are written": " ".join(sorted(kinds)),

@@ -191,6 +191,7 @@ PROCESSES = _map(
     pipelines=LABELS,
     parallel=st.integers(1, 12),
     order=st.sampled_from(["FIFO", "LIFO", "LAST_ONLY"]),
+    catch_up=st.sampled_from(["all", "latest", "none"]),
     timeout=FREQUENCIES,
     timezone=st.sampled_from(["UTC", "Europe/Paris"]),
     sla=_PROCESS_SLA,

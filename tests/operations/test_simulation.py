@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.operations.location import Location, declare_location
@@ -180,6 +182,7 @@ def broken_by(seed: int) -> str:
     return ""
 
 
+@pytest.mark.timeout(1800)
 def test_invariants_hold_whatever_goes_wrong() -> None:
     if ONE:
         assert broken_by(int(ONE)) == ""

@@ -1,5 +1,6 @@
 """Why an instance is as it is: a tree of sentences with their facts, for people and as JSON."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -109,6 +110,33 @@ class Explanation:
             yield self
         for cause in causes:
             yield from cause._iter_ends()
+
+    @property
+    def root_sentence(self) -> str:
+        """The instance and the first of its root causes, in one short sentence."""
+        root = next(iter(self.root_causes()), self)
+        reason = next(iter((*root.blockers, *root.reasons)), None)
+        says = f": {reason.text}" if reason else ""
+        time = render_datetime(self.nominal_time)
+        return f"{self.name} {time}" + (
+            says if root == self else f" for {root.name} {render_datetime(root.nominal_time)}{says}"
+        )
+
+    @property
+    def digest(self) -> str:
+        """A digest of what keeps the instance and those upstream of it, for noticing that it has become something else.
+
+        What only passes by itself is not in it: times of looks and of leases, numbers of others that go first.
+        """
+        lines = [repr(line) for line in self._iter_keeping()]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def _iter_keeping(self) -> Iterator[tuple[object, ...]]:
+        yield self.kind.value, self.name, self.cluster, render_datetime(self.nominal_time), self.status
+        for reason in self.blockers:
+            yield reason.code.value, reason.facts.get("missing"), reason.facts.get("reason")
+            for cause in reason.causes:
+                yield from cause._iter_keeping()
 
     def to_json(self) -> dict[str, object]:
         """The JSON form of this instance and what is below it."""

@@ -16,6 +16,7 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrivals import apply_arrivals
 from feed_assets.lifecycle.attempts import begin_attempt
+from feed_assets.lifecycle.catching_up import ON_TIME
 from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.late_detection import apply_late_checks
@@ -181,7 +182,10 @@ class Simulation:
             apply_arrivals(self.database, self.stores.pool, self.plan, cluster, now, TimeBudget(_PLENTY))
             apply_late_checks(self.database, self.stores.pool, self._governance, cluster, now, now, TimeBudget(_PLENTY))
             apply_retries(self.database, self._governance, cluster, now)
-            readied = apply_readiness(self.database, self._governance, cluster, now, TimeBudget(_PLENTY))
+            on_time = max(ON_TIME, self.circumstances.every)
+            readied = apply_readiness(
+                self.database, self._governance, cluster, now, TimeBudget(_PLENTY), on_time=on_time
+            )
             requests = apply_requests(self.database, self._governance, cluster, now, now, _REQUESTS_A_TICK)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)

@@ -1,0 +1,75 @@
+"""Of which process instances people are to be told that they are not done, and what they have been told."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.process_instances import COLUMNS, from_row
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.schedules import is_scheduled
+from feed_assets.state.schema import IS_TOLD_SOMETIME, process_instances
+
+_T = process_instances.c
+_MARK = (
+    update(process_instances)
+    .where(
+        _T.process == bindparam("of_process"),
+        _T.cluster == bindparam("on_cluster"),
+        _T.nominal_time == bindparam("at"),
+        _T.tell_at == bindparam("was_due_at"),
+    )
+    .values(tell_at=bindparam("next_at"), told=bindparam("digest"))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What was told of an instance: a digest, and when it is looked at again (None: no more). `instance` is as it was
+    before.
+    """
+
+    instance: ProcessInstance
+    told: str | None
+    tell_at: datetime | None
+
+
+class Tellings:
+    """What there is to tell, as one transaction sees it."""
+
+    def __init__(self, connection: Connection, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> None:
+        self._connection = connection
+        self._is_active = is_scheduled("process", _T.process, _T.cluster, without_row)
+
+    def due(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
+        """Instances of scheduled processes, WAITING, FAILED or TIMEDOUT, whose turn to be told of is `as_of` or before,
+        the longest overdue first.
+        """
+        statement = select(*COLUMNS).where(_T.cluster == cluster, IS_TOLD_SOMETIME, _T.tell_at <= as_of)
+        statement = statement.where(self._is_active).order_by(_T.tell_at, _T.nominal_time, _T.process).limit(limit)
+        return [from_row(row) for row in self._connection.execute(statement)]
+
+    def oldest_waiting(self, cluster: str) -> ProcessInstance | None:
+        """The WAITING instance of a scheduled process with the earliest nominal time; None if nothing waits."""
+        is_waiting = (_T.status == ProcessInstanceStatus.WAITING.value, _T.cluster == cluster, self._is_active)
+        statement = select(*COLUMNS).where(*is_waiting).order_by(_T.nominal_time, _T.process).limit(1)
+        row = self._connection.execute(statement).first()
+        return None if row is None else from_row(row)
+
+    def mark(self, tellings: Iterable[Telling]) -> None:
+        """Remember what was told; of an instance that somebody has set another time for meanwhile nothing."""
+        parameters = [
+            {
+                "of_process": telling.instance.process,
+                "on_cluster": telling.instance.cluster,
+                "at": telling.instance.nominal_time,
+                "was_due_at": telling.instance.tell_at,
+                "next_at": telling.tell_at,
+                "digest": telling.told,
+            }
+            for telling in sorted(tellings, key=lambda telling: telling.instance.key)
+        ]
+        if parameters:
+            self._connection.execute(_MARK, parameters)
