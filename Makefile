@@ -22,7 +22,8 @@ dev: $(VENV)/.installed  ## The demo with Dagster's UI left open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
 test: $(VENV)/.installed lint  ## Lint, types, layers and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not spark" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m spark
 
 lint: $(VENV)/.installed  ## Lint, types and the layer contract
 	$(BIN)/ruff check .

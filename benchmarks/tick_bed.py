@@ -14,7 +14,10 @@ from dagster import DagsterInstance, SensorResult
 from benchmarks.history import fill_history, next_time
 from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
+from feed_assets.lifecycle.governance import Governance
+from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.operations.location import load_location
+from feed_assets.operations.scene import Scene
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.orchestration.ticks import TickCursor, run_tick
@@ -62,18 +65,43 @@ class TickBed:
         self.cursor = result.cursor
         return seconds, result
 
-    def settle(self) -> None:
-        """Make everything that is open done, as if it had arrived and run: the next scenario starts from rest."""
+    def give_notice(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
+        """Tell the record of arrivals, as producers do with `feed-assets feed arrived`; nobody has to look for them."""
+        scene = Scene(
+            governance=Governance(self.runtime.plan),
+            database=self.runtime.database(self.instance),
+            stores=self.runtime.stores,
+            as_of=self.runtime.clock.now(),
+            wall=self.runtime.wall.now(),
+        )
+        for pair, nominal_time in instances:
+            notice = Notice(feed=pair.source, nominal_time=nominal_time, author="benchmark", is_trusted=True)
+            assert record_notice(scene, notice).outcome is NoticeOutcome.RECORDED
+
+    def count_waiting(self) -> int:
+        """How many instances wait."""
+        with sqlite3.connect(self.folder / STATE) as connection:
+            query = "SELECT count(*) FROM fa_process_instances WHERE status = 'WAITING'"
+            (count,) = connection.execute(query).fetchone()
+        return int(count)
+
+    def settle(self, still_waiting: Sequence[Pair] = ()) -> None:
+        """Make everything that is open done, as if it had arrived and run: the next scenario starts from rest. What
+        waits of some pairs may go on waiting.
+        """
+        processes = ", ".join(f"'{pair.process}'" for pair in still_waiting)
+        sources = ", ".join(f"'{pair.source}'" for pair in still_waiting)
         with sqlite3.connect(self.folder / STATE) as connection:
             connection.execute(
-                "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING')"
+                "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING') "
+                f"AND process NOT IN ({processes})"
             )
             connection.execute(
                 "UPDATE fa_feed_instances SET status = 'AVAILABLE' FROM fa_looks AS look "
                 "WHERE look.feed = fa_feed_instances.feed AND look.cluster = fa_feed_instances.cluster "
-                "AND look.nominal_time = fa_feed_instances.nominal_time"
+                f"AND look.nominal_time = fa_feed_instances.nominal_time AND look.feed NOT IN ({sources})"
             )
-            connection.execute("DELETE FROM fa_looks")
+            connection.execute(f"DELETE FROM fa_looks WHERE feed NOT IN ({sources})")
             (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
         self.cursor = TickCursor(told=last, checked=self.runtime.location.digest).render()
 

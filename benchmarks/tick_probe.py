@@ -9,6 +9,7 @@ from benchmarks.tick_bed import TickBed, tick_bed
 from benchmarks.workload import pairs_of
 
 UNTIL_QUIET = 200
+BECOME_READY = 10
 
 
 def main(folder: str, pairs: str, hours: str, repeats: str, *counts: str) -> None:
@@ -20,6 +21,8 @@ def main(folder: str, pairs: str, hours: str, repeats: str, *counts: str) -> Non
             "idle": [bed.tick()[0] for _ in range(3 * int(repeats))],
             "look": [_look(bed) for _ in range(int(repeats))],
         }
+        for waiting in (BECOME_READY, len(bed.pairs)):
+            result[f"ready/{waiting}"] = [_ready(bed, waiting) for _ in range(3 * int(repeats))]
         for count in map(int, counts):
             result[f"new/{count}"] = [_new(bed, count) for _ in range(int(repeats))]
         print(json.dumps(result))
@@ -33,6 +36,19 @@ def _look(bed: TickBed) -> dict[str, float]:
     seconds, result = bed.tick()
     assert result.skip_reason is not None
     assert f"{len(bed.pairs)} looks, 0 arrivals" in (result.skip_reason.skip_message or "")
+    bed.settle()
+    return {"tick": seconds}
+
+
+def _ready(bed: TickBed, waiting: int) -> dict[str, float]:
+    """Notice is given of ten arrivals that ten instances waited for; so many wait altogether, one of a process."""
+    (nominal_time,) = bed.advance(1)
+    bed.tick()
+    bed.settle(still_waiting=bed.pairs[:waiting])
+    bed.give_notice([(pair, nominal_time) for pair in bed.pairs[: waiting : waiting // BECOME_READY]])
+    seconds, result = bed.tick()
+    assert len(result.asset_events) == len(result.run_requests or ()) == BECOME_READY
+    assert bed.count_waiting() == waiting - BECOME_READY
     bed.settle()
     return {"tick": seconds}
 

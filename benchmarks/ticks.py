@@ -11,7 +11,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.probes import run_probe, say
-from benchmarks.report import Figure, Part, faster
+from benchmarks.report import Figure, Part, faster, slower
+from benchmarks.tick_probe import BECOME_READY
 
 YEAR = 8_760
 TENTH = YEAR // 10
@@ -20,6 +21,7 @@ AT_LEAST = 50
 IDLE_SECONDS = 0.050
 LOOK_SECONDS = 0.250
 FLATNESS = 1.5
+BYSTANDERS = 2.0
 EAGER = "Dagster's evaluate_automation_conditions, eager()"
 
 
@@ -30,6 +32,7 @@ def measure_ticks(folder: Path, *, quick: bool) -> Iterator[Figure]:
     year = _ours(folder, pairs, TENTH if quick else YEAR, repeats, news)
     tenth = _ours(folder, pairs, TENTH // 10 if quick else TENTH, repeats, news)
     yield from _absolute(year, tenth, pairs)
+    yield from _bystanders(year, pairs)
     yield from _against_same_size(pairs, TENTH // 10 if quick else TENTH, tenth, news)
     yield from _against_year(folder, pairs // 10, TENTH if quick else YEAR, repeats, news[-1] // 10, year)
 
@@ -80,6 +83,19 @@ def _absolute(year: dict[str, Any], tenth: dict[str, Any], pairs: int) -> Iterat
         ratio=max(_of(year, kind) / _of(tenth, kind) for kind in ("idle", "look")),
         target=f"at most {FLATNESS:g}x",
         is_met=all(_of(year, kind) / _of(tenth, kind) <= FLATNESS for kind in ("idle", "look")),
+    )
+
+
+def _bystanders(year: dict[str, Any], pairs: int) -> Iterator[Figure]:
+    """A tick costs what has changed, not what waits."""
+    yield slower(
+        Part.TICKS,
+        f"tick in which {BECOME_READY} instances become ready while {pairs:,} wait; {year['hours']:,} hours of history",
+        _of(year, f"ready/{pairs}"),
+        f"the same while {BECOME_READY} wait",
+        _of(year, f"ready/{BECOME_READY}"),
+        at_most=BYSTANDERS,
+        note="told of by notices; that instances that are missing are looked for costs besides",
     )
 
 

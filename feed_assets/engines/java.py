@@ -142,9 +142,10 @@ class JavaMachine:
 def explain_java(error: Exception) -> str:
     """What a Java exception says, with its cause; of another one, its text.
 
-    The exception is py4j's; a machine that is gone has no more to say.
+    The exception is py4j's; a machine that is gone has no more to say. In a process that has a Spark session too,
+    pyspark takes every Java exception for its own and fails; the one in question is the context of that failure.
     """
-    raised = getattr(error, "java_exception", None)
+    raised = _raised_in_java(error)
     if raised is None:
         return " ".join(str(error).split()) or type(error).__name__
     said: list[str] = []
@@ -157,6 +158,14 @@ def explain_java(error: Exception) -> str:
             said.append(text)
         raised = cause
     return ": ".join(said).rstrip(".")
+
+
+def _raised_in_java(error: BaseException | None) -> Any:
+    while error is not None:
+        if (raised := getattr(error, "java_exception", None)) is not None:
+            return raised
+        error = error.__context__
+    return None
 
 
 _MOST_CAUSES = 4

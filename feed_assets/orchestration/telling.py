@@ -4,7 +4,7 @@ An observation does not colour the bar. It is reported before it is remembered: 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
@@ -53,15 +53,16 @@ def tell_why(scene: Scene, layout: AssetLayout, cluster: str, instance: DagsterI
         Of how many instances it was told.
     """
     try:
-        return _tell(scene, layout, cluster, instance)
+        with scene.database.read() as connection:
+            due = Tellings(connection, without_row=scene.without_row).due(cluster, scene.as_of, EXPLAINED_A_TICK)
+        return _tell(scene, layout, due, instance) if due else 0
     except Exception:
         _logger.warning("what keeps instances on %s could not be told", cluster, exc_info=True)
         return 0
 
 
-def _tell(scene: Scene, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
+def _tell(scene: Scene, layout: AssetLayout, due: Sequence[ProcessInstance], instance: DagsterInstance) -> int:
     with scene.read() as connection:
-        due = Tellings(connection, without_row=scene.without_row).due(cluster, scene.as_of, EXPLAINED_A_TICK)
         found = [(row, find_explanation(scene, connection, row)) for row in due]
     told = 0
     tellings: list[Telling] = []
@@ -72,9 +73,8 @@ def _tell(scene: Scene, layout: AssetLayout, cluster: str, instance: DagsterInst
             told += 1
             for observation in build_observations(layout, explanation):
                 instance.report_runless_asset_event(observation)
-    if tellings:
-        with scene.database.begin() as connection:
-            Tellings(connection).mark(tellings)
+    with scene.database.begin() as connection:
+        Tellings(connection).mark(tellings)
     return told
 
 
@@ -126,7 +126,7 @@ def describe_oldest(scene: Scene, cluster: str) -> str:
     One instance is explained, however many wait.
     """
     try:
-        with scene.read() as connection:
+        with scene.database.read() as connection:
             row = Tellings(connection, without_row=scene.without_row).oldest_waiting(cluster)
             explanation = find_explanation(scene, connection, row) if row else None
     except Exception:

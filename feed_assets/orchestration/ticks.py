@@ -33,9 +33,9 @@ from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
 from feed_assets.lifecycle.retries import Retried, apply_retries
-from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
+from feed_assets.orchestration.dead_runs import fail_dead_runs
 from feed_assets.orchestration.instance_runs import DATA_VERSION
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.partitions import Grid
@@ -100,15 +100,14 @@ def run_tick(
     plan, layout = present.plan, present.layout
     if cluster not in plan.clusters:
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is not declared any more"), cursor=cursor_text)
-    without_row = state_without_row(runtime.settings.schedule)
     governance = follow_plan(runtime, present.location, database, as_of)
+    scene = build_scene(runtime, governance, database, as_of)
     reconcile(database, plan.clusters[cluster], instance, as_of, runtime.wall.now())
     apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.wall.now())
     found = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
     apply_former_looks(database, runtime.stores, governance, cluster, as_of)
     tell_exhausted(apply_retries(database, governance, cluster, as_of))
-    readied = apply_readiness(database, governance, cluster, as_of, budget, without_row=without_row)
-    scene = build_scene(runtime, governance, database, as_of)
+    readied = apply_readiness(database, governance, cluster, as_of, budget, without_row=scene.without_row)
     explained = tell_why(scene, layout, cluster, instance)
     requests = apply_requests(
         database,
@@ -118,7 +117,7 @@ def run_tick(
         runtime.wall.now(),
         REQUESTS_A_TICK,
         way=Way.PARTITIONS,
-        without_row=without_row,
+        without_row=scene.without_row,
         not_yet=present.not_yet,
     )
     with database.read() as connection:
@@ -129,6 +128,8 @@ def run_tick(
         set_pool_limits(layout, cluster, instance)
         checks.append(issues_check(present.location.issues))
     run_requests = [build_run_request(layout, request) for request in requests]
+    is_quiet = not (run_requests or told or readied.ready)
+    oldest = describe_oldest(scene, cluster) if is_quiet else ""
     following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=present.location.digest)
     return SensorResult(
         run_requests=run_requests or None,
@@ -137,7 +138,7 @@ def run_tick(
         cursor=following.render(),
         skip_reason=None
         if run_requests
-        else SkipReason(describe(found, readied, len(told), explained, present) + describe_oldest(scene, cluster)),
+        else SkipReason(describe(found, readied, len(told), explained, present) + oldest),
     )
 
 
@@ -165,6 +166,7 @@ def reconcile(
     """Ask Dagster what became of the runs that the record believes in, and correct the record."""
     launched = find_launched(database, cluster.name, wall)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id})
+    fail_dead_runs(database, cluster.name, instance, run_ids, wall)
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
     if run_ids:

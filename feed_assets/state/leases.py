@@ -136,6 +136,12 @@ def find_held(connection: Connection, keys: Collection[tuple[str, str, datetime]
     return [_from_row(row) for row in connection.execute(statement, {KEY_ROWS: render_rows(keys), "now": now})]
 
 
+def find_holders(connection: Connection, holders: Collection[str], now: datetime) -> set[str]:
+    """Which of the holders have a lease at `now`."""
+    held = select(_T.holder).where(_T.holder.in_(holders), HAS_HOLDER, _T.expires_at > now)
+    return {row.holder for row in connection.execute(held)}
+
+
 @lru_cache
 def _select_held(dialect: str) -> Select[Any]:
     wanted = key_rows(dialect, ("entity", "cluster", "nominal_time"))

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select, update
 
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.process_instances import COLUMNS, from_row
@@ -41,21 +43,18 @@ class Tellings:
 
     def __init__(self, connection: Connection, *, without_row: ScheduleState = ScheduleState.SCHEDULED) -> None:
         self._connection = connection
-        self._is_active = is_scheduled("process", _T.process, _T.cluster, without_row)
+        self._without_row = without_row
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
         """Instances of scheduled processes, WAITING, FAILED or TIMEDOUT, whose turn to be told of is `as_of` or before,
         the longest overdue first.
         """
-        statement = select(*COLUMNS).where(_T.cluster == cluster, IS_TOLD_SOMETIME, _T.tell_at <= as_of)
-        statement = statement.where(self._is_active).order_by(_T.tell_at, _T.nominal_time, _T.process).limit(limit)
-        return [from_row(row) for row in self._connection.execute(statement)]
+        parameters = {"on_cluster": cluster, "as_of": as_of, "most": limit}
+        return [from_row(row) for row in self._connection.execute(_select_due(self._without_row), parameters)]
 
     def oldest_waiting(self, cluster: str) -> ProcessInstance | None:
         """The WAITING instance of a scheduled process with the earliest nominal time; None if nothing waits."""
-        is_waiting = (_T.status == ProcessInstanceStatus.WAITING.value, _T.cluster == cluster, self._is_active)
-        statement = select(*COLUMNS).where(*is_waiting).order_by(_T.nominal_time, _T.process).limit(1)
-        row = self._connection.execute(statement).first()
+        row = self._connection.execute(_select_oldest(self._without_row), {"on_cluster": cluster}).first()
         return None if row is None else from_row(row)
 
     def mark(self, tellings: Iterable[Telling]) -> None:
@@ -73,3 +72,21 @@ class Tellings:
         ]
         if parameters:
             self._connection.execute(_MARK, parameters)
+
+
+@lru_cache
+def _select_due(without_row: ScheduleState) -> Select[Any]:
+    statement = select(*COLUMNS).where(_T.cluster == bindparam("on_cluster"), IS_TOLD_SOMETIME)
+    statement = statement.where(_T.tell_at <= bindparam("as_of"), _is_active(without_row))
+    return statement.order_by(_T.tell_at, _T.nominal_time, _T.process).limit(bindparam("most"))
+
+
+@lru_cache
+def _select_oldest(without_row: ScheduleState) -> Select[Any]:
+    is_waiting = (_T.status == ProcessInstanceStatus.WAITING.value, _T.cluster == bindparam("on_cluster"))
+    statement = select(*COLUMNS).where(*is_waiting, _is_active(without_row))
+    return statement.order_by(_T.nominal_time, _T.process).limit(1)
+
+
+def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:
+    return is_scheduled("process", _T.process, _T.cluster, without_row)

@@ -30,7 +30,7 @@ from tests.lifecycle.world import feed, process
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
 DAYS = 90
-QUIET = timedelta(days=25)
+QUIET = timedelta(days=30)
 """Nothing arrives any more in the last days, so that what was late or died can be made good."""
 GRIDS = ("days(1)", "days(2)", "days(3)")
 WINDOWS = ("now(0,0)", "now(-24,0) now(0,0)", "yesterday(0,0) today(0,0)", "today(-48,0) today(0,0)")
@@ -46,11 +46,11 @@ def random_entities(source: random.Random) -> list[AnyEntity]:
         name = f"source-{number}"
         feeds.append(name)
         flag = source.choice([None, "_DONE"])
-        entities.append(feed(name, source.choice(GRIDS), flag=flag, late_arrival={"cut_off": "days(15)"}))
+        entities.append(feed(name, source.choice(GRIDS), flag=flag, late_arrival={"cut_off": "days(80)"}))
     for number in range(source.randint(1, 3)):
         inputs = source.sample(feeds, k=source.randint(1, min(2, len(feeds))))
         grid, name = source.choice(GRIDS), f"result-{number}"
-        entities.append(feed(name, grid, start=START + timedelta(days=6), late_arrival={"cut_off": "days(15)"}))
+        entities.append(feed(name, grid, start=START + timedelta(days=6), late_arrival={"cut_off": "days(80)"}))
         entities.append(
             process(
                 f"make-{number}",

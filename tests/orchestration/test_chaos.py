@@ -5,7 +5,6 @@ A minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASS
 (not what the machine makes of them). Spark is one Connect server, so that a run is short and the kills meet many.
 """
 
-import csv
 import json
 import os
 import random
@@ -13,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -142,14 +141,18 @@ class Chaos:
     def live(self, seconds: float) -> None:
         """Let data arrive, kill, and look after what was killed."""
         end = time.monotonic() + seconds
-        next_landing = next_kill = time.monotonic()
+        landing = service = worker = time.monotonic()
         while (now := time.monotonic()) < end:
-            if now >= next_landing:
+            if now >= landing:
                 self.land_one()
-                next_landing = now + self.chance.expovariate(HOURS / max(seconds, HOURS * 0.8))
-            if now >= next_kill:
-                self.kill_one()
-                next_kill = now + self.chance.uniform(2, 20)
+                landing = now + self.chance.expovariate(HOURS / max(seconds, HOURS * 0.8))
+            alive = self.server.processes()
+            if now >= service:
+                self.kill_service(alive)
+                service = now + self.chance.uniform(10, 50)
+            if now >= worker and alive[Role.WORKER] and self.server.kill(self.chance.choice(alive[Role.WORKER])):
+                self.killed[Role.WORKER.value] += 1
+                worker = now + self.chance.uniform(2, 20)
             self.server.revive()
             time.sleep(0.1)
 
@@ -166,11 +169,10 @@ class Chaos:
             land(self.home.data, hour, hour, 100)
             self.landed.add(hour)
 
-    def kill_one(self) -> None:
-        """Somebody that lives: a worker more often than not, once in a while everybody at once."""
-        alive = self.server.processes()
-        roles = [Role.WORKER] * 6 + [Role.DAEMON] * 2 + [Role.CODE_SERVER] * 2 + [Role.MAIN]
-        role = self.chance.choice([each for each in roles if alive[each]] or [None])
+    def kill_service(self, alive: Mapping[Role, Sequence[int]]) -> None:
+        """The daemon, a process of the code server, or all that there is."""
+        roles = [role for role in (Role.DAEMON, Role.CODE_SERVER, Role.MAIN) if alive[role]]
+        role = self.chance.choice(roles) if roles else None
         if role is Role.MAIN:
             self.server.kill_all()
             self.killed["everything at once"] += 1
@@ -284,7 +286,7 @@ def _require_content(home: Home, landed: set[int]) -> None:
 
 def _total_of_day(folder: Path) -> int:
     (part,) = folder.glob("part-*.csv")
-    ((value,),) = list(csv.reader(part.open()))[1:]
+    _, value = part.read_text().split()
     return int(value)
 
 

@@ -19,6 +19,7 @@ from feed_assets.state.looks import Looks
 from feed_assets.state.manifests import Manifests
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, FrontierKind, ProcessInstanceStatus
+from feed_assets.state.tellings import Telling, Tellings
 from tests.state.samples import HOUR, event, feed_instance, hour, late_check, planned_look, process_instance
 
 READY, WAITING = ProcessInstanceStatus.READY, ProcessInstanceStatus.WAITING
@@ -94,6 +95,11 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "late checks": lambda c: LateChecks(c).get_many([late_check().key]),
     "lock late checks": lambda c: LateChecks(c).lock_many([late_check().key]),
     "remove late checks": lambda c: LateChecks(c).remove([late_check().key]),
+    "to tell": lambda c: Tellings(c).due("primary", hour(0), 9),
+    "oldest waiting": lambda c: Tellings(c).oldest_waiting("primary"),
+    "mark tellings": lambda c: Tellings(c).mark(
+        [Telling(instance=process_instance(tell_at=hour(0)), told=None, tell_at=None)]
+    ),
     "due": lambda c: Frontiers(c).due(FrontierKind.FEED, hour(0), 9, cluster="primary"),
     "missing": lambda c: Frontiers(c).missing(FrontierKind.FEED, [("clicks", "primary")]),
 }
@@ -160,6 +166,9 @@ def keys_come_first(plan: list[str]) -> bool:
         ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
         ("undecided", "fa_process_instances_failed (cluster=? AND retry_at=?)"),
         ("due_retries", "fa_process_instances_failed (cluster=? AND retry_at<?)"),
+        ("to tell", "fa_process_instances_to_tell (cluster=? AND tell_at>? AND tell_at<?)"),
+        ("oldest waiting", "fa_process_instances_by_status (status=?"),
+        ("mark tellings", "(process=? AND cluster=? AND nominal_time=?)"),
         ("attempts", "(process=? AND cluster=? AND nominal_time=?)"),
         ("page", "(process=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
         ("for_instances", "(feed=? AND cluster=? AND nominal_time=?)"),

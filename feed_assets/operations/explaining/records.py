@@ -104,7 +104,7 @@ class Explanation:
 
     def _iter_ends(self) -> Iterator["Explanation"]:
         causes = [cause for reason in self.blockers for cause in reason.causes]
-        if any(reason.code in _POINTERS for reason in self.reasons):
+        if self._is_pointer:
             return
         if not causes or any(not reason.causes for reason in self.blockers):
             yield self
@@ -113,14 +113,22 @@ class Explanation:
 
     @property
     def root_sentence(self) -> str:
-        """The instance and the first of its root causes, in one short sentence."""
-        root = next(iter(self.root_causes()), self)
+        """The instance and the first thing that keeps it, followed to its end, in one short sentence."""
+        root = self
+        while (cause := root._first_cause()) is not None:
+            root = cause
         reason = next(iter((*root.blockers, *root.reasons)), None)
-        says = f": {reason.text}" if reason else ""
-        time = render_datetime(self.nominal_time)
-        return f"{self.name} {time}" + (
-            says if root == self else f" for {root.name} {render_datetime(root.nominal_time)}{says}"
-        )
+        text = f"{self.name} {render_datetime(self.nominal_time)}"
+        text += "" if root is self else f" for {root.name} {render_datetime(root.nominal_time)}"
+        return f"{text}: {reason.text}" if reason else text
+
+    def _first_cause(self) -> "Explanation | None":
+        causes = (cause for reason in self.blockers for cause in reason.causes)
+        return next((cause for cause in causes if not cause._is_pointer), None)
+
+    @property
+    def _is_pointer(self) -> bool:
+        return any(reason.code in _POINTERS for reason in self.reasons)
 
     @property
     def digest(self) -> str:
