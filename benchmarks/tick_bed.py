@@ -66,7 +66,7 @@ class TickBed:
         return seconds, result
 
     def give_notice(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
-        """Tell the record of arrivals, as producers do with `feed-assets feed arrived`; nobody has to look for them."""
+        """Tell the record of arrivals, as producers do with `feed-assets feed notify`; nobody has to look for them."""
         scene = Scene(
             governance=Governance(self.runtime.plan),
             database=self.runtime.database(self.instance),

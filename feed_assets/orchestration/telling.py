@@ -10,7 +10,7 @@ from datetime import datetime
 from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
 from sqlalchemy import Connection
 
-from feed_assets.errors import InstanceError, InstanceQueryError
+from feed_assets.errors import EntityNotFoundError, InstanceError, InstanceQueryError
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.tellings import decide_telling
@@ -82,7 +82,7 @@ def find_explanation(scene: Scene, connection: Connection, row: ProcessInstance)
     """Why an instance is as it is; None if it is none by what is declared now."""
     try:
         return explain_process_instance(scene, connection, *row.key)
-    except (InstanceError, InstanceQueryError):
+    except (EntityNotFoundError, InstanceError, InstanceQueryError):
         return None
 
 

@@ -8,9 +8,9 @@ from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle import arrivals, catching_up, leasing, readiness, reconciliation, requests
 from feed_assets.lifecycle.late_checks import FEED_DELAY, FEED_POLICY
 from feed_assets.lifecycle.staging import ABANDONED_AFTER
-from feed_assets.orchestration import definitions, late_data, names, ticks
+from feed_assets.orchestration import dead_runs, definitions, late_data, names, telling, ticks
 from feed_assets.state import database
-from feed_assets.state.schema import feed_events, manifests
+from feed_assets.state.schema import feed_events, manifests, process_instances
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
 from tests.documents.markdown import ROOT, tables_of
 
@@ -33,10 +33,12 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "seconds a lease lasts": f"{leasing.TTL.total_seconds():.0f}",
         "attempts after deaths of workers": str(reconciliation.MOST_ATTEMPTS),
         "seconds until a request without a run is repeated": f"{reconciliation.REQUEST_PATIENCE.total_seconds():.0f}",
+        "seconds after which a run without lease and log counts as dead": f"{dead_runs.SILENCE.total_seconds():.0f}",
         "least seconds between ticks": str(definitions.MINIMUM_SECONDS),
         "seconds after which a tick begins no new batch": f"{ticks.SECONDS_A_TICK:.0f}",
         "run requests a tick": str(ticks.REQUESTS_A_TICK),
         "events told to Dagster a tick": str(ticks.EVENTS_A_TICK),
+        "instances a tick of which is told why they are not done": str(telling.EXPLAINED_A_TICK),
         "looks a tick at instances that were missing": str(arrivals.LOOKS_A_TICK),
         "instances a run": str(requests.INSTANCES_A_RUN),
         "instances of a process that come into being in one transaction": str(readiness.INSTANCES_A_STEP),
@@ -58,6 +60,11 @@ def test_what_late_data_are_shown_as_is_what_the_page_says() -> None:
     assert f"metadata `{names.META_LATE_DATA}`" in PAGE
     assert f"`{manifests.name}`" in PAGE
     assert (RetryPolicy.EXP_BACKOFF, timedelta(hours=3)) == (FEED_POLICY, FEED_DELAY)
+
+
+def test_what_keeps_instances_is_told_as_the_page_says() -> None:
+    for name in (names.META_WHY, names.META_STATUS, process_instances.name, process_instances.c.told.name):
+        assert f"`{name}`" in PAGE
 
 
 def test_names_of_files_and_tables_are_those_of_the_code() -> None:

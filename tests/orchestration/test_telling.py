@@ -14,7 +14,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.orchestration import telling
-from feed_assets.orchestration.runtime import open_runtime
+from feed_assets.orchestration.runtime import open_runtime, state_url
 from feed_assets.orchestration.telling import EXPLAINED_A_TICK, MOST_LINES, build_scene
 from feed_assets.orchestration.ticks import run_tick
 from feed_assets.state.process_instances import ProcessInstances
@@ -103,7 +103,7 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(world: World, mo
     for name, value in {
         "FEED_ASSETS_ENTITIES": "entities",
         "FEED_ASSETS_VARIABLES__DATA_ROOT": str(world.home.data),
-        "FEED_ASSETS_STATE": database.url,
+        "FEED_ASSETS_STATE": state_url(world.instance),
     }.items():
         monkeypatch.setenv(name, value)
     asked = ("why", "summing", "2026-01-01T00:00Z", "--output")
