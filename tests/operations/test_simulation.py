@@ -47,7 +47,7 @@ def random_entities(source: random.Random) -> list[AnyEntity]:
         feeds.append(name)
         flag = source.choice([None, "_DONE"])
         entities.append(feed(name, source.choice(GRIDS), flag=flag, late_arrival={"cut_off": "days(80)"}))
-    for number in range(source.randint(1, 3)):
+    for number in range(source.choice([1, 2, 2, 3])):
         inputs = source.sample(feeds, k=source.randint(1, min(2, len(feeds))))
         grid, name = source.choice(GRIDS), f"result-{number}"
         entities.append(feed(name, grid, start=START + timedelta(days=6), late_arrival={"cut_off": "days(80)"}))
@@ -77,7 +77,7 @@ def circumstances_of(seed: int) -> tuple[Location, list[Arrival], Circumstances]
     arrivals = sorted(iter_arrivals(location.plan, START, end - QUIET, habits, source))
     arrivals = [each for each in arrivals if each.at < end - QUIET]
     faults = Faults(death=0.05, loss=0.05, stop=0.05, pause=timedelta(hours=30))
-    every = timedelta(hours=source.choice([17, 23]))
+    every = timedelta(hours=source.choice([25, 31]))
     return location, arrivals, Circumstances(start=START, end=end, seed=seed, every=every, faults=faults)
 
 
