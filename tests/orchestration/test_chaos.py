@@ -1,7 +1,7 @@
 """`dagster dev` as it is shipped, its processes killed at random while data arrive: everything that arrived is made,
 once and whole.
 
-A minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASSETS_SEED` repeats the choices of one
+Half a minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASSETS_SEED` repeats the choices of one
 (not what the machine makes of them). Spark is one Connect server, so that a run is short and the kills meet many.
 """
 
@@ -31,7 +31,7 @@ from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.dev_server import DevServer, Role, dev_server
 from tests.orchestration.small import START, key, land, total
 
-SECONDS = float(os.environ.get("FEED_ASSETS_CHAOS_SECONDS", "60"))
+SECONDS = float(os.environ.get("FEED_ASSETS_CHAOS_SECONDS", "30"))
 SETTLING_SECONDS = 420.0 + SECONDS
 """A worker that died before it began is given up by Dagster after 180 s (`start_timeout_seconds`); then what has piled
 up must be done."""

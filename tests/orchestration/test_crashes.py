@@ -1,6 +1,6 @@
 """Workers of the real thing, killed at random moments: nothing partial is ever visible, the next ticks make it whole.
 
-Two kills by default; `FEED_ASSETS_KILLS=20` for the long run, `FEED_ASSETS_SEED` to repeat one.
+One kill by default; `FEED_ASSETS_KILLS=20` for the long run, `FEED_ASSETS_SEED` to repeat one.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.orchestration.workers import worker_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "2"))
+KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "1"))
 LONGEST_LIFE = 15.0
 KILLS_IN_A_ROW = 3
 """Fewer than the deaths after which an instance is given up."""
