@@ -23,7 +23,7 @@ dev: $(VENV)/.installed  ## The demo with Dagster's UI left open
 
 test: $(VENV)/.installed lint  ## Lint, types, layers and all tests
 	$(BIN)/python -m pytest -m "not spark" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m spark
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
 
 lint: $(VENV)/.installed  ## Lint, types and the layer contract
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
 """`dagster dev` as it is shipped, its processes killed at random while data arrive: everything that arrived is made,
 once and whole.
 
-Half a minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASSETS_SEED` repeats the choices of one
-(not what the machine makes of them). Spark is one Connect server, so that a run is short and the kills meet many.
+Half a minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASSETS_SEED` repeats the choices of
+one (not what the machine makes of them). Spark is one Connect server, so that a run is short and the kills meet many.
 """
 
 import json
