@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Dialect, Text, TypeDecorator
 
-from feed_assets.errors import StateError
+from feed_assets.state.errors import StateError
 from feed_assets.state.records import FrozenInput
 
 JSON_VERSION = 1

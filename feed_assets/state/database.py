@@ -17,7 +17,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from feed_assets.errors import StateError
+from feed_assets.state.errors import StateError
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 
 LOCK_WAIT_SECONDS = 30

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Subquery, Text, bindparam, cast, column, func, select
+from sqlalchemy import BigInteger, BindParameter, ColumnElement, Subquery, Text, bindparam, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -19,9 +19,10 @@ KEY_ROWS = "key_rows"
 POSITION = "position"
 
 _TIME_COLUMNS = frozenset({"nominal_time", "first", "last"})
+_NUMBER_COLUMNS = frozenset({"token"})
 
 
-def render_rows(rows: Iterable[Sequence[str | datetime]]) -> str:
+def render_rows(rows: Iterable[Sequence[str | int | datetime]]) -> str:
     """The text for the parameter `KEY_ROWS`."""
     values = [[to_micros(value) if isinstance(value, datetime) else value for value in row] for row in rows]
     return json.dumps(values, separators=(",", ":"))
@@ -29,7 +30,7 @@ def render_rows(rows: Iterable[Sequence[str | datetime]]) -> str:
 
 @lru_cache
 def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
-    """The rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text or time for each of `names`."""
+    """The rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text, time or number for each name."""
     parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
     position: ColumnElement[int]
     values: list[ColumnElement[Any]]
@@ -50,4 +51,6 @@ def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
 
 
 def _type_of(name: str) -> TypeEngine[Any]:
+    if name in _NUMBER_COLUMNS:
+        return BigInteger()
     return UtcDateTime() if name in _TIME_COLUMNS else Text()

@@ -1,22 +1,40 @@
 """Who may write an instance and until when; a token that only grows tells a late writer that he is not the one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, case, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    Connection,
+    Select,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    literal,
+    or_,
+    select,
+    true,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
-from feed_assets.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.column_types import from_micros
 from feed_assets.state.database import Database
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
 from feed_assets.state.records import Lease
 from feed_assets.state.schema import HAS_HOLDER, leases
 from feed_assets.state.upserts import build_insert
 
 _T = leases.c
+_KEY = ("entity", "cluster", "nominal_time")
+_LEASE = (*_KEY, "token", "holder")
 _LONG_AGO = from_micros(0)
 _NOW: BindParameter[datetime] = bindparam("now", type_=_T.expires_at.type)
 
@@ -60,6 +78,38 @@ class Leases:
             holder=held.holder,
             expires_at=held.expires_at,
         )
+
+    def acquire_many(
+        self, keys: Collection[tuple[str, str, datetime]], holder: str, now: datetime, ttl: timedelta
+    ) -> list[Lease]:
+        """Take the leases on those of the (entity, cluster, nominal time) that can be had, by the rules of `acquire`.
+
+        In one transaction of one statement; what another holder has is left out. In the order of the keys.
+        """
+        wanted = sorted(set(keys))
+        if not wanted:
+            return []
+        parameters = {KEY_ROWS: render_rows(wanted), "holder": holder, "now": now, "expires_at": now + ttl}
+        with self._database.begin() as connection:
+            found = connection.execute(_acquire_many(connection.dialect.name), parameters)
+            return sorted(map(_from_row, found), key=_place_of)
+
+    def renew_many(self, held: Collection[Lease], now: datetime, ttl: timedelta) -> list[Lease]:
+        """Those of the leases that are still ours, until `now + ttl`; by the rules of `renew`."""
+        if not held:
+            return []
+        with self._database.begin() as connection:
+            statement = _change_many(connection.dialect.name).values(expires_at=now + ttl).returning(*leases.columns)
+            found = connection.execute(statement, {KEY_ROWS: _render_leases(held)})
+            return sorted(map(_from_row, found), key=_place_of)
+
+    def release_many(self, held: Collection[Lease]) -> None:
+        """Give leases back, in one statement; those that are not ours any more stay as they are."""
+        if not held:
+            return
+        with self._database.begin() as connection:
+            statement = _change_many(connection.dialect.name).values(holder=None, expires_at=_LONG_AGO)
+            connection.execute(statement, {KEY_ROWS: _render_leases(held)})
 
     def renew(self, lease: Lease, now: datetime, ttl: timedelta) -> Lease:
         """The same lease until `now + ttl`; also one that has expired, as long as nobody has taken it over.
@@ -109,6 +159,20 @@ class Leases:
         if connection.execute(statement).one_or_none() is None:
             raise self._fenced_out(connection, lease)
 
+    def check_many_in(self, connection: Connection, held: Collection[Lease]) -> None:
+        """As `check_in`, for many leases in one statement.
+
+        Raises:
+            FencedOutError: one of them was taken over or released.
+        """
+        if not held:
+            return
+        statement = _lock_many(connection.dialect.name)
+        still = {tuple(row) for row in connection.execute(statement, {KEY_ROWS: _render_leases(held)})}
+        for lease in sorted(held, key=_place_of):
+            if _place_of(lease) not in still:
+                raise self._fenced_out(connection, lease)
+
     def _fenced_out(self, connection: Connection, lease: Lease) -> FencedOutError:
         row = connection.execute(_select_one(lease.entity, lease.cluster, lease.nominal_time)).one_or_none()
         if row is None:
@@ -144,7 +208,7 @@ def find_holders(connection: Connection, holders: Collection[str], now: datetime
 
 @lru_cache
 def _select_held(dialect: str) -> Select[Any]:
-    wanted = key_rows(dialect, ("entity", "cluster", "nominal_time"))
+    wanted = key_rows(dialect, _KEY)
     is_wanted = and_(
         _T.entity == wanted.c.entity, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
     )
@@ -153,10 +217,30 @@ def _select_held(dialect: str) -> Select[Any]:
 
 @lru_cache
 def _acquire(dialect: str) -> ReturningInsert[Any]:
-    new = build_insert(dialect, leases)
+    return _or_take_over(build_insert(dialect, leases))
+
+
+@lru_cache
+def _acquire_many(dialect: str) -> ReturningInsert[Any]:
+    """In the order of the keys, so that two who want the same do not wait for each other in a circle."""
+    wanted = key_rows(dialect, _KEY)
+    rows = select(
+        wanted.c.entity,
+        wanted.c.cluster,
+        wanted.c.nominal_time,
+        literal(1, BigInteger),
+        bindparam("holder", type_=Text),
+        bindparam("expires_at", type_=_T.expires_at.type),
+    )
+    # SQLite takes the ON of "ON CONFLICT" for that of a join where nothing stands between.
+    ordered = rows.where(true()).order_by(wanted.c[POSITION])
+    return _or_take_over(build_insert(dialect, leases).from_select([*_KEY, "token", "holder", "expires_at"], ordered))
+
+
+def _or_take_over(new: sqlite.Insert | postgresql.Insert) -> ReturningInsert[Any]:
     is_same_holder = _T.holder == new.excluded.holder
     return new.on_conflict_do_update(
-        index_elements=["entity", "cluster", "nominal_time"],
+        index_elements=_KEY,
         set_={
             "token": case((is_same_holder, _T.token), else_=_T.token + 1),
             "holder": new.excluded.holder,
@@ -164,6 +248,28 @@ def _acquire(dialect: str) -> ReturningInsert[Any]:
         },
         where=or_(is_same_holder, _T.holder.is_(None), _T.expires_at <= _NOW),
     ).returning(*leases.columns)
+
+
+@lru_cache
+def _change_many(dialect: str) -> Update:
+    wanted = key_rows(dialect, _LEASE)
+    return update(leases).where(*(_T[name] == wanted.c[name] for name in _LEASE))
+
+
+@lru_cache
+def _lock_many(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, _LEASE)
+    is_wanted = and_(*(_T[name] == wanted.c[name] for name in _LEASE))
+    columns = (_T[name] for name in _LEASE)
+    return select(*columns).join_from(wanted, leases, is_wanted).order_by(wanted.c[POSITION]).with_for_update(of=leases)
+
+
+def _render_leases(held: Iterable[Lease]) -> str:
+    return render_rows(sorted(map(_place_of, held)))
+
+
+def _place_of(lease: Lease) -> tuple[str, str, datetime, int, str]:
+    return (lease.entity, lease.cluster, lease.nominal_time, lease.token, lease.holder)
 
 
 def _is_still(lease: Lease) -> Any:

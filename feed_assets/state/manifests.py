@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, select
 
-from feed_assets.errors import StateError
 from feed_assets.state.database import lock_log
+from feed_assets.state.errors import StateError
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.records import FeedKey
 from feed_assets.state.schema import manifests
@@ -19,6 +19,9 @@ from feed_assets.state.upserts import build_upsert
 
 _VERSION = 1
 _T = manifests.c
+_REMOVE = delete(manifests).where(
+    _T.feed == bindparam("of_feed"), _T.cluster == bindparam("on_cluster"), _T.nominal_time == bindparam("at")
+)
 
 
 class RecordedFile(NamedTuple):
@@ -79,6 +82,12 @@ class Manifests:
         rows = [_to_row(manifest) for manifest in sorted(found, key=lambda manifest: manifest.key)]
         if rows:
             self._connection.execute(build_upsert(self._dialect, manifests), rows)
+
+    def remove(self, keys: Iterable[tuple[str, str, datetime]]) -> None:
+        """Forget the manifests of instances that are gone; those that have none are left out."""
+        parameters = [{"of_feed": feed, "on_cluster": cluster, "at": time} for feed, cluster, time in sorted(keys)]
+        if parameters:
+            self._connection.execute(_REMOVE, parameters)
 
 
 @lru_cache

@@ -1,5 +1,5 @@
-"""The tables of the state database, and the indexes its questions need. What changes here needs a migration; a test
-compares the two.
+"""The tables of the state database, and the indexes its questions need; those of retention stand beside this module.
+What changes here needs a migration; a test compares the two.
 """
 
 from sqlalchemy import (
@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from feed_assets.state.column_types import FrozenInputs, Payload, UtcDateTime
 
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0006"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 

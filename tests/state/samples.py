@@ -13,6 +13,8 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
 )
+from feed_assets.state.sweep_content import SweepDraft
+from feed_assets.state.sweep_records import Hold, OutboxMessage, Sweep, SweepItem, SweepState, SweepTurn
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -81,3 +83,56 @@ def late_check(n: int = 0, **fields: Any) -> LateCheck:
         "cut_off_at": hour(n + 9),
     }
     return LateCheck(**given | fields)
+
+
+def sweep_item(n: int = 0, **fields: Any) -> SweepItem:
+    given: dict[str, Any] = {
+        "path": f"clicks/{hour(n):%Y/%m/%d/%H}",
+        "nominal_time": hour(n),
+        "bytes": 100 + n,
+        "files": 2,
+        "rule": "age",
+        "reason": "it is older than days(2)",
+    }
+    return SweepItem(**given | fields)
+
+
+def sweep_draft(sweep_id: str = "s1", count: int = 3, *, feed: str = "clicks", cluster: str = "primary") -> SweepDraft:
+    draft = SweepDraft(sweep_id, cluster)
+    draft.add(feed, "data", (sweep_item(n) for n in range(count)))
+    return draft
+
+
+def finished(draft: SweepDraft, n: float = 0, state: SweepState = SweepState.PLANNED) -> Sweep:
+    return draft.finish(state, as_of=hour(n), created_at=hour(n), author="ann", origin="a test", log_seq=7)
+
+
+def hold(name: str = "audit", **fields: Any) -> Hold:
+    given: dict[str, Any] = {
+        "feed": "clicks",
+        "reason": "the auditors want to see it",
+        "author": "ann",
+        "created_at": hour(0),
+    }
+    return Hold(name=name, **given | fields)
+
+
+def message(n: int = 0, **fields: Any) -> OutboxMessage:
+    given: dict[str, Any] = {
+        "topic": "evictions",
+        "recorded_at": hour(n),
+        "payload": {"path": f"clicks/{n}"},
+        "idempotency_key": f"s1/clicks/{n}",
+    }
+    return OutboxMessage(**given | fields)
+
+
+def turn(n: float = 0, **fields: Any) -> SweepTurn:
+    given: dict[str, Any] = {
+        "feed": "clicks",
+        "cluster": "primary",
+        "next_at": hour(n),
+        "last_at": None,
+        "policy_digest": "sha256:p",
+    }
+    return SweepTurn(**given | fields)

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from feed_assets.errors import StateError
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Change, ChangeState, DefinitionAction, FileChange, digest_content
+from feed_assets.state.errors import StateError
 from feed_assets.state.schema import changes
 from tests.state.samples import HOUR, START
 from tests.state.test_definitions import definition

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from feed_assets.errors import StateError
 from feed_assets.state import database as database_module
 from feed_assets.state.database import Database, open_database
+from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import Cursors, EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from tests.state.samples import event, feed_instance, hour

@@ -3,8 +3,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from feed_assets.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.database import Database
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import Lease
 from tests.state.samples import START, hour

@@ -29,3 +29,12 @@ def test_the_newest_manifest_of_an_instance_counts(database: Database) -> None:
         manifests.put([manifest(0, digest="sha256:b")])
         digests = manifests.get_digests([manifest(0).key, manifest(1).key, manifest(2).key])
     assert digests == {manifest(0).key: "sha256:b", manifest(1).key: "sha256:a"}
+
+
+def test_the_manifests_of_instances_that_are_gone_are_forgotten(database: Database) -> None:
+    with database.begin() as connection:
+        manifests = Manifests(connection)
+        manifests.put([manifest(0), manifest(1)])
+        manifests.remove([manifest(0).key, manifest(7).key])
+        manifests.remove([])
+        assert list(manifests.get_digests([manifest(0).key, manifest(1).key])) == [manifest(1).key]

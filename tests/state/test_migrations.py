@@ -4,15 +4,18 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
-from feed_assets.errors import StateError
 from feed_assets.state.column_types import to_micros
 from feed_assets.state.database import open_database
+from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import LateChecks
 from feed_assets.state.looks import Looks
 from feed_assets.state.records import FeedInstanceStatus
-from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE, metadata
-from tests.state.samples import event, feed_instance, hour, planned_look
+from feed_assets.state.retention_schema import sweeps
+from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
+from feed_assets.state.sweeps import Sweeps
+from tests.state.samples import event, feed_instance, finished, hour, late_check, planned_look, sweep_draft
 from tests.state.workers import Team, migrate
 
 
@@ -60,9 +63,9 @@ def test_migrating_an_empty_database_makes_the_tables_the_code_uses(database_url
     with database.read() as connection:
         migrated = schema_of(connection)
     with database.begin() as connection:
-        metadata.drop_all(connection)
+        sweeps.metadata.drop_all(connection)
         assert schema_of(connection) == []
-        metadata.create_all(connection)
+        sweeps.metadata.create_all(connection)
         assert schema_of(connection) == migrated
     assert len(migrated) > 10
     database.close()
@@ -144,4 +147,26 @@ def test_planned_looks_survive_the_migration_to_a_table_of_their_own_and_back(da
     with again.read() as connection:
         (look,) = Looks(connection).due("primary", hour(9), 9)
         assert (look.key, look.next_look_at, look.found) == (planned_look(0).key, planned_look(0).next_look_at, "")
+    again.close()
+
+
+def test_what_there_was_survives_the_migration_to_sweeps(database_url: str) -> None:
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        downgrade(alembic_config(connection), "0005")
+        assert "fa_sweeps" not in inspect(connection).get_table_names()
+        EventLog(connection).append([event(0), event(1)])
+        FeedInstances(connection).put([feed_instance(0)])
+        LateChecks(connection).put([late_check(0)])
+    database.close()
+    again = open_database(database_url)
+    again.migrate()
+    draft = sweep_draft()
+    with again.begin() as connection:
+        assert EventLog(connection).last_seq() == 2
+        assert FeedInstances(connection).get(*feed_instance(0).key) == feed_instance(0)
+        assert LateChecks(connection).get(*late_check(0).key) == late_check(0)
+        Sweeps(connection).add(finished(draft), draft.chunks)
+        assert Sweeps(connection).find("s1") == finished(draft)
     again.close()

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from feed_assets.errors import StateError
 from feed_assets.state.database import Database
+from feed_assets.state.errors import StateError
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FrozenInput, ProcessInstanceStatus, ProcessKey
 from tests.state.samples import hour, process_instance

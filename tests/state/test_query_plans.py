@@ -12,15 +12,32 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
+from feed_assets.state.holds import Holds
 from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.leases import find_held
+from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.looks import Looks
 from feed_assets.state.manifests import Manifests
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, FrontierKind, ProcessInstanceStatus
+from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, FrontierKind, Lease, ProcessInstanceStatus
+from feed_assets.state.sweep_chunks import SweepChunks, find_planned, find_spans
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
+from feed_assets.state.sweep_turns import SweepTurns
+from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.tellings import Telling, Tellings
-from tests.state.samples import HOUR, event, feed_instance, hour, late_check, planned_look, process_instance
+from tests.state.samples import (
+    HOUR,
+    event,
+    feed_instance,
+    finished,
+    hour,
+    late_check,
+    message,
+    planned_look,
+    process_instance,
+    sweep_draft,
+)
 
 READY, WAITING = ProcessInstanceStatus.READY, ProcessInstanceStatus.WAITING
 KEY = ("daily", "primary", hour(0))
@@ -101,8 +118,52 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
         [Telling(instance=process_instance(tell_at=hour(0)), told=None, tell_at=None)]
     ),
     "due": lambda c: Frontiers(c).due(FrontierKind.FEED, hour(0), 9, cluster="primary"),
+    "sweep": lambda c: Sweeps(c).find("s1"),
+    "sweeps": lambda c: Sweeps(c).find_many(["s1"]),
+    "sweeps by prefix": lambda c: Sweeps(c).find_prefix("s"),
+    "newest sweeps of a cluster": lambda c: Sweeps(c).newest(9, cluster="primary"),
+    "open sweeps": lambda c: Sweeps(c).with_state("primary"),
+    "sweeps to purge": lambda c: Sweeps(c).to_purge("primary", hour(0), 9),
+    "last sweep": lambda c: Sweeps(c).last_created_at("primary"),
+    "begin a sweep": lambda c: Sweeps(c).transition("s1", {SweepState.PLANNED}, state=SweepState.RUNNING),
+    "heads of chunks": lambda c: SweepChunks(c, "s1").heads(),
+    "open chunks": lambda c: SweepChunks(c, "s1").heads(state=ChunkState.OPEN),
+    "chunks of a feed": lambda c: list(SweepChunks(c, "s1").iter_all(feed="clicks")),
+    "progress of a sweep": lambda c: SweepChunks(c, "s1").progress(),
+    "claim a chunk": lambda c: SweepChunks(c, "s1").claim("a", hour(0), HOUR),
+    "finish a chunk": lambda c: finish_a_chunk(c),
+    "release chunks": lambda c: SweepChunks(c, "s1").release_others("a"),
+    "planned items": lambda c: find_planned(c, "clicks", "primary", hour(0)),
+    "spans of sweeps": lambda c: find_spans(c, "primary", ["clicks"]),
+    "active holds": lambda c: Holds(c).active(hour(0)),
+    "holds of a name": lambda c: Holds(c).of_name("audit"),
+    "release a hold": lambda c: Holds(c).release("audit", hour(0), "ann"),
+    "tell": lambda c: Outbox(c).append_many([message()]),
+    "unsent": lambda c: Outbox(c).unsent(9),
+    "unsent of a topic": lambda c: Outbox(c).unsent(9, "evictions"),
+    "mark sent": lambda c: Outbox(c).mark_sent([1], hour(0)),
+    "read the outbox": lambda c: Outbox(c).read(0, 9),
+    "due turns": lambda c: SweepTurns(c).due("primary", hour(0), 9),
+    "turns": lambda c: SweepTurns(c).find_many([("clicks", "primary")]),
+    "turns of a cluster": lambda c: SweepTurns(c).of_cluster("primary"),
+    "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
     "missing": lambda c: Frontiers(c).missing(FrontierKind.FEED, [("clicks", "primary")]),
 }
+
+LEASE = Lease(entity="clicks", cluster="primary", nominal_time=hour(0), token=1, holder="a", expires_at=hour(1))
+LEASING: dict[str, Callable[[Leases], Any]] = {
+    "acquire": lambda leases: leases.acquire_many([("clicks", "primary", hour(0))], "a", hour(0), HOUR),
+    "renew": lambda leases: leases.renew_many([LEASE], hour(0), HOUR),
+    "release": lambda leases: leases.release_many([LEASE]),
+}
+
+
+def finish_a_chunk(connection: Connection) -> None:
+    draft = sweep_draft()
+    Sweeps(connection).add(finished(draft), draft.chunks)
+    chunks = SweepChunks(connection, "s1")
+    (chunk,) = chunks.claim("a", hour(0), HOUR)
+    chunks.finish(chunk, "a", ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)] * chunk.count)
 
 
 @pytest.fixture
@@ -160,6 +221,21 @@ def keys_come_first(plan: list[str]) -> bool:
         ("digests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("due late checks", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
         ("late checks", "(kind=? AND name=? AND cluster=? AND nominal_time=?)"),
+        ("open sweeps", "fa_sweeps_by_state (state=? AND cluster=?)"),
+        ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
+        ("last sweep", "fa_sweeps_by_cluster (cluster=?)"),
+        ("newest sweeps of a cluster", "fa_sweeps_by_cluster (cluster=?)"),
+        ("claim a chunk", "fa_sweep_chunks_by_state (sweep_id=? AND state=?"),
+        ("planned items", "fa_sweeps_by_state (state=? AND cluster=?)"),
+        ("planned items", "fa_sweep_chunks_by_feed (sweep_id=? AND feed=?"),
+        ("spans of sweeps", "fa_sweep_chunks_by_feed (sweep_id=? AND feed=?"),
+        ("active holds", "fa_holds_by_release (released_at=?)"),
+        ("unsent", "fa_outbox_unsent (sent_at=?)"),
+        ("unsent of a topic", "fa_outbox_unsent_of_topic (topic=?)"),
+        ("tell", "fa_outbox_by_key (idempotency_key=?)"),
+        ("due turns", "fa_sweep_turns_due (cluster=? AND next_at<?)"),
+        ("turns", "(feed=? AND cluster=?)"),
+        ("remove manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
         ("waiting_times", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
         ("transition_many", "(process=? AND cluster=? AND nominal_time=?)"),
@@ -181,3 +257,18 @@ def keys_come_first(plan: list[str]) -> bool:
 def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:
     plans = plans_of(database, question)
     assert any(way in line for plan in plans.values() for line in plan), plans
+
+
+@pytest.mark.parametrize("question", LEASING)
+def test_leases_are_found_by_their_keys(database: Database, question: str) -> None:
+    statements: list[str] = []
+    with database.begin() as connection:
+        raw = connection.connection.driver_connection
+    assert raw is not None
+    raw.set_trace_callback(statements.append)
+    LEASING[question](Leases(database))
+    raw.set_trace_callback(None)
+    (statement,) = (each for each in statements if each.startswith(("UPDATE", "INSERT")))
+    plan = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    assert not [line for line in plan if line.startswith("SCAN fa_")], plan
+    assert keys_come_first(plan), plan

@@ -9,17 +9,24 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.synchronize import Barrier, Semaphore
 from typing import Any
 
-from feed_assets.errors import FeedAssetsError, LeaseHeldError
+from feed_assets.errors import FeedAssetsError
 from feed_assets.state.database import open_database
+from feed_assets.state.errors import LeaseHeldError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
+from feed_assets.state.outbox import Outbox
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
-from tests.state.samples import START, event, feed_instance, hour, process_instance
+from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
+from feed_assets.state.sweeps import Sweeps
+from tests.state.samples import HOUR, START, event, feed_instance, hour, message, process_instance
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 60
+SWEEP_CHUNKS = 30
+LEASES = 200
 
 
 class Team:
@@ -149,3 +156,85 @@ def write_until_killed(url: str, pipe: Pipe) -> None:
         FeedInstances(connection).put(feed_instance(n) for n in range(1000))
         pipe.send("written")
         time.sleep(PATIENCE_SECONDS)
+
+
+def begin_sweep(url: str, _number: int) -> bool:
+    database = open_database(url)
+    with database.begin() as connection:
+        has_begun = Sweeps(connection).transition("s1", {SweepState.PLANNED}, state=SweepState.RUNNING)
+    database.close()
+    return has_begun
+
+
+def sweep_all(url: str, number: int) -> list[int]:
+    """Work on chunks of a sweep until there is none to be had; which it has ended."""
+    database = open_database(url)
+    moments = random.Random(number)
+    holder = f"worker {number}"
+    ended = []
+    while True:
+        with database.begin() as connection:
+            claimed = SweepChunks(connection, "s1").claim(holder, START, HOUR, 2)
+        if not claimed:
+            break
+        for chunk in claimed:
+            time.sleep(moments.random() / 100)
+            with database.begin() as connection:
+                evicted = [event(nominal_time=item.nominal_time, kind=FeedEventKind.EVICTED) for item in chunk.items]
+                EventLog(connection).append(evicted)
+                results = [ItemResult(ItemOutcome.EVICTED) for _ in chunk.items]
+                SweepChunks(connection, "s1").finish(chunk, holder, ChunkState.DONE, results)
+            ended.append(chunk.number)
+    database.close()
+    return ended
+
+
+def sweep_until_killed(url: str) -> None:
+    """Let a process claim a chunk and write that it is done, and kill it before it commits."""
+    pipe, theirs = SPAWN.Pipe()
+    worker = SPAWN.Process(target=_end_a_chunk_for_ever, args=(url, theirs), daemon=True)
+    worker.start()
+    assert pipe.poll(PATIENCE_SECONDS)
+    pipe.recv()
+    worker.kill()
+    worker.join()
+
+
+def _end_a_chunk_for_ever(url: str, pipe: Pipe) -> None:
+    database = open_database(url)
+    with database.begin() as connection:
+        (chunk,) = SweepChunks(connection, "s1").claim("killed", START, HOUR)
+    with database.begin() as connection:
+        EventLog(connection).append([event()])
+        SweepChunks(connection, "s1").finish(chunk, "killed", ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)])
+        pipe.send("written")
+        time.sleep(PATIENCE_SECONDS)
+
+
+def tell_all(url: str, number: int) -> int:
+    """Add messages of which the other workers add half, too; how many were new."""
+    database = open_database(url)
+    moments = random.Random(number)
+    new = 0
+    for turn in range(10):
+        with database.begin() as connection:
+            shared = [message(turn * 3 + n) for n in range(3)]
+            own = message(turn, idempotency_key=f"worker {number}, turn {turn}")
+            new += Outbox(connection).append_many([*shared, own])
+            time.sleep(moments.random() / 100)
+    database.close()
+    return new
+
+
+def acquire_some(url: str, number: int) -> list[int]:
+    """Ask for all leases, in an order of its own; the numbers of those it got."""
+    database = open_database(url)
+    numbers = list(range(LEASES))
+    random.Random(number).shuffle(numbers)
+    keys = [("clicks", "primary", hour(n)) for n in numbers]
+    got = []
+    for begin in range(0, LEASES, 20):
+        found = Leases(database).acquire_many(keys[begin : begin + 20], f"worker {number}", START, HOUR)
+        got += [round((lease.nominal_time - START) / HOUR) for lease in found]
+    database.close()
+    return got

@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE, metadata
+from feed_assets.state import retention_schema
+from feed_assets.state.schema import TABLE_PREFIX, VERSION_TABLE
 
 
 def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
@@ -11,7 +12,7 @@ def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=retention_schema.sweeps.metadata,
     version_table=VERSION_TABLE,
     include_name=_is_ours,
 )

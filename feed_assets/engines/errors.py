@@ -1,0 +1,86 @@
+"""Why the work of a process could not be started, or failed."""
+
+from feed_assets.errors import FeedAssetsError
+
+
+class EngineError(FeedAssetsError):
+    """The work of a process could not be started or failed."""
+
+
+class UnknownEngineError(EngineError):
+    """An engine name that no engine has."""
+
+    def __init__(self, *, name: str, known: tuple[str, ...]) -> None:
+        self.name = name
+        super().__init__(f"{name!r} is not an engine. Use one of {', '.join(known)} as workflow.engine.")
+
+
+class WorkflowNotFoundError(EngineError):
+    """A workflow path that leads to no code that can be run."""
+
+    def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
+        self.process = process
+        self.path = path
+        super().__init__(f"process {process!r}: workflow {path!r} cannot be run: {reason}. {next_step}")
+
+
+class WorkflowSignatureError(EngineError):
+    """User code that does not fit the inputs and outputs of its process; found before anything runs."""
+
+    def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
+        self.process = process
+        self.path = path
+        super().__init__(f"process {process!r}: workflow {path!r} does not fit the process: {reason}. {next_step}")
+
+
+class InputReadError(EngineError):
+    """An input that Spark cannot open."""
+
+    def __init__(self, *, name: str, feed: str, reason: str, next_step: str) -> None:
+        self.name = name
+        self.feed = feed
+        super().__init__(f"input {name!r} (feed {feed!r}) cannot be read: {reason}. {next_step}")
+
+
+class OutputMismatchError(EngineError):
+    """A result that does not have the form that the output's feed declares."""
+
+    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+        self.subject = subject
+        super().__init__(f"{subject}: {reason}. {next_step}")
+
+
+class WorkflowFailedError(EngineError):
+    """User code or Spark raised, or an external application ended with a failure."""
+
+    def __init__(
+        self, *, process: str, nominal_time: str, path: str, reason: str, last_lines: tuple[str, ...] = ()
+    ) -> None:
+        self.process = process
+        self.nominal_time = nominal_time
+        self.last_lines = last_lines
+        tail = "".join(f"\n  {line}" for line in last_lines)
+        super().__init__(
+            f"process {process!r}, instance {nominal_time}: workflow {path!r} failed: {reason}. "
+            f"Nothing was published; correct the cause and run the instance again.{tail}"
+        )
+
+
+class ConnectServerError(EngineError):
+    """A Spark Connect server that did not start."""
+
+    def __init__(self, *, url: str, reason: str, log_file: str, last_lines: tuple[str, ...] = ()) -> None:
+        self.url = url
+        self.last_lines = last_lines
+        tail = "".join(f"\n  {line}" for line in last_lines)
+        super().__init__(f"the Spark Connect server at {url} did not start: {reason}. Its log is {log_file}.{tail}")
+
+
+class ServiceError(EngineError):
+    """Something outside that engines need cannot be reached, or refuses; `service` is what it is and where."""
+
+    def __init__(self, *, service: str, reason: str, next_step: str) -> None:
+        self.service = service
+        self.reason = reason
+        self.next_step = next_step
+        super().__init__(f"{service}: {reason}. {next_step}")

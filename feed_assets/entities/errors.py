@@ -1,0 +1,68 @@
+"""Definitions that cannot be used, or are not there."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from feed_assets.errors import FeedAssetsError
+
+
+class DescribedIssue(Protocol):
+    """An issue, as far as an exception needs it."""
+
+    def render(self) -> str:
+        """The whole issue on one line."""
+        ...
+
+
+class DefinitionsError(FeedAssetsError):
+    """Entity files that cannot be used; `issues` are those that were found in them, if any."""
+
+    def __init__(
+        self,
+        *,
+        location: str,
+        issues: Sequence[DescribedIssue] = (),
+        reason: str | None = None,
+        next_step: str = "Correct what is named here.",
+    ) -> None:
+        self.location = location
+        self.issues = tuple(issues)
+        self.reason = reason or f"{len(self.issues)} {'issue was' if len(self.issues) == 1 else 'issues were'} found"
+        details = "".join(f"\n  {issue.render()}" for issue in self.issues)
+        super().__init__(f"{location}: {self.reason}. {next_step}{details}")
+
+
+class EntityNotFoundError(DefinitionsError):
+    """No entity of that kind and name is declared."""
+
+    def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.name = name
+        self.suggestions = suggestions
+        hint = f"Did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else f"Declare a {kind} {name!r}."
+        super().__init__(location="the definitions", reason=f"there is no {kind} {name!r}", next_step=hint)
+
+
+class DuplicateEntityError(DefinitionsError):
+    """Two entities of one kind have one name."""
+
+    def __init__(self, *, kind: str, name: str) -> None:
+        self.kind = kind
+        self.name = name
+        super().__init__(
+            location="the definitions",
+            reason=f"there are two entities of kind {kind!r} with the name {name!r}",
+            next_step="Rename one of them.",
+        )
+
+
+class ColumnsError(DefinitionsError):
+    """A feed's schema that cannot be taken apart."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        super().__init__(
+            location=f"schema {text!r}",
+            reason=reason,
+            next_step="Write columns as Spark does: `name type, name type`.",
+        )

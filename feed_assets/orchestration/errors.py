@@ -1,0 +1,36 @@
+"""What goes wrong between us and Dagster."""
+
+from datetime import datetime
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.errors import LifecycleError
+
+
+class WebserverError(FeedAssetsError):
+    """Dagster's webserver does not answer, or refuses."""
+
+    def __init__(self, *, url: str, reason: str, next_step: str) -> None:
+        self.url = url
+        super().__init__(f"webserver {url}: {reason}. {next_step}")
+
+
+class RunsNotStoppedError(FeedAssetsError):
+    """Runs of instances that were killed, and that Dagster did not end; `runs` are their ids."""
+
+    def __init__(self, *, runs: tuple[str, ...], reason: str) -> None:
+        self.runs = runs
+        super().__init__(
+            f"the instances are killed, but their runs go on ({', '.join(runs) or 'unknown'}): {reason}. "
+            "End them in Dagster; nothing that they make is recorded as a success of an instance any more."
+        )
+
+
+class PartitionKeyError(LifecycleError):
+    """A partition key that is no instance of a feed or process."""
+
+    def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
+        self.key = key
+        super().__init__(
+            f"partition {key!r} is no instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
+            "Choose a partition that the asset's page lists."
+        )

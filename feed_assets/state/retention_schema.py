@@ -1,0 +1,132 @@
+"""The tables of retention: sweeps and what they take, turns of feeds, holds, and messages on their way outside. They
+belong to the same schema as all others.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    text,
+)
+
+from feed_assets.state.column_types import Payload, UtcDateTime
+from feed_assets.state.schema import metadata
+
+# Repeated literally in the queries that use them, as in the other tables.
+IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
+IS_UNSENT = text("sent_at IS NULL")
+
+sweeps = Table(
+    "fa_sweeps",
+    metadata,
+    Column("sweep_id", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("as_of", UtcDateTime, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("log_seq", BigInteger, nullable=False),
+    Column("instances", BigInteger, nullable=False),
+    Column("paths", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("chunks", BigInteger, nullable=False),
+    Column("obstacles", Payload),
+    Column("counts", Payload),
+    Column("approved_by", Text),
+    Column("approved_at", UtcDateTime),
+    Column("started_at", UtcDateTime),
+    Column("ended_at", UtcDateTime),
+    Column("purge_at", UtcDateTime),
+    Column("purged_at", UtcDateTime),
+    Column("undone_at", UtcDateTime),
+    Column("note", Text),
+    PrimaryKeyConstraint("sweep_id", name="fa_sweeps_pk"),
+    Index("fa_sweeps_by_state", "state", "cluster", "created_at"),
+    Index("fa_sweeps_by_cluster", "cluster", "created_at"),
+    Index("fa_sweeps_by_time", "created_at"),
+    sqlite_with_rowid=False,
+)
+Index(
+    "fa_sweeps_to_purge",
+    sweeps.c.cluster,
+    sweeps.c.purge_at,
+    sqlite_where=IS_TO_PURGE,
+    postgresql_where=IS_TO_PURGE,
+)
+
+sweep_chunks = Table(
+    "fa_sweep_chunks",
+    metadata,
+    Column("sweep_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("feed", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("first_time", UtcDateTime, nullable=False),
+    Column("last_time", UtcDateTime, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("holder", Text),
+    Column("held_until", UtcDateTime),
+    Column("results", LargeBinary),
+    Column("content", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
+    Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
+    Index("fa_sweep_chunks_by_feed", "sweep_id", "feed", "first_time"),
+)
+
+sweep_turns = Table(
+    "fa_sweep_turns",
+    metadata,
+    Column("feed", Text, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("next_at", UtcDateTime, nullable=False),
+    Column("last_at", UtcDateTime),
+    Column("policy_digest", Text, nullable=False),
+    PrimaryKeyConstraint("feed", "cluster", name="fa_sweep_turns_pk"),
+    Index("fa_sweep_turns_due", "cluster", "next_at"),
+    sqlite_with_rowid=False,
+)
+
+holds = Table(
+    "fa_holds",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("feed", Text),
+    Column("cluster", Text),
+    Column("first_time", UtcDateTime),
+    Column("last_time", UtcDateTime),
+    Column("reason", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("released_at", UtcDateTime),
+    Column("released_by", Text),
+    Index("fa_holds_by_name", "name"),
+    Index("fa_holds_by_release", "released_at"),
+)
+
+outbox = Table(
+    "fa_outbox",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("topic", Text, nullable=False),
+    Column("recorded_at", UtcDateTime, nullable=False),
+    Column("payload", Payload),
+    Column("idempotency_key", Text, nullable=False),
+    Column("sent_at", UtcDateTime),
+    Index("fa_outbox_by_key", "idempotency_key", unique=True),
+)
+Index("fa_outbox_unsent", outbox.c.sent_at, outbox.c.seq, sqlite_where=IS_UNSENT, postgresql_where=IS_UNSENT)
+Index("fa_outbox_unsent_of_topic", outbox.c.topic, outbox.c.seq, sqlite_where=IS_UNSENT, postgresql_where=IS_UNSENT)

@@ -1,0 +1,109 @@
+"""Texts and times that do not fit: frequencies, dates, time zones, expressions, path templates."""
+
+from difflib import get_close_matches
+
+from feed_assets.errors import FeedAssetsError
+
+
+class TimingError(FeedAssetsError):
+    """Text that is not a frequency, date, time zone, expression or path template, or a time that does not fit."""
+
+
+class FrequencyError(TimingError):
+    """Text that is not `unit(count)`."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(
+            f"{text!r} is not a frequency: {reason}. "
+            "Write minutes(n), hours(n), days(n) or months(n) with n of at least 1, for example hours(1)."
+        )
+
+
+class DateTimeError(TimingError):
+    """Text that is not a date and time in entity syntax."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(
+            f"{text!r} is not a date and time: {reason}. "
+            "Write it in UTC as yyyy-MM-ddTHH:mmZ, for example 2015-02-28T06:30Z."
+        )
+
+
+class TimeZoneError(TimingError):
+    """A name that the time zone database does not know."""
+
+    def __init__(self, *, name: str, suggestions: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.suggestions = suggestions
+        hint = "Use a name such as UTC or America/New_York."
+        if suggestions:
+            hint = f"Did you mean {' or '.join(suggestions)}?"
+        super().__init__(f"{name!r} is not a time zone that the time zone database knows. {hint}")
+
+
+class InstanceError(TimingError):
+    """A time that is no instance of its sequence, or an instance outside the calendar."""
+
+    def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
+        self.subject = subject
+        self.reason = reason
+        super().__init__(f"{subject}: {reason}. {next_step}")
+
+
+class ExpressionError(TimingError):
+    """Text that is not an expression; carries the position (counted from 0) and where known what was meant."""
+
+    def __init__(self, *, text: str, position: int, reason: str, suggestions: tuple[str, ...] = ()) -> None:
+        self.text = text
+        self.position = position
+        self.reason = reason
+        self.suggestions = suggestions
+        hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
+        super().__init__(f"expression {text!r}, character {position + 1}: {reason}.{hint}")
+
+
+class UnknownNameError(ExpressionError):
+    """A variable, function or input in an expression that is not known."""
+
+    def __init__(self, *, text: str, position: int, name: str, kind: str, known: tuple[str, ...]) -> None:
+        self.name = name
+        self.kind = kind
+        self.known = known
+        close = tuple(get_close_matches(name, known, n=1))
+        reason = f"{name} is not a known {kind} (known: {', '.join(known) or 'none'})"
+        super().__init__(text=text, position=position, reason=reason, suggestions=close)
+
+
+class WindowError(TimingError):
+    """Two expressions that make no window together."""
+
+    def __init__(self, *, start: str, end: str, reason: str, next_step: str) -> None:
+        self.start = start
+        self.end = end
+        self.reason = reason
+        super().__init__(f"window from {start} to {end}: {reason}. {next_step}")
+
+
+class TemplateError(TimingError):
+    """Text that is not a path template, or a template that cannot be used in this way."""
+
+    def __init__(self, *, text: str, reason: str, next_step: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(f"template {text!r}: {reason}. {next_step}")
+
+
+class TableAddressError(TimingError):
+    """Text that is not the address of a table in a catalog."""
+
+    def __init__(self, *, text: str, reason: str) -> None:
+        self.text = text
+        self.reason = reason
+        super().__init__(
+            f"table {text!r}: {reason}. Write catalog:database:table#key=value, "
+            "for example catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY}."
+        )

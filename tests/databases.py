@@ -1,0 +1,46 @@
+"""Empty databases for tests, once of each kind; a package's conftest imports the fixtures that its tests ask for."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from feed_assets.state.database import Database, open_database
+
+_schemas = count(1)
+
+
+def create_schema(server_url: str) -> str:
+    """The URL of a new, empty schema of a PostgreSQL server."""
+    server = make_url(server_url).set(drivername="postgresql+psycopg2")
+    schema = f"test_{next(_schemas)}"
+    engine = create_engine(server)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {schema}"))
+    engine.dispose()
+    return server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, once of each kind; PostgreSQL's is a schema of its own."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/state.db"
+    return create_schema(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def state_url(database_url: str) -> str:
+    """The same where a test has databases of other kinds, too."""
+    return database_url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A database with our tables, once of each kind."""
+    database = open_database(database_url)
+    database.migrate()
+    yield database
+    database.close()

@@ -1,0 +1,38 @@
+"""The tree of exceptions is one, and is drawn as it is."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import feed_assets
+from feed_assets import errors
+from feed_assets.errors import FeedAssetsError
+
+_LINE = re.compile(r"^(?P<branches>[│├└─ ]*)(?P<name>\w+Error)\b", re.MULTILINE)  # "│   ├── FrequencyError"
+
+
+def drawn() -> dict[str, str | None]:
+    """Each exception in the drawing with the one that it hangs on."""
+    path: list[str] = []
+    parents: dict[str, str | None] = {}
+    for line in _LINE.finditer(errors.__doc__ or ""):
+        del path[len(line["branches"]) // 4 :]
+        assert line["name"] not in parents, f"{line['name']} is drawn twice"
+        parents[line["name"]] = path[-1] if path else None
+        path.append(line["name"])
+    return parents
+
+
+def below(base: type[Exception]) -> dict[str, str | None]:
+    """Each exception of the project below a class with its base."""
+    parents: dict[str, str | None] = {}
+    for each in base.__subclasses__():
+        if each.__module__.startswith("feed_assets."):
+            parents |= {each.__name__: base.__name__} | below(each)
+    return parents
+
+
+def test_the_drawing_of_the_tree_is_true() -> None:
+    for module in sorted(Path(next(iter(feed_assets.__path__))).glob("*/errors.py")):
+        import_module(f"feed_assets.{module.parent.name}.errors")
+    assert drawn() == {"FeedAssetsError": None} | below(FeedAssetsError)
