@@ -107,3 +107,19 @@ class TimeBudget:
     def left(self) -> float:
         """The seconds that are left, below 0 when the time is up."""
         return self._begun + self.seconds - time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopwatch:
+    """How long something has taken since the watch was made, in seconds; independent of any `Clock`.
+
+    >>> Stopwatch().seconds >= 0.0
+    True
+    """
+
+    _begun: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
+
+    @property
+    def seconds(self) -> float:
+        """The time since then."""
+        return time.monotonic() - self._begun

@@ -146,7 +146,7 @@ class Finding:
 def split_error(error: FeedAssetsError) -> Finding:
     """An exception's sentence as message and remedy.
 
-    >>> from feed_assets.errors import FrequencyError
+    >>> from feed_assets.timing.errors import FrequencyError
     >>> split_error(FrequencyError(text="hours. (1)", reason="it is no form")).message
     "'hours. (1)' is not a frequency: it is no form"
     """

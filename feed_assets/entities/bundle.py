@@ -10,9 +10,9 @@ from typing import NoReturn, TypeAlias
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.issues import EntityKey
 
 AnyEntity: TypeAlias = Cluster | Datasource | Feed | Process

@@ -127,6 +127,16 @@ class Cluster(Entity):
             raise refuse("catalog", f"{value!r} is not a thrift address", "Write thrift://host:9083.")
         return value
 
+    @property
+    def metastores(self) -> tuple[str, ...]:
+        """Host and port of each metastore of the catalog; the first that answers is used.
+
+        >>> Cluster(name="a", storage="file:///d", catalog="thrift://one:9083, two:9083").metastores
+        ('one:9083', 'two:9083')
+        """
+        parts = (part.strip().removeprefix("thrift://").rstrip("/") for part in (self.catalog or "").split(","))
+        return tuple(part for part in parts if part)
+
 
 def spark_of(endpoint: str) -> Mapping[str, object]:
     """The fields of `SparkConfig` for the endpoint of Falcon's spark interface.

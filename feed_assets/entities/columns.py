@@ -2,7 +2,7 @@
 
 import re
 
-from feed_assets.errors import ColumnsError
+from feed_assets.entities.errors import ColumnsError
 
 _CLOSES = {")": "(", ">": "<"}
 _QUOTES = "`'\""

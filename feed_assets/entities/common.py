@@ -8,11 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from feed_assets.entities.fields import (
     CHECK_TAGS,
     TAGS_FROM_TEXT,
+    Count,
     FilledText,
     FrequencyField,
     Moment,
     Name,
+    Names,
     PropertyName,
+    Share,
+    SizeField,
     Text,
     Version,
     refuse,
@@ -20,6 +24,7 @@ from feed_assets.entities.fields import (
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.issues import EntityKey
 from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.frequency import Frequency, Unit
 
 
 class Kind(StrEnum):
@@ -126,17 +131,42 @@ class RetentionType(StrEnum):
     INSTANCE = "instance"
 
 
+class SweepLimits(EntityModel):
+    """How much one sweep may take without asking: a share of the instances, a number of them, and bytes."""
+
+    share: Share = 0.5
+    instances: Annotated[Count, Field(ge=1)] = 10_000
+    bytes: SizeField | None = None
+
+
 class Retention(EntityModel):
     """How long instances are kept, and what happens to them then.
 
-    `archive_to` is a path template below the cluster's storage, or a URL; only for the action `archive`. `type` is
-    Falcon's, and has one value.
+    An instance goes when it is older than `limit`, or when there are more than `max_instances`, or more than
+    `max_bytes`, of newer ones and itself; whatever the reason, the `keep_newest` newest stay, and one stays until the
+    processes `until_read_by` have read it and the clusters `until_replicated_to` have it. `frequency` is how often is
+    looked. What is removed lies in the trash for the time `trash`, then it is gone. `archive_to` is a path template
+    below the cluster's storage, or a URL; only for the action `archive`. `type` is Falcon's, and has one value.
+
+    Differs from Falcon: retention goes on after the validity has ended, unless `after_validity` is false.
+
+    >>> Retention(limit="days(90)", keep_newest=3, sweep_limits={"bytes": "10GiB"}).sweep_limits.bytes.bytes
+    10737418240
     """
 
     type: RetentionType = RetentionType.INSTANCE
-    limit: FrequencyField
+    limit: FrequencyField | None = None
     action: RetentionAction = RetentionAction.DELETE
     archive_to: FilledText | None = None
+    keep_newest: Annotated[Count, Field(ge=0)] = 0
+    max_instances: Annotated[Count, Field(ge=1)] | None = None
+    max_bytes: SizeField | None = None
+    until_read_by: Names = ()
+    until_replicated_to: Names = ()
+    after_validity: bool = True
+    frequency: FrequencyField | None = None
+    trash: FrequencyField = Frequency(unit=Unit.DAYS, count=7)
+    sweep_limits: SweepLimits = SweepLimits()
 
     @model_validator(mode="after")
     def _archives_where_it_says(self) -> Self:
@@ -156,6 +186,15 @@ class Sla(EntityModel):
     high: FrequencyField
 
 
+class LocationKind(StrEnum):
+    """What lies at a location: the data of an instance, or what belongs to it."""
+
+    DATA = "data"
+    STATS = "stats"
+    META = "meta"
+    TMP = "tmp"
+
+
 class Locations(EntityModel):
     """Path templates of the data of an instance and of what belongs to it, below the cluster's storage or URLs."""
 
@@ -163,6 +202,11 @@ class Locations(EntityModel):
     stats: FilledText | None = None
     meta: FilledText | None = None
     tmp: FilledText | None = None
+
+    def find(self, kind: LocationKind) -> str | None:
+        """The template of one kind."""
+        found: str | None = getattr(self, kind.value)
+        return found
 
 
 class Level(StrEnum):

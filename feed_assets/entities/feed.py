@@ -29,13 +29,14 @@ from feed_assets.entities.fields import (
 )
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.transfers import Export, Import
-from feed_assets.errors import FrequencyError
 from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.errors import FrequencyError
 from feed_assets.timing.frequency import Frequency, parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 
 AGE_BASED_DELETE = "AgeBasedDelete"
 LIMIT_PROPERTY = "retention.policy.agebaseddelete.limit"
+KEEP_BEYOND_VALIDITY = "falcon.retention.keep.instances.beyond.validity"
 
 
 class FeedFormat(StrEnum):
@@ -192,6 +193,12 @@ class Feed(Entity):
         """How long instances are kept on a cluster: the limit of the retention stage, else of the retention."""
         stage, retention = self.retention_stage_on(cluster), self.clusters[cluster].retention
         return stage.find_limit() if stage is not None else retention.limit if retention else None
+
+    def retention_ends_on(self, cluster: str) -> bool:
+        """Whether retention stops with the validity on a cluster: as it says, or as Falcon's property does."""
+        retention = self.clusters[cluster].retention
+        says_so = self.properties.get(KEEP_BEYOND_VALIDITY, "").strip().lower() == "true"
+        return says_so or (retention is not None and not retention.after_validity)
 
     def sla_on(self, cluster: str) -> Sla | None:
         """The SLA that is in force on a cluster."""

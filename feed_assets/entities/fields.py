@@ -11,9 +11,10 @@ from typing import Annotated, Any, LiteralString, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from feed_assets.errors import TimingError
+from feed_assets.entities.sizes import Size, parse_size
 from feed_assets.issues import split_error
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
 
 T = TypeVar("T")
@@ -77,6 +78,32 @@ def _translated(code: LiteralString, parse: Callable[[str], T], what: str) -> Ca
 _parse_frequency = _translated("frequency", parse_frequency, "a frequency such as hours(1)")
 _parse_moment = _translated("date-time", parse_datetime, "a date and time such as 2015-02-28T06:30Z")
 _parse_zone = _translated("time-zone", parse_timezone, "a time zone such as UTC")
+
+
+_SIZE_REMEDY = "Write for example 500MB or 10GiB."
+
+
+def _to_size(value: object) -> Size:
+    if isinstance(value, Size):
+        return value
+    text = value if isinstance(value, bool) else to_plain_text(value)
+    found = parse_size(text) if isinstance(text, str) else None
+    if found is None:
+        raise refuse("size", f"a size is expected, not {describe(value)}", _SIZE_REMEDY)
+    return found
+
+
+def _check_share(value: float) -> float:
+    if not 0 < value <= 1:
+        raise refuse("share", f"a share is above 0 and at most 1, not {value:g}", "Write for example 0.5.")
+    return value
+
+
+def _check_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise refuse("name", f"{name!r} is written twice", "Write it once.")
+    return names
 
 
 def _to_frequency(value: object) -> Frequency:
@@ -219,6 +246,20 @@ Count = Annotated[int, BeforeValidator(_check_count)]
 """A whole number."""
 
 Version = Annotated[Count, Field(ge=0)]
+
+Share = Annotated[float, BeforeValidator(_check_count), AfterValidator(_check_share)]
+"""A part of a whole, above 0 and at most 1."""
+
+SizeField = Annotated[
+    Size,
+    PlainValidator(_to_size),
+    PlainSerializer(Size.render, return_type=str),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]*([KMGTP]i?)?B?$"}, {"type": "integer"}]}),
+]
+"""A number of bytes, `500MB` or `10GiB`."""
+
+Names = Annotated[tuple[Name, ...], AfterValidator(_check_names)]
+"""Names, each once."""
 
 TAGS_FROM_TEXT = BeforeValidator(_tags_from_text)
 CHECK_TAGS = AfterValidator(_check_tags)

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.errors import LocationUnreadableError
 from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
+from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.loading.interpolation import Values
 
 MAX_FILE_BYTES = 8 * 1024 * 1024

@@ -9,10 +9,11 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.maps import EMPTY, FrozenMap
+from feed_assets.entities.overlaps import find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
+from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
     EntityFacts,
@@ -25,12 +26,14 @@ from feed_assets.plan.records import (
     ProcessRecord,
     RetryRecord,
     StoreAddress,
+    TableRecord,
 )
+from feed_assets.plan.retention import compile_retention
 from feed_assets.plan.signs import release_sign
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.timing.templates import PathTemplate
 from feed_assets.timing.windows import Window, parse_window
 
 Sources: TypeAlias = Mapping[EntityKey, Source]
@@ -40,16 +43,19 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 def compile_plan(bundle: Bundle, sources: Sources | None = None, cluster: str | None = None) -> Plan:
     """Compile a validated bundle; with `cluster`, only what is on that one, so that others may be missing.
 
-    What is in a table, or needs an engine that there is not, is left out.
+    What lies nowhere, or needs an engine that there is not, is left out.
     """
     return _Compiler(bundle, sources or {}, cluster).plan()
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
-    """Whether there is an engine for the process, and all that it reads and writes lies on filesystems."""
+    """Whether there is an engine for the process, and all that it reads and writes lies somewhere."""
     feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
-    on_files = (bundle.get_feed(name).data_on(cluster) is not None for name in feeds)
-    return process.workflow.engine.runs_here and all(on_files)
+    return process.workflow.engine.runs_here and all(_lies_on(bundle.get_feed(name), cluster) for name in feeds)
+
+
+def _lies_on(feed: Feed, cluster: str) -> bool:
+    return feed.data_on(cluster) is not None or feed.table_on(cluster) is not None
 
 
 class _Compiler:
@@ -57,6 +63,7 @@ class _Compiler:
         self._bundle = bundle
         self._sources = sources
         self._only = cluster
+        self._overlaps = find_overlaps(bundle, cluster)
         self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
         self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
 
@@ -71,7 +78,7 @@ class _Compiler:
             (feed.name, cluster): self._feed(feed, cluster)
             for feed in self._bundle.feeds
             for cluster in self._clusters_of(feed)
-            if feed.data_on(cluster) is not None
+            if _lies_on(feed, cluster)
         }
         clusters = {cluster.name: _cluster(cluster) for cluster in self._bundle.clusters}
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
@@ -146,7 +153,8 @@ class _Compiler:
     def _feed(self, feed: Feed, cluster: str) -> FeedRecord:
         entry = feed.clusters[cluster]
         sla = feed.sla_on(cluster)
-        store, template = _locate(self._bundle.get_cluster(cluster), feed.data_on(cluster) or "")
+        on = self._bundle.get_cluster(cluster)
+        store, template, table = _locate(feed, on)
         return FeedRecord(
             feed=feed.name,
             cluster=cluster,
@@ -154,13 +162,14 @@ class _Compiler:
             sequence=feed.sequence_on(cluster),
             store=store,
             template=template,
+            table=table,
             flag=feed.availability_flag,
             format=feed.format,
             columns=feed.columns,
             options=tuple(feed.options.items()),
             partitions=feed.partitions,
             late_cut_off=feed.late_arrival.cut_off if feed.late_arrival else None,
-            retention_limit=feed.retention_limit_on(cluster),
+            retention=compile_retention(feed, on, self._overlaps),
             sla=(sla.low, sla.high) if sla else None,
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
@@ -178,6 +187,13 @@ class _Compiler:
             file=source.file if source else None,
             line=source.line if source else None,
         )
+
+
+def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, TableRecord | None]:
+    text = feed.table_on(cluster.name)
+    if text is not None:
+        return locate_table(cluster, text)
+    return *locate(cluster, feed.data_on(cluster.name) or ""), None
 
 
 def _members(process: Process, cluster: str) -> tuple[EntityKey, ...]:
@@ -204,42 +220,14 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
     return ClusterRecord(
         name=cluster.name,
         colo=cluster.colo,
-        store=_address(cluster, cluster.storage),
+        store=address_of(cluster, cluster.storage),
+        catalog=",".join(f"thrift://{host}" for host in cluster.metastores) or None,
         spark_master=cluster.spark.master,
         spark_remote=cluster.spark.remote,
         spark_conf=tuple(cluster.spark.conf.items()),
         spark_submit=tuple(cluster.spark.submit.items()),
         properties=tuple(cluster.properties.items()),
     )
-
-
-def _address(cluster: Cluster, url: str) -> StoreAddress:
-    """A store as the cluster reaches it; the cluster's options are meant for its own kind of storage only."""
-    is_alike = url.partition("://")[0] == cluster.storage.partition("://")[0]
-    return StoreAddress(url=url, options=FrozenMap(cluster.storage_options) if is_alike else EMPTY)
-
-
-def _locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
-    """Split a data location into a store and a template below it.
-
-    Absolute paths, and URLs that lead there, stand below the cluster's storage; other URLs are in a store of their own:
-    the bucket or host they name, or for local files the folder above the first variable, so that nothing is ever staged
-    outside of it.
-    """
-    template = parse_path_template(location).with_cluster(
-        name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
-    )
-    own = cluster.storage.rstrip("/") + "/"
-    if "://" not in template.text:
-        return _address(cluster, cluster.storage), template
-    if template.text.startswith(own):
-        return _address(cluster, cluster.storage), parse_path_template("/" + template.text.removeprefix(own))
-    scheme, _, rest = template.text.partition("://")
-    host, _, path = rest.partition("/")
-    if host:
-        return _address(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
-    folder = template.base.rpartition("/")[0] if template.is_static else template.base
-    return _address(cluster, folder), parse_path_template(template.text.removeprefix(folder))
 
 
 @lru_cache(maxsize=65536)

@@ -4,11 +4,12 @@ Counted by ranges: an instance is never enumerated, so ten years cost what a day
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.process import CatchUp, Order, Process
 from feed_assets.plan.difference_records import (
     Effect,
     EntityDifference,
@@ -29,15 +30,17 @@ def decide_consequences(
     entities: tuple[EntityDifference, ...],
     processes: tuple[ProcessDifference, ...],
     as_of: datetime,
+    on_time: timedelta,
 ) -> PlanDifference:
     """The whole difference: what `diff_bundles` and `decide_processes` have found, and what it does to instances.
 
-    An instance counts as due from its nominal time on, whether or not its data are there; as expired when it is older
-    than the retention limit that is new; as copied when a replication that is new takes it, older ones included.
+    An instance counts as due from its nominal time on, whether or not its data are there, and as skipped where it is
+    later than `on_time` then and its process does not catch up with it; as expired when it is older than the retention
+    limit that is new; as copied when a replication that is new takes it, older ones included.
     """
     instances: list[InstancesDifference] = []
     for process in processes:
-        instances.extend(_of_process(before, after, process, as_of))
+        instances.extend(_of_process(before, after, process, as_of, on_time))
     changed = [entity.key[1] for entity in entities if entity.key[0] == Kind.FEED]
     written = _written(after, changed) if changed else frozenset()
     for name in changed:
@@ -46,7 +49,7 @@ def decide_consequences(
 
 
 def _of_process(
-    before: Bundle, after: Bundle, process: ProcessDifference, as_of: datetime
+    before: Bundle, after: Bundle, process: ProcessDifference, as_of: datetime, on_time: timedelta
 ) -> Iterator[InstancesDifference]:
     name, cluster = process.process, process.cluster
     new = find_running(after, name, cluster)
@@ -56,14 +59,45 @@ def _of_process(
     declared, was = new.sequence_on(cluster), old.sequence_on(cluster) if old else None
     if process.step is Step.SUCCEEDED and process.effective_from is not None:
         governed = Span(start=process.effective_from, stop=FOREVER)
-        due = count_runs(declared, governed.upto(as_of).without(validity_of(was) if was else None))
-        yield from _found(Effect.DUE, Kind.PROCESS, process.key, due)
+        due = governed.upto(as_of).without(validity_of(was) if was else None)
+        yield from _coming(new, process.key, due, declared, as_of, on_time)
         return
     if was is not None and process.standing.has_begun and not is_same_grid(was, declared):
         return
-    yield from _found(Effect.DUE, Kind.PROCESS, process.key, _newly(declared, was, as_of))
+    yield from _coming(new, process.key, _newly(declared, was, as_of), declared, as_of, on_time)
     if was is not None:
-        yield from _found(Effect.DROPPED, Kind.PROCESS, process.key, _newly(was, declared, as_of))
+        dropped = count_runs(was, _newly(was, declared, as_of))
+        yield from _found(Effect.DROPPED, Kind.PROCESS, process.key, dropped)
+
+
+def _coming(
+    process: Process,
+    key: Key,
+    spans: tuple[Span, ...],
+    declared: InstanceSequence,
+    as_of: datetime,
+    on_time: timedelta,
+) -> Iterator[InstancesDifference]:
+    """What becomes of the instances of a process in some spans, which come into being now."""
+    kept = _kept(process, declared, as_of, on_time)
+    skipped = tuple(part for span in spans for part in span.without(kept))
+    due = tuple(span.within(kept) for span in spans)
+    yield from _found(Effect.DUE, Kind.PROCESS, key, count_runs(declared, due))
+    yield from _found(Effect.SKIPPED, Kind.PROCESS, key, count_runs(declared, skipped))
+
+
+def _kept(process: Process, declared: InstanceSequence, as_of: datetime, on_time: timedelta) -> Span:
+    """The times whose instances run if they come into being now; the others' are left out."""
+    newest = next(iter(count_runs(declared, (validity_of(declared).upto(as_of),))), None)
+    last = newest.last if newest else as_of
+    since = [declared.start]
+    if process.order is Order.LAST_ONLY:
+        since.append(last)
+    if process.catch_up is CatchUp.LATEST:
+        since.append(min(last, as_of - on_time))
+    if process.catch_up is CatchUp.NONE:
+        since.append(as_of - on_time)
+    return Span(start=max(since), stop=FOREVER)
 
 
 def _of_feed(
@@ -76,17 +110,18 @@ def _of_feed(
         declared = new.sequence_on(cluster)
         was = old.sequence_on(cluster) if old is not None and cluster in old.clusters else None
         if key not in written and (was is None or is_same_grid(was, declared)):
-            yield from _found(Effect.DUE, Kind.FEED, key, _newly(declared, was, as_of))
+            expected = count_runs(declared, _newly(declared, was, as_of))
+            yield from _found(Effect.DUE, Kind.FEED, key, expected)
         yield from _found(Effect.EXPIRED, Kind.FEED, key, _expiring(old, new, cluster, as_of))
         if new.clusters[cluster].type is ClusterRole.TARGET:
             yield from _copied(old, new, cluster, as_of)
 
 
-def _newly(declared: InstanceSequence, was: InstanceSequence | None, as_of: datetime) -> tuple[Run, ...]:
-    """The instances until now that `declared` has, and `was` has not."""
+def _newly(declared: InstanceSequence, was: InstanceSequence | None, as_of: datetime) -> tuple[Span, ...]:
+    """The times until now at which `declared` has instances, and `was` has not."""
     same = was is not None and is_same_grid(was, declared)
     known = validity_of(was) if was is not None and same else None
-    return count_runs(declared, validity_of(declared).upto(as_of).without(known))
+    return validity_of(declared).upto(as_of).without(known)
 
 
 def _expiring(old: Feed | None, new: Feed, cluster: str, as_of: datetime) -> tuple[Run, ...]:
@@ -100,8 +135,11 @@ def _expiring(old: Feed | None, new: Feed, cluster: str, as_of: datetime) -> tup
 
 def _expired(feed: Feed, cluster: str, as_of: datetime) -> Span | None:
     """The part of the validity that is older than the limit; None without a limit."""
-    limit = feed.retention_limit_on(cluster)
-    return None if limit is None else validity_of(feed.sequence_on(cluster)).before(as_of - limit.as_duration())
+    limit, sequence = feed.retention_limit_on(cluster), feed.sequence_on(cluster)
+    if limit is None:
+        return None
+    judged = as_of if sequence.end is None or not feed.retention_ends_on(cluster) else min(as_of, sequence.end)
+    return validity_of(sequence).before(judged - limit.as_duration())
 
 
 def _copied(old: Feed | None, new: Feed, target: str, as_of: datetime) -> Iterator[InstancesDifference]:

@@ -25,9 +25,12 @@ class Turn(StrEnum):
 
 
 class Effect(StrEnum):
-    """What becomes of instances: they come into being, are given up, become older than their limit, or are copied."""
+    """What becomes of instances: they come into being, and some of them are left out at once; they are given up, become
+    older than their limit, or are copied.
+    """
 
     DUE = "due"
+    SKIPPED = "skipped"
     DROPPED = "dropped"
     EXPIRED = "expired"
     COPIED = "copied"

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
+from zoneinfo import ZoneInfo
 
+from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
@@ -31,12 +33,22 @@ class StoreAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRecord:
+    """A table of a cluster's catalog; `catalog` names every metastore, `thrift://one:9083,thrift://two:9083`."""
+
+    catalog: str
+    database: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster: its storage and its Spark."""
+    """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`)."""
 
     name: str
     colo: str
     store: StoreAddress
+    catalog: str | None
     spark_master: str | None
     spark_remote: str | None
     spark_conf: tuple[tuple[str, str], ...]
@@ -91,8 +103,64 @@ class EntityFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedLocation:
+    """One place of a feed on a cluster that retention looks after.
+
+    `obstacle` is why nothing is ever removed there, as a clause for a message; None where there is no reason.
+    """
+
+    kind: LocationKind
+    store: StoreAddress
+    template: PathTemplate
+    obstacle: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLimits:
+    """What one sweep may take of a feed without asking: a share (0 to 1) and a number of its instances, and bytes."""
+
+    share: float = 0.5
+    instances: int = 10_000
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRecord:
+    """How long instances of a feed are kept on a cluster; the meaning of each is that of `Retention`.
+
+    At least one of `limit`, `max_instances` and `max_bytes` is there. `stops_at` is the end of the validity where
+    retention stops with it: instances are never judged as of a later moment. `cadence` is how often it looks, `trash`
+    how long what it removes can be brought back. `priority` is from 2 (first) to -2; `queue` is only told. `archive` is
+    for the data; what else belongs to an instance goes to the trash. `partition` is that of a table, in its time zone:
+    such an instance is a whole period, and older than the limit when all of it is.
+    """
+
+    limit: Frequency | None
+    action: RetentionAction = RetentionAction.DELETE
+    keep_newest: int = 0
+    max_instances: int | None = None
+    max_bytes: int | None = None
+    until_read_by: tuple[str, ...] = ()
+    until_replicated_to: tuple[str, ...] = ()
+    stops_at: datetime | None = None
+    cadence: Frequency
+    trash: Frequency
+    sweep_limits: SweepLimits = SweepLimits()
+    priority: int = 0
+    queue: str | None = None
+    locations: tuple[RetainedLocation, ...] = ()
+    archive: tuple[StoreAddress, PathTemplate] | None = None
+    partition: tuple[PathTemplate, ZoneInfo] | None = None
+
+    @property
+    def stops_at_end(self) -> bool:
+        """Whether retention stops with the validity."""
+        return self.stops_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRecord:
-    """One feed on one cluster."""
+    """One feed on one cluster. Its instances are partitions of a `table`, or directories where that is None."""
 
     feed: str
     cluster: str
@@ -100,13 +168,14 @@ class FeedRecord:
     sequence: InstanceSequence
     store: StoreAddress
     template: PathTemplate
+    table: TableRecord | None
     flag: str | None
     format: FeedFormat
     columns: str | None
     options: tuple[tuple[str, str], ...]
     partitions: tuple[str, ...]
     late_cut_off: Frequency | None
-    retention_limit: Frequency | None
+    retention: RetentionRecord | None
     sla: tuple[Frequency, Frequency] | None
     inputs_of: tuple[InputEdge, ...]
     outputs_of: tuple[OutputEdge, ...]
@@ -115,6 +184,11 @@ class FeedRecord:
     @property
     def key(self) -> Key:
         return (self.feed, self.cluster)
+
+    @property
+    def retention_limit(self) -> Frequency | None:
+        """How long instances are kept; None if age is no reason to remove one."""
+        return self.retention.limit if self.retention else None
 
     @property
     def is_external(self) -> bool:

@@ -38,6 +38,7 @@ def render_counts(difference: PlanDifference) -> str:
             (count, f"{counted(count, 'instance')} {text}")
             for count, text in (
                 (difference.count(Effect.DUE, Kind.PROCESS), "newly due"),
+                (difference.count(Effect.SKIPPED), "skipped"),
                 (difference.count(Effect.DUE, Kind.FEED), "newly expected"),
                 (difference.count(Effect.DROPPED), "dropped"),
                 (difference.count(Effect.EXPIRED), "expired"),
@@ -168,6 +169,8 @@ def _effect_text(each: InstancesDifference) -> str:
             return "newly expected"
         case Effect.DUE:
             return "newly due"
+        case Effect.SKIPPED:
+            return "skipped from the start, as catch_up and order have it"
         case Effect.DROPPED:
             return "dropped, unless they have ended"
         case Effect.EXPIRED:

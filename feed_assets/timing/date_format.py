@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
-from feed_assets.errors import DateTimeError
+from feed_assets.timing.errors import DateTimeError
 
 _TOKEN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|.", re.DOTALL)  # yyyy-MMM-dd'T'HH:mm, 'o''clock'
 _MONTHS = (

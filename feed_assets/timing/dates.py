@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from feed_assets.errors import DateTimeError, TimeZoneError
+from feed_assets.timing.errors import DateTimeError, TimeZoneError
 
 NEVER = datetime(9999, 4, 16, tzinfo=UTC)
 """The end of a validity that has no end; the value Falcon stores."""

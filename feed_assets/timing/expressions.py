@@ -12,9 +12,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from feed_assets.errors import ExpressionError, InstanceError
 from feed_assets.timing.calendar_offsets import CalendarOffset, Truncation
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import ExpressionError, InstanceError
 from feed_assets.timing.grammar import Call, Word, parse_call
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.shifts import find_constant_shift
@@ -157,8 +157,8 @@ def parse_time_expression(text: str) -> TimeExpression:
 
     >>> parse_time_expression("currentWek('MON',0,0)")
     Traceback (most recent call last):
-    feed_assets.errors.ExpressionError: expression "currentWek('MON',0,0)", character 1: currentWek is not a time \
-function. Did you mean currentWeek?
+    feed_assets.timing.errors.ExpressionError: expression "currentWek('MON',0,0)", character 1: currentWek is not a \
+time function. Did you mean currentWeek?
     """
     call = parse_call(text)
     function = _FUNCTIONS.get(call.name)

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from feed_assets.errors import FrequencyError
+from feed_assets.timing.errors import FrequencyError
 
 
 class Unit(StrEnum):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
-from feed_assets.errors import ExpressionError
+from feed_assets.timing.errors import ExpressionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

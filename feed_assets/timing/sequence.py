@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from feed_assets.errors import InstanceError
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.zones import is_fixed
 

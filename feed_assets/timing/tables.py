@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from feed_assets.errors import TableAddressError, TemplateError
+from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 
 _ADDRESS = re.compile(r"catalog:([^:#]*):([^:#]*)(?:#(.*))?", re.DOTALL)  # catalog:sales:clicks#ds=${YEAR}
@@ -55,7 +55,7 @@ def parse_table_address(text: str) -> TableAddress:
 
     >>> parse_table_address("catalog:sales:clicks")
     Traceback (most recent call last):
-    feed_assets.errors.TableAddressError: table 'catalog:sales:clicks': it names no partition. \
+    feed_assets.timing.errors.TableAddressError: table 'catalog:sales:clicks': it names no partition. \
 Write catalog:database:table#key=value, for example catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY}.
     """
     found = _ADDRESS.fullmatch(text)

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeAlias
 
-from feed_assets.errors import TemplateError
+from feed_assets.timing.errors import TemplateError
 
 
 class TimeVariable(StrEnum):

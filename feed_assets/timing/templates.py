@@ -8,8 +8,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from feed_assets.errors import TemplateError
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.template_syntax import (
@@ -250,7 +250,7 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
 
     >>> parse_path_template("/data/${YEAR}/${MNTH}")
     Traceback (most recent call last):
-    feed_assets.errors.TemplateError: template '/data/${YEAR}/${MNTH}': ${MNTH} is not a variable of paths. \
+    feed_assets.timing.errors.TemplateError: template '/data/${YEAR}/${MNTH}': ${MNTH} is not a variable of paths. \
 Did you mean ${MONTH}?
     """
     return PathTemplate(text=text, pieces=merge_pieces(iter_pieces(text, allow_unknown=allow_unknown)))

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from feed_assets.errors import DateTimeError, ExpressionError, InstanceError, TimeZoneError, UnknownNameError
 from feed_assets.timing.date_format import format_date
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import DateTimeError, ExpressionError, InstanceError, TimeZoneError, UnknownNameError
 from feed_assets.timing.expressions import TIME_FUNCTIONS, parse_time_expression
 from feed_assets.timing.grammar import Argument, Call, Word, parse_call
 

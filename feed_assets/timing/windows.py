@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, assert_never
 from zoneinfo import ZoneInfo
 
-from feed_assets.errors import WindowError
+from feed_assets.timing.errors import WindowError
 from feed_assets.timing.expressions import DataDriven, TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -167,8 +167,8 @@ def parse_window(start_text: str, end_text: str, zone: ZoneInfo | None = None) -
 
     >>> parse_window("latest(-3)", "now(0,0)")
     Traceback (most recent call last):
-    feed_assets.errors.WindowError: window from latest(-3) to now(0,0): latest and future go only with themselves. \
-Write both ends with the same function.
+    feed_assets.timing.errors.WindowError: window from latest(-3) to now(0,0): latest and future go only with \
+themselves. Write both ends with the same function.
     """
     start, end = parse_time_expression(start_text), parse_time_expression(end_text)
     fault = _fault_of(start, end)

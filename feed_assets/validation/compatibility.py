@@ -6,7 +6,7 @@ from pathlib import Path
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import label_of
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, FeedCluster
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Issue, Severity, SourceMap, order_of
@@ -108,13 +108,22 @@ def _affected(
 
 
 def _beside(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> Iterator[EntityKey]:
-    """Feeds of the same groups, and processes around the same outputs."""
+    """Feeds of the same groups, processes around the same outputs, and feeds that are kept for a process."""
     entity = bundle.find(key)
     if isinstance(entity, Feed) and entity.groups:
         yield from (feed.key for feed in bundle.feeds if set(feed.groups).intersection(entity.groups))
     if isinstance(entity, Process):
         for output in entity.outputs.values():
             yield from graph.dependents.get(("feed", output.feed), ())
+        for item in entity.inputs.values():
+            feed = bundle.find_feed(item.feed)
+            if feed is not None and any(entity.name in _kept_for(each) for each in feed.clusters.values()):
+                yield feed.key
+
+
+def _kept_for(entry: FeedCluster) -> tuple[str, ...]:
+    """The processes for which retention on a cluster keeps the instances of a feed."""
+    return entry.retention.until_read_by if entry.retention else ()
 
 
 def _still_referenced(key: EntityKey, names: Collection[EntityKey], sources: SourceMap) -> Issue:

@@ -1,13 +1,13 @@
-"""Rules about the policies of feeds: validity, retention, late arrival, SLA, replication and groups."""
+"""Rules about the policies of feeds: validity, SLA, replication and groups."""
 
 from collections.abc import Iterator
 
 from feed_assets.entities.columns import parse_columns
-from feed_assets.entities.common import RetentionAction
+from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
-from feed_assets.errors import ColumnsError
 from feed_assets.issues import Severity
 from feed_assets.timing.dates import render_datetime
+from feed_assets.validation.kept import find_kept
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope
 
@@ -27,23 +27,6 @@ def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
             )
 
 
-def check_retention(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F12: data are kept at least as long as late data are processed."""
-    if feed.late_arrival is None:
-        return
-    cut_off = feed.late_arrival.cut_off
-    for name, entry in feed.clusters.items():
-        if feed.retention_stage_on(name) is not None:
-            continue
-        if entry.retention is not None and entry.retention.limit.as_duration() < cut_off.as_duration():
-            yield Complaint(
-                path=("clusters", name, "retention", "limit"),
-                message=f"retention {entry.retention.limit} is shorter than late arrival {cut_off}: "
-                "late data would be deleted before it is processed",
-                remedy=f"Raise retention.limit to at least {cut_off}.",
-            )
-
-
 def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """F27: slaLow ≤ slaHigh ≤ retention limit."""
     for name, entry in feed.clusters.items():
@@ -57,13 +40,15 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 message=f"sla.low {sla.low} is longer than sla.high {sla.high}",
                 remedy="Lower sla.low, or raise sla.high.",
             )
-        has_stage = feed.retention_stage_on(name) is not None
-        if not has_stage and entry.retention and sla.high.as_duration() > entry.retention.limit.as_duration():
+        kept = find_kept(feed, name)
+        if kept is None or (kept.key == "limit" and feed.retention_stage_on(name) is not None):
+            continue
+        if sla.high.as_duration() > kept.duration:
             yield Complaint(
                 path=(*path, "high"),
-                message=f"sla.high {sla.high} is longer than retention {entry.retention.limit} on {name}: "
+                message=f"sla.high {sla.high} is longer than retention {kept.text} on {name}: "
                 "an instance could be evicted before it is late",
-                remedy=f"Lower sla.high to at most {entry.retention.limit}, or raise retention.limit.",
+                remedy=f"Lower sla.high, or raise retention.{kept.key} to at least {kept.enough(sla.high)}.",
             )
 
 
@@ -79,20 +64,6 @@ def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
             message=f"its schema cannot be read: {exc.reason}",
             remedy="Write columns as Spark does: name type, name type.",
         )
-
-
-def check_archive(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What is archived goes to another place than where it lies."""
-    for name, entry in feed.clusters.items():
-        retention = entry.retention
-        if retention is None or retention.action is not RetentionAction.ARCHIVE or retention.archive_to is None:
-            continue
-        if retention.archive_to.rstrip("/") == (feed.data_on(name) or "").rstrip("/"):
-            yield Complaint(
-                path=("clusters", name, "retention", "archive_to"),
-                message=f"the archive on {name} is where the data lie",
-                remedy="Name another place in archive_to.",
-            )
 
 
 def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:

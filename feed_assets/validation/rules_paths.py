@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import Feed
-from feed_assets.errors import TableAddressError, TemplateError
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template

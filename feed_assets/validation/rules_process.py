@@ -4,9 +4,9 @@ import keyword
 from collections.abc import Iterator
 
 from feed_assets.entities.process import Process, ProcessSla, WorkflowEngine
-from feed_assets.errors import ExpressionError
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import parse_timezone, render_datetime
+from feed_assets.timing.errors import ExpressionError
 from feed_assets.timing.text import TextContext, render_text
 from feed_assets.validation.scope import Complaint, Scope, complain
 

@@ -1,11 +1,11 @@
-"""Rules about feeds in tables of a catalog, and about what is declared and cannot run here."""
+"""Rules about feeds in tables of a catalog, and about engines that there are not."""
 
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import TableAddressError, TemplateError
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.validation.rules_workflow import iter_workflows
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
@@ -84,20 +84,8 @@ def check_optional_tables(scope: Scope, process: Process) -> Iterator[Complaint]
             )
 
 
-def check_table_feeds(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """A feed in tables is declared and checked, and nothing runs for it."""
-    for name, path, _text in _tables(feed):
-        yield Complaint(
-            path=path,
-            message=f"it is a table on {name}: it is declared and checked, and does not run here",
-            remedy="Nothing has to be done; to use it now, write locations in the place of the table.",
-            severity=Severity.WARNING,
-        )
-        return
-
-
-def check_engines(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """An engine that there is not, or a feed in tables, keeps a process from being scheduled."""
+def check_engines(_: Scope, process: Process) -> Iterator[Complaint]:
+    """An engine that there is not keeps a process from being scheduled."""
     for path, workflow in iter_workflows(process):
         if not workflow.engine.runs_here:
             yield Complaint(
@@ -105,16 +93,6 @@ def check_engines(scope: Scope, process: Process) -> Iterator[Complaint]:
                 message=f"{'.'.join(map(str, path))}: {workflow.engine.value} does not run here: "
                 "the process is declared and checked, and cannot be scheduled",
                 remedy="Replace the workflow by one for python, sql or spark-submit.",
-                severity=Severity.WARNING,
-            )
-    used: list[tuple[FieldPath, str]] = [(("inputs", name, "feed"), item.feed) for name, item in process.inputs.items()]
-    used += [(("outputs", name, "feed"), item.feed) for name, item in process.outputs.items()]
-    for path, feed in used:
-        if _is_table(scope, feed, process):
-            yield Complaint(
-                path=path,
-                message=f"feed {feed!r} is a table: the process is declared and checked, and cannot be scheduled",
-                remedy="Use feeds that lie at locations.",
                 severity=Severity.WARNING,
             )
 

@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.process import Process
-from feed_assets.errors import ExpressionError, InstanceError, WindowError
 from feed_assets.issues import Severity
 from feed_assets.timing.dates import NEVER, parse_timezone, render_datetime
+from feed_assets.timing.errors import ExpressionError, InstanceError, WindowError
 from feed_assets.timing.expressions import TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import parse_window
+from feed_assets.validation.kept import find_kept
 from feed_assets.validation.scope import Complaint, Scope, Writer, complain
 
 SAMPLE = 500
@@ -66,7 +67,9 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P7: what an instance of the present would read has not been evicted yet; latest and future pass."""
+    """P7: what an instance of the present would read has not been evicted yet; latest and future pass, and so does what
+    is kept until this process has read it.
+    """
     zone = parse_timezone(process.timezone)
     for name, item in process.inputs.items():
         window = scope.find_window(process, name)
@@ -75,14 +78,18 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
         start = _evaluated(window.start, scope.as_of, zone)
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
-            limit = feed.retention_limit_on(cluster) if feed else None
-            if start is None or limit is None or scope.as_of - start <= limit.as_duration():
+            kept = find_kept(feed, cluster) if feed else None
+            if start is None or kept is None or scope.as_of - start <= kept.duration:
+                continue
+            retention = feed.clusters[cluster].retention if feed else None
+            if retention is not None and process.name in retention.until_read_by:
                 continue
             yield Complaint(
                 path=("inputs", name, "start"),
                 message=f"inputs.{name}.start {item.start} reaches {_rounded(scope.as_of - start)} back, but feed "
-                f"{item.feed!r} on {cluster} keeps {limit}",
-                remedy="Begin the window later, or raise retention.limit of the feed.",
+                f"{item.feed!r} on {cluster} keeps {kept.text}",
+                remedy=f"Begin the window later, raise retention.{kept.key} of the feed, or write "
+                f"until_read_by: [{process.name}] there.",
             )
 
 

@@ -12,10 +12,11 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.overlaps import Overlaps, find_overlaps
 from feed_assets.entities.process import Process
-from feed_assets.errors import TimingError
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
+from feed_assets.timing.errors import TimingError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
@@ -156,6 +157,17 @@ class Scope:
                     if first != (feed, name):
                         found[feed.name].append((first, name))
         return found
+
+    @cached_property
+    def sharing(self) -> frozenset[tuple[str, str]]:
+        """The feeds and clusters, by name, whose data have the address of another's."""
+        pairs = [(pair, (name, own)) for name, found in self.shared_paths.items() for pair, own in found]
+        return frozenset(each for (feed, cluster), own in pairs for each in ((feed.name, cluster), own))
+
+    @cached_property
+    def overlaps(self) -> Overlaps:
+        """The places of feeds that meet others."""
+        return find_overlaps(self.bundle)
 
     def _circular_on(self, cluster: str) -> frozenset[str]:
         read_from: dict[str, set[str]] = {

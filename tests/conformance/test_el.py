@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.errors import ExpressionError
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import ExpressionError
 from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.errors import DateTimeError, FrequencyError
 from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.errors import DateTimeError, FrequencyError
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.text import TextContext, evaluate_function
 

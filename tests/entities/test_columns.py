@@ -1,7 +1,7 @@
 import pytest
 
 from feed_assets.entities.columns import parse_columns
-from feed_assets.errors import ColumnsError
+from feed_assets.entities.errors import ColumnsError
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from pydantic import ValidationError
 from feed_assets.entities.bundle import Bundle, entity_digest
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Acl, Kind, Validity
+from feed_assets.entities.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import describe
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.entities.process import Process
-from feed_assets.errors import DuplicateEntityError, EntityNotFoundError
 from feed_assets.timing.frequency import Frequency, Unit
 from tests.entities.samples import BASE, build, bundle
 

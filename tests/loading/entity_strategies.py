@@ -98,9 +98,21 @@ DATASOURCES = _map(
     credential=_CREDENTIAL,
 )
 
+_SIZES = st.one_of(st.integers(1, 10**15), st.sampled_from(["1B", "500MB", "10GiB", "3 TiB"]))
+_KEPT: dict[str, Strategy] = {
+    "keep_newest": st.integers(0, 10**6),
+    "max_instances": st.integers(1, 10**6),
+    "max_bytes": _SIZES,
+    "until_read_by": st.lists(NAMES, max_size=2, unique=True),
+    "until_replicated_to": st.lists(NAMES, max_size=2, unique=True),
+    "after_validity": st.booleans(),
+    "frequency": FREQUENCIES,
+    "trash": FREQUENCIES,
+    "sweep_limits": _map({}, share=st.floats(0, 1, exclude_min=True), instances=st.integers(1, 10**6), bytes=_SIZES),
+}
 _RETENTION = st.one_of(
-    _map({"limit": FREQUENCIES}, action=st.sampled_from(["delete", "archive"])),
-    _map({"limit": FREQUENCIES, "action": st.just("archive"), "archive_to": FILLED}),
+    _map({}, limit=FREQUENCIES, action=st.sampled_from(["delete", "archive"]), **_KEPT),
+    _map({"action": st.just("archive"), "archive_to": FILLED}, limit=FREQUENCIES, **_KEPT),
 )
 _SLA = _map({"low": FREQUENCIES, "high": FREQUENCIES})
 _COLUMNS = st.lists(FILLED, min_size=1, max_size=2)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import DefinitionsError, LocationUnreadableError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.entity_files import (
     EntityFile,
     LoadedBundle,
@@ -17,6 +17,7 @@ from feed_assets.loading.entity_files import (
     load_files,
     usable_bundle,
 )
+from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.loading.interpolation import Values
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import BASE, bundle

@@ -5,7 +5,7 @@ import pytest
 
 import feed_assets
 from feed_assets.entities.cluster import Cluster
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.process_functions import ProcessFunction, process
 from feed_assets.operations.location import declare_location
 from tests.lifecycle.world import START, feed

@@ -1,6 +1,8 @@
 import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.lifecycle.catching_up import ON_TIME
 from feed_assets.plan.consequences import decide_consequences
 from feed_assets.plan.difference_records import Effect, PlanDifference, ProcessDifference, Standing, Turn
 from feed_assets.plan.differences import decide_processes, diff_bundles, find_touched
@@ -19,10 +22,11 @@ from feed_assets.plan.records import Key
 from feed_assets.plan.rendering import render_difference
 from feed_assets.plan.signs import Step
 from feed_assets.plan.spans import Span, count_runs, is_same_grid
+from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.world import START, at, feed, process
+from tests.lifecycle.world import START, World, at, feed, process
 
 NOW = at("03")
 CLUSTERS = tuple(Cluster(name=name, storage=f"file:///data/{name}") for name in ("primary", "backup"))
@@ -45,7 +49,7 @@ def difference(
     old, new = bundle(*before), bundle(*after)
     entities = diff_bundles(old, new)
     processes = decide_processes(find_touched(old, new, entities), standings, as_of)
-    return decide_consequences(old, new, entities, processes, as_of)
+    return decide_consequences(old, new, entities, processes, as_of, ON_TIME)
 
 
 def with_fields(entity: Any, **fields: Any) -> Any:
@@ -155,6 +159,21 @@ def test_a_change_past_its_new_end_is_refused() -> None:
     assert only_process(found).step is Step.IN_PLACE
     described = with_fields(ended, description="gone")
     assert not only_process(difference((CLICKS, COUNTS, ended), (CLICKS, COUNTS, described))).is_refused
+
+
+@pytest.mark.parametrize("catch_up", ["all", "latest", "none"])
+@pytest.mark.parametrize("order", ["FIFO", "LAST_ONLY"])
+@pytest.mark.parametrize("as_of", [NOW + timedelta(minutes=3), NOW + timedelta(minutes=30), at("09")])
+def test_what_is_counted_as_due_and_as_skipped_is_what_the_next_tick_makes_of_it(
+    tmp_path: Path, catch_up: str, order: str, as_of: datetime
+) -> None:
+    ping = process("ping", end=at("05"), catch_up=catch_up, order=order)
+    found = difference((), (ping,), {}, as_of)
+    world = World.of(tmp_path, ping)
+    world.ready(as_of)
+    made = Counter(status is ProcessInstanceStatus.SKIPPED for status in world.statuses("ping").values())
+    assert (found.count(Effect.DUE), found.count(Effect.SKIPPED)) == (made[False], made[True])
+    assert made.total() == min(as_of - START, at("05") - timedelta(hours=1) - START) // timedelta(hours=1) + 1
 
 
 def test_a_longer_validity_is_in_place_and_its_instances_are_newly_due() -> None:

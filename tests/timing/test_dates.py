@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 
-from feed_assets.errors import DateTimeError, TimeZoneError
 from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import DateTimeError, TimeZoneError
 from tests.timing.strategies import moments
 
 

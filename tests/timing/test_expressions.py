@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.errors import ExpressionError, InstanceError
 from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.errors import ExpressionError, InstanceError
 from feed_assets.timing.expressions import DataDriven, parse_time_expression
 from tests.timing.strategies import expressions, moments, zones
 

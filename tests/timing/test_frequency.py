@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from feed_assets.errors import FrequencyError
+from feed_assets.timing.errors import FrequencyError
 from feed_assets.timing.frequency import Frequency, Unit, parse_frequency
 
 

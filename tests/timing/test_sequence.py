@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.errors import InstanceError
 from feed_assets.timing.dates import NEVER, parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from tests.timing.strategies import moments, sequences

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.errors import TemplateError
 from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.template_syntax import TimeVariable

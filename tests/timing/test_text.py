@@ -3,8 +3,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.errors import DateTimeError, ExpressionError, UnknownNameError
 from feed_assets.timing.date_format import format_date
+from feed_assets.timing.errors import DateTimeError, ExpressionError, UnknownNameError
 from feed_assets.timing.text import TextContext, render_text
 
 CONTEXT = TextContext(

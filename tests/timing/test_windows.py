@@ -5,8 +5,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from feed_assets.errors import WindowError
 from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.errors import WindowError
 from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence

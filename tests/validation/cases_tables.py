@@ -1,4 +1,4 @@
-"""The rules about feeds in tables; see `cases`. Every such feed is told that it does not run here."""
+"""The rules about feeds in tables; see `cases`."""
 
 from typing import Any
 

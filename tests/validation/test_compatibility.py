@@ -54,6 +54,15 @@ def test_row_17_an_input_partition_that_is_deeper_than_declared_from_now_on_is_r
     assert "is 2 levels deep, but feed 'clicks' declares country" in text
 
 
+def test_a_process_that_a_feed_is_kept_for_does_not_go_away_or_stop_reading_it() -> None:
+    kept = {f"{PRIMARY}/retention/until_read_by": ["daily"]}
+    before = bundle(kept)
+    (gone,) = _texts(before, before.without([("process", "daily")]))
+    assert gone.startswith("feed 'clicks': it is not compatible with changes to process 'daily': there is no process ")
+    (blind,) = _texts(before, bundle({**kept, f"{DAILY}/inputs": {}}))
+    assert "process 'daily' does not read the feed on primary" in blind
+
+
 def test_what_was_wrong_before_a_change_does_not_refuse_it() -> None:
     broken = {f"{DAILY}/inputs/clicks/start": "yesterday(-1,0)"}
     assert _texts(bundle(broken), bundle({**broken, f"{PRIMARY}/validity/start": "2015-01-01T01:00Z"})) == []

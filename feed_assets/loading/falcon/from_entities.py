@@ -75,7 +75,7 @@ def _feed(values: dict[str, Any]) -> None:
     _join(values, "groups")
     _notification(values)
     for entry in values["clusters"].values():
-        entry.setdefault("retention", dict(_FOR_EVER)).setdefault("action", "delete")
+        entry["retention"] = {**_FOR_EVER, "action": "delete", **entry.get("retention", {})}
 
 
 def _process(values: dict[str, Any]) -> None:

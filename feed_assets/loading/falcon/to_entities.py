@@ -96,10 +96,7 @@ class _Converter:
             self._note(NoteKind.CHECK, message)
 
     def _place(self, holder: dict[str, Any], path: FieldPath) -> None:
-        table, data = holder.get("table"), holder.get("locations", {}).get("data")
-        if table is not None:
-            message = f"table {quote(table)}: feeds in tables are declared and validated, but not read or written yet"
-            self._note(NoteKind.UNABLE, message, (*path, "table"))
+        data = holder.get("locations", {}).get("data")
         if data is not None and "://" not in data and not data.startswith(("/", "$")):
             message = f"{quote(data)} is taken below the cluster's storage; Falcon takes it below /user/<user>"
             self._note(NoteKind.CHECK, message, (*path, "locations", "data"))

@@ -12,8 +12,8 @@ from xml.sax.saxutils import escape, quoteattr
 from pydantic import ValidationError
 
 from feed_assets.entities.bundle import ENTITY_TYPES, AnyEntity
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.fields import to_plain_text
-from feed_assets.errors import DefinitionsError
 from feed_assets.loading.contents import content_of, escaped_content
 from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.from_entities import unconvert

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.entity_documents import iter_entities
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.interpolation import Values

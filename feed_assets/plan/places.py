@@ -1,0 +1,51 @@
+"""Where the paths of entities lie on a cluster's storage: a store, and a template below it."""
+
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.maps import EMPTY, FrozenMap
+from feed_assets.plan.records import StoreAddress, TableRecord
+from feed_assets.timing.tables import parse_table_address
+from feed_assets.timing.templates import PathTemplate, parse_path_template
+
+
+def address_of(cluster: Cluster, url: str) -> StoreAddress:
+    """A store as the cluster reaches it; the cluster's options are meant for its own kind of storage only."""
+    is_alike = url.partition("://")[0] == cluster.storage.partition("://")[0]
+    return StoreAddress(url=url, options=FrozenMap(cluster.storage_options) if is_alike else EMPTY)
+
+
+def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
+    """Split a location into a store and a template below it.
+
+    Absolute paths, and URLs that lead there, stand below the cluster's storage; other URLs are in a store of their own:
+    the bucket or host they name, or for local files the folder above the first variable, so that nothing is ever staged
+    outside of it.
+    """
+    template = parse_path_template(location).with_cluster(
+        name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
+    )
+    own = cluster.storage.rstrip("/") + "/"
+    if "://" not in template.text:
+        return address_of(cluster, cluster.storage), template
+    if template.text.startswith(own):
+        return address_of(cluster, cluster.storage), parse_path_template("/" + template.text.removeprefix(own))
+    scheme, _, rest = template.text.partition("://")
+    host, _, path = rest.partition("/")
+    if host:
+        return address_of(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
+    folder = template.base.rpartition("/")[0] if template.is_static else template.base
+    return address_of(cluster, folder), parse_path_template(template.text.removeprefix(folder))
+
+
+def locate_table(cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
+    """The address of a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
+    address = parse_table_address(text)
+    hosts = cluster.metastores
+    table = TableRecord(
+        catalog=",".join(f"thrift://{host}" for host in hosts), database=address.database, name=address.table
+    )
+    store = StoreAddress(
+        url=f"thrift://{','.join(hosts)}/{address.database}/{address.table}",
+        options=FrozenMap({"storage": cluster.storage, "storage_options": cluster.storage_options}),
+    )
+    template = address.template.with_cluster(name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties))
+    return store, template, table

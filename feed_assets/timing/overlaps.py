@@ -1,0 +1,99 @@
+"""Which path templates can meet: a path of one stands at, or inside of, a path of another.
+
+Both could be removed, published or listed by two owners, so this errs on the side of a meeting: every variable stands
+for digits, whatever the date, and a variable that is repeated need not repeat its value.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from feed_assets.timing.template_syntax import TimeVariable, text_of
+
+_DIGIT = "\0"
+_DIGITS = frozenset("0123456789" + _DIGIT)
+_DIGITS_OF = tuple(
+    (text_of(variable), _DIGIT * (4 if variable is TimeVariable.YEAR else 2)) for variable in TimeVariable
+)
+_FILE = "file:"
+_SAME_STORAGE = MappingProxyType({"s3a:": "s3:", "gcs:": "gs:", "abfss:": "abfs:", "az:": "abfs:"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Paths of the template number `inner` can stand inside of paths of number `outer`, or at the same place."""
+
+    outer: int
+    inner: int
+    is_same_place: bool
+
+
+@dataclass(slots=True)
+class _Level:
+    ends: list[int] = field(default_factory=list)
+    below: dict[str, "_Level"] = field(default_factory=dict)
+    varying: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+def iter_meetings(texts: Sequence[str]) -> Iterator[Meeting]:
+    """The meetings of templates, by their positions: texts that begin with a URL or are absolute local paths, and hold
+    no other variables than those of time.
+
+    A template without variables is an inner one only. Two that can be at the same place meet in both directions.
+
+    >>> texts = ["/d/${YEAR}/${MONTH}", "/d/${YEAR}", "/d/archive/${YEAR}", "/d/2015/log"]
+    >>> [(each.outer, each.inner) for each in iter_meetings(texts)]
+    [(1, 0), (1, 3)]
+    """
+    root = _Level()
+    paths = [_segments(text) for text in texts]
+    for number, path in enumerate(paths):
+        if any(_DIGIT in segment for segment in path):
+            _insert(root, path, number)
+    for inner, path in enumerate(paths):
+        for outer, depth in _iter_ends(root, path, 0):
+            if outer != inner:
+                yield Meeting(outer=outer, inner=inner, is_same_place=depth == len(path))
+
+
+def _insert(root: _Level, path: Sequence[str], number: int) -> None:
+    level = root
+    for segment in path:
+        if segment not in level.below:
+            level.below[segment] = _Level()
+            if _DIGIT in segment:
+                level.varying[len(segment)].append(segment)
+        level = level.below[segment]
+    level.ends.append(number)
+
+
+def _iter_ends(level: _Level, path: Sequence[str], depth: int) -> Iterator[tuple[int, int]]:
+    """The templates whose segments are compatible with the first segments of `path`, and how many those are."""
+    for number in level.ends:
+        yield number, depth
+    if depth == len(path):
+        return
+    segment = path[depth]
+    alike = level.below if _DIGIT in segment else level.varying[len(segment)]
+    for other in alike if _DIGIT in segment else {*alike, *({segment} & level.below.keys())}:
+        if _can_equal(segment, other):
+            yield from _iter_ends(level.below[other], path, depth + 1)
+
+
+def _can_equal(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    return len(one) == len(other) and all(
+        a == b or (_DIGIT in (a, b) and a in _DIGITS and b in _DIGITS) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _segments(text: str) -> list[str]:
+    """The segments of the paths, each variable as that many digits; the first is the scheme of the storage."""
+    for variable, digits in _DIGITS_OF:
+        text = text.replace(variable, digits)
+    segments = [segment for segment in text.split("/") if segment]
+    if "://" not in text:
+        return [_FILE, *segments]
+    return [_SAME_STORAGE.get(segments[0], segments[0]), *segments[1:]]

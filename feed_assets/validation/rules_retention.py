@@ -1,0 +1,254 @@
+"""Rules about the retention of feeds: what it says is enough to go by, and what needs the instances gets them first."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from feed_assets.entities.common import Kind, LocationKind, Retention, RetentionAction
+from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.errors import TemplateError
+from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.templates import PathTemplate, parse_path_template
+from feed_assets.validation.kept import find_kept
+from feed_assets.validation.scope import Complaint, Scope, with_cluster
+
+_HIDDEN = ".feed-assets"
+"""The folder of a storage in which the trash is."""
+_LIMITS = "limit, max_instances or max_bytes"
+
+
+def check_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Retention says what is too old, too many or too large; a retention stage says it, too."""
+    for name, retention in _retentions(feed):
+        has_limit = (retention.limit, retention.max_instances, retention.max_bytes) != (None, None, None)
+        if not has_limit and feed.retention_stage_on(name) is None:
+            yield Complaint(
+                path=_at(name),
+                message=f"the retention on {name} has no limit: nothing would ever be removed",
+                remedy=f"Write {_LIMITS}, or remove retention.",
+            )
+
+
+def check_late_arrival(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F12: data are kept at least as long as late data are processed."""
+    cut_off = feed.late_arrival.cut_off if feed.late_arrival else None
+    for name in feed.clusters if cut_off else ():
+        kept = find_kept(feed, name)
+        if cut_off is None or kept is None or (kept.key == "limit" and feed.retention_stage_on(name) is not None):
+            continue
+        if kept.duration < cut_off.as_duration():
+            yield Complaint(
+                path=_at(name, kept.key),
+                message=f"retention {kept.text} is shorter than late arrival {cut_off}: "
+                "late data would be deleted before it is processed",
+                remedy=f"Raise retention.{kept.key} to at least {kept.enough(cut_off)}.",
+            )
+
+
+def check_newest(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What keep_newest keeps is less than what limit and max_instances let grow, or these have no effect."""
+    for name, retention in _retentions(feed):
+        for key, text, duration in _lengths(feed, name, retention):
+            if retention.keep_newest and _length_of(feed.frequency, retention.keep_newest) >= duration:
+                yield Complaint(
+                    path=_at(name, "keep_newest"),
+                    message=f"the {retention.keep_newest:,} newest instances on {name} always stay, so {key} {text} "
+                    "removes nothing while all instances come",
+                    remedy=f"Lower keep_newest, or raise {key}.",
+                    severity=Severity.WARNING,
+                )
+
+
+def check_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Retention looks at most as often as instances come."""
+    for name, retention in _retentions(feed):
+        frequency = retention.frequency
+        if frequency is not None and frequency.as_duration() < feed.frequency.as_duration():
+            yield Complaint(
+                path=_at(name, "frequency"),
+                message=f"retention.frequency {frequency} on {name} is more frequent than the feed, {feed.frequency}",
+                remedy=f"Write at least {feed.frequency}.",
+            )
+
+
+def check_archive_is_there(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Whoever archives says where to."""
+    for name, retention in _retentions(feed):
+        if retention.action is RetentionAction.ARCHIVE and retention.archive_to is None:
+            yield Complaint(
+                path=_at(name, "action"),
+                message=f"the action on {name} is archive, and archive_to names no place: nothing is removed",
+                remedy="Write archive_to, or action: delete.",
+                severity=Severity.WARNING,
+            )
+
+
+def check_archive_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What is archived goes to a place of its own: not the data's, another feed's or the trash, each instance apart."""
+    for name, retention in _retentions(feed):
+        template = _find_archive(scope, name, retention)
+        if template is None:
+            continue
+        problem = _problem_of_archive(scope, feed, name, template)
+        if problem is not None:
+            message, remedy = problem
+            yield Complaint(path=_at(name, "archive_to"), message=message, remedy=remedy)
+
+
+def check_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What retention cannot remove: what holds no year, and what lies in another place, or holds one."""
+    for name, locations in ((name, feed.locations_on(name)) for name in feed.clusters):
+        if locations is None or find_kept(feed, name) is None:
+            continue
+        own: FieldPath = ("clusters", name) if feed.clusters[name].locations else ()
+        for kind in LocationKind:
+            reason = _find_obstacle(scope, feed, name, kind, locations.find(kind))
+            if reason is not None:
+                yield Complaint(
+                    path=(*own, "locations", kind.value),
+                    message=f"on {name} retention removes nothing at locations.{kind.value}: {reason}",
+                    remedy="Give it a path of its own with ${YEAR}, unless that is meant.",
+                    severity=Severity.WARNING,
+                )
+
+
+def check_readers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The processes that instances are kept for exist, and read the feed on that cluster."""
+    for name, retention in _retentions(feed):
+        for reader in retention.until_read_by:
+            process = scope.bundle.find_process(reader)
+            if process is None and scope.is_declared((Kind.PROCESS, reader)):
+                continue
+            if process is None:
+                close = scope.bundle.suggest(Kind.PROCESS, reader)
+                message = f"there is no process {reader!r}"
+                remedy = (
+                    f"Did you mean {' or '.join(map(repr, close))}?" if close else "Declare it, or remove the name."
+                )
+            elif name in process.clusters and feed.name in {item.feed for item in process.inputs.values()}:
+                continue
+            else:
+                message = f"process {reader!r} does not read the feed on {name}: its instances would be kept for ever"
+                remedy = "Name a process that does, or remove the name."
+            yield Complaint(path=_at(name, "until_read_by"), message=message, remedy=remedy)
+
+
+def check_replicas(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The clusters that instances are kept for are other clusters of the feed, and targets of its replication."""
+    for name, retention in _retentions(feed):
+        for target in retention.until_replicated_to:
+            entry = feed.clusters.get(target)
+            if target != name and entry is not None and entry.type is ClusterRole.TARGET:
+                continue
+            reason = "not a cluster of the feed" if entry is None else "not a target of its replication"
+            yield Complaint(
+                path=_at(name, "until_replicated_to"),
+                message=f"{target!r} is {'the same cluster' if target == name else reason}: "
+                f"instances on {name} would be kept for ever",
+                remedy="Name clusters with type: target.",
+            )
+
+
+def check_replication(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """A source keeps instances until their copy is due, and a target longer than until they have come."""
+    sources = [(name, entry) for name, entry in feed.clusters.items() if entry.type is ClusterRole.SOURCE]
+    for target, entry in feed.clusters.items():
+        if entry.type is not ClusterRole.TARGET:
+            continue
+        for source, origin in sources:
+            due = feed.frequency.as_duration() + (origin.delay.as_duration() if origin.delay else timedelta(0))
+            after = f"{feed.frequency}" if origin.delay is None else f"{origin.delay} and {feed.frequency}"
+            waits = origin.retention is not None and target in origin.retention.until_replicated_to
+            for name, others in ((source, waits), (target, False)):
+                kept = find_kept(feed, name)
+                if kept is None or others or kept.duration >= due:
+                    continue
+                what = f"their copy to {target} is due" if name == source else f"they have come from {source}"
+                yield Complaint(
+                    path=_limit_path(feed, name, kept.key),
+                    message=f"instances on {name} are kept {kept.text}, and {what} {after} after their time: "
+                    "they could be removed before",
+                    remedy=f"Keep them longer on {name}, or shorten the delay.",
+                )
+
+
+def _retentions(feed: Feed) -> Iterator[tuple[str, Retention]]:
+    for name, entry in feed.clusters.items():
+        if entry.retention is not None:
+            yield name, entry.retention
+
+
+def _at(cluster: str, *keys: str) -> FieldPath:
+    return ("clusters", cluster, "retention", *keys)
+
+
+def _limit_path(feed: Feed, cluster: str, key: str) -> FieldPath:
+    """Where what is too short was written: a stage's limit stands at the stage."""
+    if key != "limit" or feed.retention_stage_on(cluster) is None:
+        return _at(cluster, key)
+    own = feed.clusters[cluster].lifecycle
+    is_own = own is not None and own.retention_stage is not None
+    return (*(("clusters", cluster) if is_own else ()), "lifecycle", "retention_stage", "properties")
+
+
+def _lengths(feed: Feed, cluster: str, retention: Retention) -> Iterator[tuple[str, str, timedelta]]:
+    """What removes instances: its key, how it is written, and for how long it keeps them while all come."""
+    limit = feed.retention_limit_on(cluster)
+    if limit is not None:
+        yield "limit", limit.render(), limit.as_duration()
+    if retention.max_instances is not None:
+        yield "max_instances", f"{retention.max_instances:,}", _length_of(feed.frequency, retention.max_instances)
+
+
+def _length_of(frequency: Frequency, count: int) -> timedelta:
+    try:
+        return frequency.as_duration() * count
+    except OverflowError:
+        return timedelta.max
+
+
+def _find_archive(scope: Scope, cluster: str, retention: Retention) -> PathTemplate | None:
+    """The template of the archive; None where there is none, or another rule refuses it."""
+    found = scope.bundle.find_cluster(cluster)
+    if retention.archive_to is None or found is None:
+        return None
+    try:
+        return with_cluster(parse_path_template(retention.archive_to), found)
+    except TemplateError:
+        return None
+
+
+def _problem_of_archive(scope: Scope, feed: Feed, cluster: str, template: PathTemplate) -> tuple[str, str] | None:
+    if _HIDDEN in template.text.split("/"):
+        return f"the archive on {cluster} is in {_HIDDEN}, where the trash is", "Name another place in archive_to."
+    meeting = scope.overlaps.find(feed.name, cluster, None)
+    if meeting is not None:
+        return f"the archive on {cluster} is no place of its own: {meeting}", "Name another place in archive_to."
+    if not template.variables:
+        reason: str | None = "it has no time variable, so all instances would have one place"
+    else:
+        reason = template.find_collision(scope.sequence_on(feed, cluster))
+    if reason is None:
+        return None
+    return (
+        f"the archive on {cluster} does not keep instances apart: {reason}",
+        "Add the missing variable to archive_to.",
+    )
+
+
+def _find_obstacle(scope: Scope, feed: Feed, cluster: str, kind: LocationKind, text: str | None) -> str | None:
+    """Why nothing is removed at a location that holds time, other than what more basic rules say of the data."""
+    found = scope.bundle.find_cluster(cluster)
+    if text is None or found is None:
+        return None
+    try:
+        template = with_cluster(parse_path_template(text), found)
+    except TemplateError:
+        return None
+    if template.is_static:
+        return None
+    if template.granularity is None:
+        return None if kind is LocationKind.DATA else "it has no ${YEAR}, so it does not say how old it is"
+    if kind is LocationKind.DATA and (feed.name, cluster) in scope.sharing:
+        return None
+    return scope.overlaps.find(feed.name, cluster, kind)
