@@ -11,13 +11,11 @@ from errno import EACCES, ENOTDIR
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
-from feed_assets.errors import (
-    InstanceNotFoundError,
-    PathRefusedError,
-    StagingLostError,
-)
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError
+from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, find_mounts
 from feed_assets.storage.local_reader import LocalReader
 from feed_assets.storage.local_slot import Slot, SlotState, finish_swap
+from feed_assets.storage.local_trash import LocalTrash
 from feed_assets.storage.local_tree import (
     Follow,
     copy_files,
@@ -26,9 +24,11 @@ from feed_assets.storage.local_tree import (
     newest_change,
     read_files,
 )
+from feed_assets.storage.local_walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Guard, InstanceStore, Look, Manifest, Scan, Staging
+from feed_assets.storage.port import Choose, Guard, InstanceStore, Look, Manifest, Measure, Scan, Staging
+from feed_assets.storage.trash_port import Trash
 
 
 class LocalStore(InstanceStore):
@@ -36,7 +36,8 @@ class LocalStore(InstanceStore):
 
     spark_scheme = "file"
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, calls: LocalCalls | None = None) -> None:
+        self._calls = calls or LocalCalls()
         self._root = os.path.abspath(root).rstrip("/")
         self._control = f"{self._root}/{CONTROL_FOLDER}"
         self.root_url = f"file://{self._root or '/'}"
@@ -168,16 +169,74 @@ class LocalStore(InstanceStore):
             ]
             return sum(self._sweep(slot, limit) for slot in slots)
 
+    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+        plain = parse_path(self.root_url, base) if base.strip("/") else ""
+        with self._translated(base), ExitStack() as stack:
+            try:
+                root = self._calls.open_root(self._root)
+                stack.callback(self._calls.close, root)
+                folder = stack.enter_context(self._calls.opened(root, plain))
+            except FileNotFoundError:
+                return
+            except OSError as exc:
+                if exc.errno in OBSTACLES:
+                    raise PathRefusedError(store=self.root_url, path=base, reason=OBSTACLES[exc.errno]) from exc
+                raise
+            for path in walk_below(self._calls, folder, depth, choose):
+                yield f"{plain}/{path}" if plain else path
+
+    def measure(self, paths: Sequence[str]) -> list[Measure]:
+        with self._translated(""), self._measuring() as measuring:
+            return [self._measure(measuring, path) for path in paths]
+
+    def all_files(self, path: str) -> tuple[str, ...]:
+        with self._translated(path), self._measuring() as measuring:
+            plain = parse_path(self.root_url, path)
+            count = None if measuring is None else measuring.count(plain)
+        if count is None:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        reason = count.obstacle or (None if count.other is None else f"{count.other!r} in it is no regular file")
+        if reason is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=reason)
+        return tuple(sorted(count.names))
+
+    def trash(self) -> Trash:
+        return LocalTrash(self, self._root, self._calls)
+
     def url(self, path: str) -> str:
         return f"file://{self._reader.target(path)}"
 
     def local_path(self, path: str) -> Path | None:
         return Path(self._reader.target(path))
 
+    @contextmanager
+    def _measuring(self) -> Iterator[LocalMeasure | None]:
+        """What measures below the root; None if there is no root."""
+        try:
+            root = self._calls.open_root(self._root)
+        except FileNotFoundError:
+            yield None
+            return
+        with ExitStack() as stack:
+            stack.callback(self._calls.close, root)
+            measuring = LocalMeasure(self._calls, root, find_mounts(self._root))
+            stack.callback(measuring.close)
+            yield measuring
+
+    def _measure(self, measuring: LocalMeasure | None, path: str) -> Measure:
+        try:
+            plain = parse_path(self.root_url, path)
+        except PathRefusedError as exc:
+            return Measure(path=path, obstacle=exc.reason)
+        if measuring is None:
+            return Measure(path=path)
+        return measuring.measure(path, plain)
+
     def _slot(self, path: str, token: str) -> Slot:
         return Slot.at(self._control, parse_token(self.root_url, token), path)
 
     def _swap(self, path: str, slot: Slot, guard: Guard) -> None:
+        """Publish a slot that is prepared; it is gone when that is forbidden."""
         with ExitStack() as stack:
             with self._translated(path):
                 stack.enter_context(self._locked(path))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from feed_assets.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.local_tree import Follow, TreeFile, iter_tree, read_file, read_files, tree_file
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import (

@@ -141,6 +141,11 @@ class Slot:
             try:
                 os.rename(self.data, target)
                 break
+            except FileNotFoundError:  # a sweep removed the parents, which were empty
+                if not os.path.lexists(self.data):
+                    raise
+                make_directories(os.path.dirname(target))
+                continue
             except OSError as exc:
                 if exc.errno not in _OCCUPIED:
                     raise

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Protocol
 
-from feed_assets.errors import ManifestError
+from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.port import Manifest, ManifestEntry, content_digest
 
 VERSION = 1

@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.errors import InstanceChangingError
+from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object_tree import each, list_objects, read_object, remove_below, remove_objects
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name

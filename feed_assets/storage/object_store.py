@@ -4,26 +4,34 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    PathRefusedError,
+    StagingLostError,
+)
 from feed_assets.storage.manifests import parse_manifest, read_entry
+from feed_assets.storage.object_looks import broken_off, look_at, measure_listing, scanned
+from feed_assets.storage.object_present import find_present
 from feed_assets.storage.object_slot import Intent, ObjectSlot, read_marker, staging_prefix
+from feed_assets.storage.object_trash import ObjectTrash
 from feed_assets.storage.object_tree import (
     ObjectFile,
     ObjectListing,
-    child_names,
     each,
     list_objects,
     open_object,
     read_object,
     remove_objects,
 )
+from feed_assets.storage.object_walk import walk_keys
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
     MANIFEST_NAME,
@@ -35,24 +43,23 @@ from feed_assets.storage.paths import (
 )
 from feed_assets.storage.port import (
     Availability,
+    Choose,
     Guard,
     InstanceStore,
     Look,
     Manifest,
     ManifestEntry,
+    Measure,
     Scan,
-    ScannedFile,
     Staging,
     files_to_read,
-    missing,
     nothing_to_scan,
 )
 from feed_assets.storage.scratch import Scratch
+from feed_assets.storage.trash_port import Trash
 
 _TRIES = 10
 _SCANS = 3
-_SETTLING = timedelta(seconds=2)
-_WORTH_LISTING_PARENT = 4
 
 
 class ObjectStore(InstanceStore):
@@ -91,9 +98,9 @@ class ObjectStore(InstanceStore):
         flag = parse_flag(self.root_url, flag)
         plain = [parse_path(self.root_url, path) for path in paths]
         with self._translated(paths[0] if len(paths) == 1 else ""):
-            present = self._present(plain)
+            present = find_present(self._fs, self._root, plain)
             listings = dict(zip(present, each(self._list, list(present)), strict=True))
-        return [_look(path, listings.get(key), flag) for path, key in zip(paths, plain, strict=True)]
+        return [look_at(path, listings.get(key), flag) for path, key in zip(paths, plain, strict=True)]
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), None))
@@ -103,11 +110,11 @@ class ObjectStore(InstanceStore):
         with self._translated(path):
             for _ in range(_SCANS):
                 listing = self._list(parse_path(self.root_url, path))
-                look = _look(path, listing, flag)
+                look = look_at(path, listing, flag)
                 if look.availability is not Availability.AVAILABLE:
                     return nothing_to_scan(look.availability)
                 content = {name: file for name, file in listing.files.items() if is_content(name, flag)}
-                settled, unread = files_to_read([_scanned(file, now) for file in content.values()], earlier)
+                settled, unread = files_to_read([scanned(file, now) for file in content.values()], earlier)
                 try:
                     entries = each(partial(self._read, key, None), [content[file.path] for file in unread])
                 except FileNotFoundError:
@@ -202,6 +209,30 @@ class ObjectStore(InstanceStore):
         self._scratch.sweep(older_than)
         return len(old)
 
+    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+        plain = parse_path(self.root_url, base) if base.strip("/") else ""
+        prefix = f"{plain}/" if plain else ""
+        with self._translated(base):
+            self.check_root()
+            for path in walk_keys(self._fs, f"{self._root}/{plain}".rstrip("/"), depth, choose):
+                yield f"{prefix}{path}"
+
+    def measure(self, paths: Sequence[str]) -> list[Measure]:
+        with self._translated(""):
+            return each(self._measure, paths)
+
+    def all_files(self, path: str) -> tuple[str, ...]:
+        with self._translated(path):
+            listing = self._list(parse_path(self.root_url, path))
+        if not listing.files:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        if (obstacle := measure_listing(path, listing).obstacle) is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=obstacle)
+        return tuple(sorted(listing.files))
+
+    def trash(self) -> Trash:
+        return ObjectTrash(self, self._fs, self._root, self._foreign)
+
     def url(self, path: str) -> str:
         return f"{self.root_url}/{parse_path(self.root_url, path)}"
 
@@ -216,26 +247,14 @@ class ObjectStore(InstanceStore):
         path = parse_path(self.root_url, path)
         return ObjectSlot.at(self._fs, self.root_url, self._root, parse_token(self.root_url, token), path)
 
+    def _measure(self, path: str) -> Measure:
+        try:
+            return measure_listing(path, self._list(parse_path(self.root_url, path)))
+        except PathRefusedError as exc:
+            return Measure(path=path, obstacle=exc.reason)
+
     def _list(self, path: str) -> ObjectListing:
         return list_objects(self._fs, f"{self._root}/{path}")
-
-    def _present(self, paths: Sequence[str]) -> dict[str, None]:
-        """The paths that are worth a listing of their own: a folder of which several are asked is listed before."""
-        groups: dict[str, list[str]] = {}
-        for path in paths:
-            groups.setdefault(path.rpartition("/")[0], []).append(path)
-        parents = [parent for parent, group in groups.items() if len(group) >= _WORTH_LISTING_PARENT]
-        listed = each(lambda parent: child_names(self._fs, f"{self._root}/{parent}".rstrip("/")), parents)
-        children = dict(zip(parents, listed, strict=True))
-        if parents and all(names is None for names in listed):
-            self._list(groups[parents[0]][0])  # raises if it is the bucket that is missing
-        present: dict[str, None] = {}
-        for parent, group in groups.items():
-            names = children.get(parent, set())
-            for path in group:
-                if parent not in children or (names and path.rpartition("/")[2] in names):
-                    present[path] = None
-        return present
 
     def _content(self, path: str, flag: str | None) -> dict[str, ObjectFile]:
         """List the content files of an instance that stands still as far as one listing can tell."""
@@ -335,12 +354,7 @@ class ObjectStore(InstanceStore):
         if (intent := slot.read_intent()) is not None:
             self._roll_forward(slot, intent)
         elif self._is_lost(path, token):
-            raise StorageError(
-                store=self.root_url,
-                path=path,
-                reason=f"a publication broke off and its staging {token!r} is gone",
-                next_step="Produce and publish the instance again.",
-            )
+            raise broken_off(self.root_url, path, token)
         return True
 
     def _drop(self, slot: ObjectSlot) -> None:
@@ -353,6 +367,7 @@ class ObjectStore(InstanceStore):
             slot = self._slot(str(json.loads(sign)["path"]), token)
             if read_marker(self._fs, slot.target) == token:
                 self._finish(slot.path)
+            slot.remove()
         remove_objects(self._fs, [f"{prefix}/{path}" for path in list_objects(self._fs, prefix).files if path])
 
     @contextmanager
@@ -361,26 +376,3 @@ class ObjectStore(InstanceStore):
             yield
         except self._foreign as exc:
             raise self._refused(path, exc) from exc
-
-
-def _look(path: str, listing: ObjectListing | None, flag: str | None) -> Look:
-    if listing is None or not listing.exists:
-        return missing(path)
-    files = listing.files
-    content = [file for name, file in files.items() if is_content(name, flag)]
-    size = sum(file.size for file in content)
-    if PUBLISHING_NAME in files:
-        availability = Availability.PARTIAL
-    elif flag is not None:
-        availability = Availability.AVAILABLE if flag in files else Availability.PARTIAL
-    else:
-        availability = Availability.AVAILABLE if size else Availability.EMPTY
-    shown = content + ([files[flag]] if flag in files else [])
-    times = [file.modified_at for file in shown or files.values() if file.modified_at is not None]
-    return Look(
-        path=path, availability=availability, bytes=size, files=len(content), modified_at=max(times, default=None)
-    )
-
-
-def _scanned(file: ObjectFile, now: datetime) -> ScannedFile:
-    return ScannedFile(path=file.path, size=file.size, sign=file.sign(now - _SETTLING), checksum=file.checksum)

@@ -7,7 +7,7 @@ import hashlib
 import re
 from pathlib import PurePosixPath
 
-from feed_assets.errors import PathRefusedError
+from feed_assets.storage.errors import PathRefusedError
 
 CONTROL_FOLDER = ".feed-assets"
 MANIFEST_NAME = ".feed-assets.manifest.json"
@@ -27,8 +27,8 @@ def parse_path(store: str, path: str) -> str:
     >>> parse_path("file:///data", "weather/../../etc")
     Traceback (most recent call last):
     ...
-    feed_assets.errors.PathRefusedError: file:///data: 'weather/../../etc': the path contains '..'. Name a directory \
-below the storage root of the cluster.
+    feed_assets.storage.errors.PathRefusedError: file:///data: 'weather/../../etc': the path contains '..'. Name a \
+directory below the storage root of the cluster.
     """
     if (found := _REFUSED.search(path)) is not None:
         raise PathRefusedError(store=store, path=path, reason=f"the path contains {found.group().strip('/')!r}")

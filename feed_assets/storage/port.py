@@ -7,14 +7,17 @@ contract; every adapter passes one behaviour suite.
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Self, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Self, TypeAlias
 
-from feed_assets.errors import StorageError
+from feed_assets.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from feed_assets.storage.trash_port import Trash
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
 _WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
@@ -194,6 +197,27 @@ Guard: TypeAlias = Callable[[], None]
 """Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
 
 
+Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
+"""Given a folder, by its path relative to the base of a walk ("" for the base), and the names in it: those to go on
+with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """All that a path holds: flag, manifest and hidden files too. A symbolic link counts as a file of no bytes.
+
+    `obstacle` says why it must not be moved; None if it may. `sign` changes when something is written in it, as far as
+    the filesystem tells; "" where nothing `exists`. Signs are compared with signs of the same path and store only.
+    """
+
+    path: str
+    exists: bool = False
+    bytes: int = 0
+    files: int = 0
+    obstacle: str | None = None
+    sign: str = ""
+
+
 class InstanceStore(ABC):
     """Instances on one cluster's storage, safe to use from several threads and processes.
 
@@ -299,6 +323,32 @@ class InstanceStore(ABC):
 
         A broken-off publication is recovered first, so the only copy of an instance is never swept.
         """
+
+    @abstractmethod
+    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+        """Find the paths `depth` (1 or more) levels below the folder `base` that `choose` picked at every level.
+
+        `base` may be "", the root. Paths are relative to the root, plain, in no order. They are real directories; at
+        the last level also regular files. No symbolic link is followed, also none that takes the place of a directory
+        during the walk; no other filesystem is entered, and the hidden folder is not shown. `choose` is called once for
+        each folder, never from another thread; what it returns beside the names it was given is passed over. A base
+        that is missing has nothing. Raises `PathRefusedError` for a base with a symbolic link or a mount point in it.
+        """
+
+    @abstractmethod
+    def measure(self, paths: Sequence[str]) -> list[Measure]:
+        """Measure many paths at once: one answer for each, in the order asked; no symbolic link is followed."""
+
+    @abstractmethod
+    def all_files(self, path: str) -> tuple[str, ...]:
+        """Return the paths of ALL files of an instance, relative to it, in order; ("",) if it is a file itself.
+
+        Raises `InstanceNotFoundError`, and `PathRefusedError` if it must not be moved (see `Measure.obstacle`).
+        """
+
+    @abstractmethod
+    def trash(self) -> "Trash":
+        """Return what can take instances away from this store. The store itself cannot."""
 
     @abstractmethod
     def url(self, path: str) -> str:

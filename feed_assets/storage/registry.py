@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
-from feed_assets.errors import StoreUnknownError
+from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.port import InstanceStore
 
 Options = Mapping[str, object]
@@ -18,7 +18,9 @@ def open_store(url: str, options: Options) -> InstanceStore:
     `abfss`, `az`) or `memory://name`. `options` go to the fsspec filesystem, for S3 for instance `key`, `secret`,
     `endpoint_url` and `region`; except two of our own: `spark_scheme`, such as `s3a`, says that Spark has a connector
     on its class path and reads and writes the store itself, and `scratch` is where files wait for their upload
-    otherwise. Nothing is contacted before the first use.
+    otherwise. `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table;
+    its options are `storage` and `storage_options`, what a cluster says of the storage that tables lie in. Nothing is
+    contacted before the first use.
     Raises `StoreUnknownError` for another scheme, an option that is wrong, or a package that is not installed.
 
     >>> from feed_assets.storage.registry import open_store
@@ -27,13 +29,13 @@ def open_store(url: str, options: Options) -> InstanceStore:
     >>> open_store("sftp://host/data", {})
     Traceback (most recent call last):
     ...
-    feed_assets.errors.StoreUnknownError: sftp://host/data: no adapter opens 'sftp' storage. Use one of abfs, abfss, \
-az, file, gcs, gs, memory, s3, s3a.
+    feed_assets.storage.errors.StoreUnknownError: sftp://host/data: no adapter opens 'sftp' storage. Use one of abfs, \
+abfss, az, file, gcs, gs, memory, s3, s3a.
     """
     scheme, found, rest = url.partition("://")
     if not found:
         scheme, rest = "file", url
-    opener = _SCHEMES.get(scheme)
+    opener = _open_table if scheme == _TABLE_SCHEME else _SCHEMES.get(scheme)
     if opener is None:
         raise StoreUnknownError(
             url=url,
@@ -82,17 +84,50 @@ def _open_azure(url: str, rest: str, options: Options) -> InstanceStore:
     return _open_fsspec(url, f"abfs://{rest}", options, package="adlfs", extra="azure", foreign=foreign)
 
 
+def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
+    try:
+        from feed_assets.storage.metastore import Metastore
+    except ImportError as exc:
+        raise _not_installed(url, "pymetastore", "hive") from exc
+    from feed_assets.storage.table_store import TableStore
+
+    unknown = set(options) - {"storage", "storage_options"}
+    if unknown:
+        raise _wrong_option(url, ", ".join(sorted(unknown)), "tables have none of this name")
+    names = rest.strip("/").split("/")
+    hosts = [_parse_host(url, part) for part in names[0].split(",") if part]
+    if len(names) != 3 or not hosts:
+        raise StoreUnknownError(url=url, reason="it names no table", next_step="Write thrift://host:9083/web/clicks.")
+    storage, own = str(options.get("storage", "")), options.get("storage_options", {})
+    assert isinstance(own, Mapping)
+
+    def open_files(location: str) -> InstanceStore:
+        is_alike = _ALIKE.get(_scheme(location), _scheme(location)) == _ALIKE.get(_scheme(storage), _scheme(storage))
+        return open_store(location, own if is_alike else {})
+
+    return TableStore(Metastore(hosts, url), names[1], names[2], url, open_files)
+
+
+def _parse_host(url: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise StoreUnknownError(
+            url=url, reason=f"{text!r} is no host and port", next_step="Write thrift://host:9083/web/clicks."
+        )
+    return host.strip("[]"), int(port)
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0]
+
+
 def _open_fsspec(
     url: str, address: str, options: Options, *, package: str, extra: str, foreign: tuple[str, ...] = ()
 ) -> InstanceStore:
     try:
         import_module(package)
     except ImportError as exc:
-        raise StoreUnknownError(
-            url=url,
-            reason=f"the package {package!r} is not installed",
-            next_step=f'Install it with: pip install "feed-assets[{extra}]".',
-        ) from exc
+        raise _not_installed(url, package, extra) from exc
     import fsspec
 
     from feed_assets.storage.object_store import ObjectStore
@@ -126,6 +161,14 @@ def _load_error(name: str) -> type[Exception]:
     return error
 
 
+def _not_installed(url: str, package: str, extra: str) -> StoreUnknownError:
+    return StoreUnknownError(
+        url=url,
+        reason=f"the package {package!r} is not installed",
+        next_step=f'Install it with: pip install "feed-assets[{extra}]".',
+    )
+
+
 def _wrong_option(url: str, option: str, reason: str) -> StoreUnknownError:
     return StoreUnknownError(
         url=url,
@@ -145,3 +188,5 @@ _SCHEMES = {
     "abfss": _open_azure,
     "az": _open_azure,
 }
+_TABLE_SCHEME = "thrift"
+_ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from feed_assets.errors import PathRefusedError, StorageError
+from feed_assets.storage.errors import PathRefusedError, StorageError
 from feed_assets.storage.paths import path_name
 
 

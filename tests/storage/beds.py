@@ -17,12 +17,16 @@ class FencedOut(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bed:
-    """A store, and the outside: `put` writes a file by its path below the root, `names` lists what everybody sees."""
+    """A store, and the outside: `put` writes a file by its path below the root, `names` lists what everybody sees.
+
+    `spelled` is how errors name a path.
+    """
 
     store: InstanceStore
     put: Callable[[str, bytes], None]
     remove: Callable[[str], None]
     names: Callable[[], set[str]]
+    spelled: Callable[[str], str] = lambda path: path
 
     def land(self, path: str, files: Files) -> None:
         for name, data in files.items():

@@ -12,6 +12,9 @@ from moto.server import ThreadedMotoServer
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.registry import open_store
 from tests.storage.beds import Bed, local_bed, object_bed
+from tests.storage.shops import Shop, open_shop
+from tests.storage.table_bed import table_bed
+from tests.tables import Catalog
 
 BUCKET = "instances"
 _numbers = itertools.count()
@@ -38,8 +41,32 @@ def s3_options() -> Iterator[dict[str, object]]:
         server.stop()
 
 
-@pytest.fixture(params=["local", "memory", pytest.param("s3", marks=pytest.mark.server)])
+FILES = ("local", "memory", pytest.param("s3", marks=pytest.mark.server))
+ALL = (*FILES, pytest.param("table", marks=pytest.mark.server))
+
+
+@pytest.fixture(params=ALL)
 def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    yield from _make_bed(request, tmp_path)
+
+
+@pytest.fixture(params=FILES)
+def file_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    """A store in which an instance is a directory, and nothing else says that it is there."""
+    yield from _make_bed(request, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def catalog(metastore_port: int) -> Catalog:
+    return Catalog(metastore_port)
+
+
+@pytest.fixture
+def shop(catalog: Catalog, tmp_path: Path) -> Shop:
+    return open_shop(catalog, tmp_path / "shop")
+
+
+def _make_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
     match request.param:
         case "local":
             yield local_bed(LocalStore(tmp_path / "root"), tmp_path / "root")
@@ -53,3 +80,5 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
             root = f"{BUCKET}/test-{next(_numbers)}"
             store = open_store(f"s3://{root}", {**options, "scratch": str(tmp_path / "scratch")})
             yield object_bed(store, fsspec.filesystem("s3", **options, use_listings_cache=False), root)
+        case "table":
+            yield table_bed(request.getfixturevalue("catalog"), tmp_path / "table")

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
-from feed_assets.errors import StagingLostError
 from feed_assets.storage import local_slot
+from feed_assets.storage.errors import StagingLostError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Staging
 from tests.storage.beds import allow, cannot_exchange, publish, read_all, stage

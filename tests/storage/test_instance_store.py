@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import (
+from feed_assets.storage.errors import (
     InstanceNotFoundError,
     ManifestError,
     PathRefusedError,
@@ -65,30 +65,30 @@ def test_a_flag_alone_makes_an_instance_available(bed: Bed) -> None:
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, 0, 0)
 
 
-def test_files_without_bytes_are_empty(bed: Bed) -> None:
-    bed.land(HOUR, {"part-0.csv": b""})
-    assert availability(bed, HOUR, None) is Availability.EMPTY
+def test_files_without_bytes_are_empty(file_bed: Bed) -> None:
+    file_bed.land(HOUR, {"part-0.csv": b""})
+    assert availability(file_bed, HOUR, None) is Availability.EMPTY
 
 
-def test_marker_files_are_no_content(bed: Bed) -> None:
-    bed.land(HOUR, {"_metadata": b"123", ".part-0.csv.crc": b"123", "_temporary/0/part-0.csv": b"123"})
-    assert availability(bed, HOUR, None) is Availability.EMPTY
-    bed.land(HOUR, {"_kind=a/part-0.csv": b"12"})
-    assert bed.store.look([HOUR], None)[0].bytes == 2
+def test_marker_files_are_no_content(file_bed: Bed) -> None:
+    file_bed.land(HOUR, {"_metadata": b"123", ".part-0.csv.crc": b"123", "_temporary/0/part-0.csv": b"123"})
+    assert availability(file_bed, HOUR, None) is Availability.EMPTY
+    file_bed.land(HOUR, {"_kind=a/part-0.csv": b"12"})
+    assert file_bed.store.look([HOUR], None)[0].bytes == 2
 
 
-def test_a_file_in_place_of_the_directory_is_one_file_without_flag(bed: Bed) -> None:
-    bed.put(HOUR, b"123")
-    (look,) = bed.store.look([HOUR], None)
+def test_a_file_in_place_of_the_directory_is_one_file_without_flag(file_bed: Bed) -> None:
+    file_bed.put(HOUR, b"123")
+    (look,) = file_bed.store.look([HOUR], None)
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, 3, 1)
-    assert availability(bed, HOUR, "_SUCCESS") is Availability.PARTIAL
+    assert availability(file_bed, HOUR, "_SUCCESS") is Availability.PARTIAL
     with pytest.raises(StorageError):
-        bed.store.manifest(HOUR)
+        file_bed.store.manifest(HOUR)
 
 
-def test_what_would_be_below_a_file_is_missing(bed: Bed) -> None:
-    bed.put("weather", b"123")
-    assert availability(bed, HOUR, None) is Availability.MISSING
+def test_what_would_be_below_a_file_is_missing(file_bed: Bed) -> None:
+    file_bed.put("weather", b"123")
+    assert availability(file_bed, HOUR, None) is Availability.MISSING
 
 
 def test_a_neighbour_with_the_same_beginning_is_another_instance(bed: Bed) -> None:
@@ -152,12 +152,12 @@ def test_files_that_are_no_content_are_published_with_the_content(bed: Bed) -> N
 
 
 @pytest.mark.parametrize(("flag", "expected"), [(None, Availability.EMPTY), ("_SUCCESS", Availability.AVAILABLE)])
-def test_an_empty_output_is_published(bed: Bed, flag: str | None, expected: Availability) -> None:
-    publish(bed.store, HOUR, DATA, flag=flag)
-    manifest = publish(bed.store, HOUR, {}, flag=flag)
+def test_an_empty_output_is_published(file_bed: Bed, flag: str | None, expected: Availability) -> None:
+    publish(file_bed.store, HOUR, DATA, flag=flag)
+    manifest = publish(file_bed.store, HOUR, {}, flag=flag)
     assert (manifest.bytes, manifest.files) == (0, 0)
-    assert availability(bed, HOUR, flag) is expected
-    assert bed.store.published_manifest(HOUR) == manifest
+    assert availability(file_bed, HOUR, flag) is expected
+    assert file_bed.store.published_manifest(HOUR) == manifest
 
 
 def test_a_writer_may_remove_the_staged_directory(bed: Bed) -> None:
@@ -255,16 +255,16 @@ def test_what_we_did_not_publish_has_no_published_manifest(bed: Bed) -> None:
 def test_a_damaged_manifest_file_is_told(bed: Bed) -> None:
     publish(bed.store, HOUR, DATA)
     bed.put(f"{HOUR}/.feed-assets.manifest.json", b'{"version": 1')
-    with pytest.raises(ManifestError, match=HOUR):
+    with pytest.raises(ManifestError, match=bed.spelled(HOUR)):
         bed.store.published_manifest(HOUR)
 
 
 def test_reading_what_is_not_there_names_it(bed: Bed, tmp_path: Path) -> None:
-    with pytest.raises(InstanceNotFoundError, match=HOUR):
+    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
         bed.store.manifest(HOUR)
-    with pytest.raises(InstanceNotFoundError, match=HOUR):
+    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
         bed.store.files(HOUR)
-    with pytest.raises(InstanceNotFoundError, match=HOUR):
+    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
         bed.store.fetch(HOUR, tmp_path / "copy")
     bed.land(HOUR, DATA)
     with pytest.raises(InstanceNotFoundError, match=r"part-7\.csv"):
@@ -358,7 +358,7 @@ def test_recovering_where_nothing_broke_off_does_nothing(bed: Bed) -> None:
 
 
 def test_thousands_of_files_are_published_and_read(bed: Bed) -> None:
-    count = {"file": 3000, "memory": 500, "s3": 70}[bed.store.root_url.partition(":")[0]]
+    count = {"file": 3000, "memory": 500, "s3": 70, "thrift": 500}[bed.store.root_url.partition(":")[0]]
     files = {f"k={number % 7}/part-{number:05}": b"%d" % number for number in range(count)}
     manifest = publish(bed.store, HOUR, files)
     assert manifest.files == count

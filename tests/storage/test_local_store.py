@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feed_assets.errors import PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage import local_reader, local_slot
+from feed_assets.storage.errors import PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.local_tree import TreeFile, iter_tree
 from feed_assets.storage.port import Availability, Look, Manifest

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feed_assets.errors import ManifestError
+from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.port import Manifest, ManifestEntry
 

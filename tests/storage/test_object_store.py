@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from feed_assets.errors import InstanceChangingError, StorageError
+from feed_assets.storage.errors import InstanceChangingError, StorageError
 from feed_assets.storage.object_store import ObjectStore
 from feed_assets.storage.port import Availability, Staging
 from feed_assets.storage.registry import open_store

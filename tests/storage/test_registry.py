@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import StoreUnknownError
+from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.object_store import ObjectStore
 from feed_assets.storage.registry import open_store

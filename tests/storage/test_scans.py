@@ -47,12 +47,12 @@ def test_a_scan_knows_all_content_and_neither_flags_nor_hidden_files(bed: Bed) -
     ],
 )
 def test_a_scan_says_what_a_look_says_and_reads_nothing_that_is_not_available(
-    bed: Bed, files: dict[str, bytes], flag: str | None, expected: Availability
+    file_bed: Bed, files: dict[str, bytes], flag: str | None, expected: Availability
 ) -> None:
-    bed.land(HOUR, files)
-    found = scan(bed, flag=flag)
+    file_bed.land(HOUR, files)
+    found = scan(file_bed, flag=flag)
     assert (found.availability, found.files, found.read) == (expected, (), 0)
-    assert bed.store.look([HOUR], flag)[0].availability is expected
+    assert file_bed.store.look([HOUR], flag)[0].availability is expected
 
 
 def test_a_second_scan_reads_nothing_when_nothing_changed(bed: Bed) -> None:
@@ -117,12 +117,12 @@ def test_a_published_instance_has_the_digest_of_its_manifest_wherever_it_is_read
         assert found.digest == manifest.digest
 
 
-def test_a_file_in_place_of_the_directory_is_scanned_as_one(bed: Bed) -> None:
-    bed.put(HOUR, b"123")
-    found = scan(bed)
+def test_a_file_in_place_of_the_directory_is_scanned_as_one(file_bed: Bed) -> None:
+    file_bed.put(HOUR, b"123")
+    found = scan(file_bed)
     assert [(file.path, file.size) for file in found.files] == [("", 3)]
-    assert scan(bed, found).read == 0
-    assert scan(bed, flag=FLAG).availability is Availability.PARTIAL
+    assert scan(file_bed, found).read == 0
+    assert scan(file_bed, flag=FLAG).availability is Availability.PARTIAL
 
 
 def test_scans_and_manifests_have_digests_of_one_kind() -> None:

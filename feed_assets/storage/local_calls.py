@@ -1,0 +1,271 @@
+"""The system calls by which trees are walked, moved and removed: always a name in an open directory, never a text path.
+
+A handle stays with the directory it was opened on, so what somebody renames or swaps for a link meanwhile leads
+nowhere else. `LocalCalls` is one object, so that a test can let any single call fail.
+"""
+# System calls on descriptors have no pathlib form.
+# ruff: noqa: PTH123
+
+import ctypes
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OPENAT2 = 437  # the number is the same on every architecture that Python runs on
+_BENEATH = 0x0F  # RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
+_RENAME_NOREPLACE = 1
+_NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+_TRIES = 20
+_MOUNTS = "/proc/self/mountinfo"
+_OCTAL = re.compile(r"\\([0-7]{3})")  # "/mnt/a\040b"
+
+OBSTACLES = {
+    errno.ELOOP: "a symbolic link stands on the way",
+    errno.ENOTDIR: "a file or a symbolic link stands on the way",
+    errno.EXDEV: "another filesystem is mounted there",
+    errno.EBUSY: "it is in use, or something is mounted on it",
+    errno.EACCES: "the rights of this user do not allow it",
+    errno.EPERM: "the system does not allow it",
+    errno.ENAMETOOLONG: "the path is too long",
+}
+"""What stands in the way of one path and of no other, by the number of the error."""
+
+
+class LocalCalls:
+    """System calls relative to open directories. All raise `OSError`; those ending in `_folder` are of directories."""
+
+    def open_root(self, root: str) -> int:
+        """Open a directory by its absolute path; links in it are followed."""
+        return os.open(root or "/", _FOLDER)
+
+    def open_folder(self, folder: int, path: str) -> int:
+        """Open a directory below another by a plain path, "" for itself.
+
+        A link on the way or at the end raises ELOOP or ENOTDIR, a mount point EXDEV. Where the system has no openat2,
+        a directory of the same filesystem that is mounted somewhere else is not noticed: see `find_mounts`.
+        """
+        opened = _open_beneath(folder, path or ".")
+        return _open_in_steps(folder, path) if opened is None else opened
+
+    def close(self, folder: int) -> None:
+        os.close(folder)
+
+    def scan_folder(self, folder: int) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        return os.scandir(folder)
+
+    def list_folder(self, folder: int) -> list[str]:
+        return os.listdir(folder)
+
+    def find(self, folder: int, name: str) -> os.stat_result | None:
+        """What stands at a name, a link itself and not what it leads to; None if nothing does."""
+        try:
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def make_folder(self, folder: int, name: str, like: os.stat_result | None) -> None:
+        """Make a directory, with the rights and owner of another one as far as this user may; one that is there stays.
+
+        `FileExistsError` if something else is there.
+        """
+        try:
+            os.mkdir(name, dir_fd=folder)
+        except FileExistsError:
+            found = self.find(folder, name)
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                raise
+            return
+        if like is None:
+            return
+        made = self.open_folder(folder, name)
+        try:
+            now = os.fstat(made)
+            with suppress(PermissionError):
+                if (now.st_uid, now.st_gid) != (like.st_uid, like.st_gid):
+                    os.fchown(made, like.st_uid, like.st_gid)
+            with suppress(PermissionError):
+                os.fchmod(made, stat.S_IMODE(like.st_mode))
+        finally:
+            os.close(made)
+
+    def move(self, folder: int, name: str, to_folder: int, to_name: str) -> None:
+        """Rename within one filesystem in a single step; `FileExistsError` if anything stands there."""
+        if not _rename_onto_nothing(folder, name, to_folder, to_name):
+            if self.find(to_folder, to_name) is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to_name)
+            os.rename(name, to_name, src_dir_fd=folder, dst_dir_fd=to_folder)
+
+    def replace(self, folder: int, name: str, to_name: str) -> None:
+        """Rename a file in a directory over another one."""
+        os.replace(name, to_name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def write_file(self, folder: int, name: str, data: bytes) -> None:
+        """Write a file and bring it to disk; its directory is the caller's to flush."""
+
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+
+        with open(name, "wb", buffering=0, opener=opener) as stream:
+            stream.write(data)
+            os.fsync(stream.fileno())
+
+    def read_file(self, folder: int, name: str) -> bytes:
+        """Read a regular file."""
+
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+
+        with open(name, "rb", buffering=0, opener=opener) as stream:
+            return stream.read()
+
+    def remove_file(self, folder: int, name: str) -> None:
+        """Remove a file or a link; `IsADirectoryError` for a directory."""
+        try:
+            os.unlink(name, dir_fd=folder)
+        except PermissionError:  # what some systems answer for a directory, too
+            found = self.find(folder, name)
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name) from None
+            raise
+
+    def remove_folder(self, folder: int, name: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(name, dir_fd=folder)
+
+    def flush_folder(self, folder: int) -> None:
+        os.fsync(folder)
+
+    def flush_all(self, folder: int) -> None:
+        """Bring all of the filesystem of a directory to disk."""
+        syncfs = _load("syncfs")
+        if syncfs is None:
+            os.sync()
+        elif syncfs(folder) != 0:
+            raise _error(str(folder))
+
+    @contextmanager
+    def opened(self, folder: int, path: str) -> Iterator[int]:
+        """`open_folder`, closed at the end."""
+        opened = self.open_folder(folder, path)
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+
+def find_mounts(root: str) -> tuple[str, ...]:
+    """The paths below a directory on which something is mounted, relative to it; none if the system does not tell."""
+    base = os.path.realpath(root or "/").rstrip("/") + "/"
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            points = [line.split(" ", 5)[4] for line in stream]
+    except OSError:
+        return ()
+    plain = (_OCTAL.sub(lambda found: chr(int(found.group(1), 8)), point) for point in points)
+    return tuple(sorted({point.removeprefix(base) for point in plain if point.startswith(base) and point != base}))
+
+
+def touches_mount(path: str, mounts: tuple[str, ...]) -> bool:
+    """Whether something is mounted on a path, below it or above it.
+
+    >>> [touches_mount(path, ("a/b",)) for path in ("a", "a/b", "a/b/c", "a/bc", "c")]
+    [True, True, True, False, False]
+    """
+    return any(f"{mount}/".startswith(f"{path}/") or path.startswith(f"{mount}/") for mount in mounts)
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_HOW = _How(_FOLDER, 0, _BENEATH)
+_HOW_ADDRESS = ctypes.addressof(_HOW)
+_HOW_SIZE = ctypes.sizeof(_HOW)
+
+
+def _open_beneath(folder: int, path: str) -> int | None:
+    """Let the kernel open a path that leads through no link and no mount point; None where it cannot be asked so."""
+    openat2 = _load_openat2()
+    if openat2 is None:
+        return None
+    for _ in range(_TRIES):
+        opened = openat2(_OPENAT2, folder, os.fsencode(path), _HOW_ADDRESS, _HOW_SIZE)
+        if opened >= 0:
+            return opened
+        if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):  # "something was renamed meanwhile"
+            break
+    raise _error(path)
+
+
+def _open_in_steps(folder: int, path: str) -> int:
+    """Open a path one directory at a time, each in the one before and on its filesystem."""
+    current = os.open(".", _FOLDER, dir_fd=folder)
+    try:
+        device = os.fstat(current).st_dev
+        for name in filter(None, path.split("/")):
+            below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=current)
+            os.close(current)
+            current = below
+            if os.fstat(current).st_dev != device:
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    except OSError:
+        os.close(current)
+        raise
+    return current
+
+
+def _rename_onto_nothing(folder: int, name: str, to_folder: int, to_name: str) -> bool:
+    """Rename unless something is there (`FileExistsError`); False where the system or filesystem cannot."""
+    renameat2 = _load("renameat2")
+    if renameat2 is None:
+        return False
+    if renameat2(folder, os.fsencode(name), to_folder, os.fsencode(to_name), _RENAME_NOREPLACE) == 0:
+        return True
+    if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise _error(name)
+
+
+def _error(path: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), path)
+
+
+@cache
+def _load_openat2() -> Callable[..., int] | None:
+    """The system call, if this kernel has it and nothing forbids it."""
+    syscall: Callable[..., int] | None = _load("syscall")
+    if syscall is None:
+        return None
+    folder = os.open("/", _FOLDER)
+    try:
+        opened = syscall(_OPENAT2, folder, b".", _HOW_ADDRESS, _HOW_SIZE)
+        if opened < 0 and ctypes.get_errno() in _NOT_KNOWN:
+            return None
+        if opened >= 0:
+            os.close(opened)
+    finally:
+        os.close(folder)
+    return syscall
+
+
+_ARGUMENTS = {
+    "syscall": (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t),
+    "renameat2": (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint),
+    "syncfs": (ctypes.c_int,),
+}
+
+
+@cache
+def _load(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None if it has none of this name."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if function is not None:
+        function.argtypes = _ARGUMENTS[name]
+        function.restype = ctypes.c_long if name == "syscall" else ctypes.c_int
+    return function

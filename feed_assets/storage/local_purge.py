@@ -1,0 +1,108 @@
+"""Removing a directory tree of a local filesystem for good, by handles: links go, what they lead to stays."""
+
+import errno
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from feed_assets.storage.local_calls import OBSTACLES, LocalCalls
+
+_THREADS = 2
+_WORTH_THREADS = 24
+_LEVELS = 100
+_NO_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP})
+
+
+class LocalPurge:
+    """Removes all that is in one open directory, which belongs to nobody else; what cannot be removed stays, named."""
+
+    def __init__(self, calls: LocalCalls, folder: int) -> None:
+        self.files = 0
+        self.obstacle: str | None = None
+        self._calls = calls
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._moved_up = 0
+
+    def run(self) -> bool:
+        """Remove everything; whether nothing is left."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            while True:
+                moved_up = self._moved_up
+                self._empty(self._folder, pool, _LEVELS)
+                if self.obstacle is not None or self._moved_up == moved_up:
+                    return self.obstacle is None
+
+    def _empty(self, folder: int, pool: ThreadPoolExecutor | None, levels: int) -> None:
+        names = self._calls.list_folder(folder)
+        if pool is not None and len(names) >= _WORTH_THREADS:
+            shares = [names[number::_THREADS] for number in range(_THREADS)]
+            list(pool.map(lambda share: self._remove(folder, share, None, levels), shares))
+        else:
+            self._remove(folder, names, pool, levels)
+
+    def _remove(self, folder: int, names: Sequence[str], pool: ThreadPoolExecutor | None, levels: int) -> None:
+        files = 0
+        is_folder = False
+        for name in names:
+            try:
+                if is_folder:  # so its neighbour probably is one, too, and that is found out when it is opened
+                    is_folder = self._remove_folder(folder, name, pool, levels)
+                if not is_folder:
+                    self._calls.remove_file(folder, name)
+                    files += 1
+            except IsADirectoryError:
+                is_folder = self._remove_folder(folder, name, pool, levels)
+            except FileNotFoundError:
+                continue
+            except OSError as exc:
+                self._stand_before(name, exc)
+        with self._lock:
+            self.files += files
+
+    def _remove_folder(self, folder: int, name: str, pool: ThreadPoolExecutor | None, levels: int) -> bool:
+        """Remove a directory with all it holds, as far as nothing stands in the way; False if it is none."""
+        if not levels:
+            self._move_up(folder, name)
+            return True
+        try:
+            opened = self._calls.open_folder(folder, name)
+        except FileNotFoundError:
+            return True
+        except OSError as exc:
+            if exc.errno in _NO_FOLDER:
+                return False
+            self._stand_before(name, exc)
+            return True
+        try:
+            self._empty(opened, pool, levels - 1)
+        finally:
+            self._calls.close(opened)
+        try:
+            self._calls.remove_folder(folder, name)
+        except FileNotFoundError:
+            return True
+        except OSError as exc:
+            self._stand_before(name, exc)
+        return True
+
+    def _move_up(self, folder: int, name: str) -> None:
+        """Move what is too deep to be reached, at one open handle a level, to where the next round begins."""
+        while True:
+            with self._lock:
+                self._moved_up += 1
+                number = self._moved_up
+            try:
+                return self._calls.move(folder, name, self._folder, f".deep-{number}")
+            except FileExistsError:  # an earlier purge broke off
+                continue
+
+    def _stand_before(self, name: str, exc: OSError) -> None:
+        """Remember what stands in the way of one name; anything else goes on as it is."""
+        if exc.errno == errno.ENOTEMPTY and self.obstacle is not None:
+            return
+        if exc.errno not in OBSTACLES and exc.errno != errno.ENOTEMPTY:
+            raise exc
+        reason = OBSTACLES.get(exc.errno, "something came into it meanwhile")
+        with self._lock:
+            self.obstacle = self.obstacle or f"{name!r}: {reason}"

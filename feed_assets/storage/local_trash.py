@@ -1,0 +1,257 @@
+"""The trash of a local filesystem: trees change their place by one rename each, and the place alone tells the state.
+
+What stood at a path of n parts stands at `.feed-assets/trash/<sweep>/tree/<n>/<path>`: at that depth is what was taken
+away, above it are only parents. A purge begins with one rename of the sweep's folder into `.feed-assets/purging/`. Put
+and restore share a lock of the sweep, the beginning of a purge has it alone.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from feed_assets.storage.archiving import Copied, check_copy, receive_instance
+from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local_passage import Passage
+from feed_assets.storage.local_purge import LocalPurge
+from feed_assets.storage.local_tree import flush_file, make_directories
+from feed_assets.storage.local_walk import walk_below
+from feed_assets.storage.manifests import read_entry
+from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.trash_port import Moved, Outcome, Purged, Trash
+
+_DESCRIPTION = "sweep.json"
+_STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
+
+
+class LocalTrash(Trash):
+    """The trash of a store at `root`, an absolute directory. `area` is its folder in the hidden folder."""
+
+    def __init__(self, store: InstanceStore, root: str, calls: LocalCalls, area: str = "trash") -> None:
+        self.store = store
+        self._root = root
+        self._calls = calls
+        self._area = f"{CONTROL_FOLDER}/{area}"
+        self._purging = f"{CONTROL_FOLDER}/purging-{area}"
+
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        folder = self._folder(sweep)
+        text = json.dumps(document, indent=1).encode()
+        try:
+            make_directories(f"{self._root}/{self._area}")
+        except OSError as exc:
+            raise self.store._refused("", exc) from exc
+        with self._opened("") as root:
+            if root is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
+            with self._moving(root, sweep) as passage:
+                passage.make(folder)
+                with self._calls.opened(root, folder) as opened:
+                    self._calls.write_file(opened, f"{_DESCRIPTION}.new", text)
+                    self._calls.replace(opened, f"{_DESCRIPTION}.new", _DESCRIPTION)
+                passage.flush()
+
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        with self._opened(self._folder(sweep)) as folder:
+            try:
+                found = None if folder is None else json.loads(self._calls.read_file(folder, _DESCRIPTION))
+            except (FileNotFoundError, ValueError):
+                return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
+        return self._move(sweep, paths, Passage.put, Outcome.VANISHED)
+
+    def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
+        return self._move(sweep, paths, Passage.restore, Outcome.LOST)
+
+    def purge(self, sweep: str) -> Purged:
+        folder = self._folder(sweep)
+        with self._opened("") as root:
+            if root is None:
+                return Purged(sweep=sweep, files=0, is_complete=True)
+            mounts = find_mounts(self._root)
+            if touches_mount(folder, mounts) or touches_mount(f"{self._purging}/{sweep}", mounts):
+                return Purged(sweep=sweep, files=0, is_complete=False, obstacle="something is mounted in it")
+            earlier = self._remove(root, sweep)
+            if not earlier.is_complete:
+                return earlier
+            try:
+                if not self._condemn(root, sweep, folder):
+                    return earlier
+            except FileExistsError:
+                return replace(earlier, is_complete=False, obstacle="another purge of it is under way")
+            now = self._remove(root, sweep)
+        return replace(now, files=earlier.files + now.files)
+
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
+        plain_base = parse_path(self.store.root_url, base) if base.strip("/") else ""
+        removed: list[str] = []
+        occupied: set[str] = set()
+        with self._opened("") as root:
+            for parent in self._parents(plain_base, paths) if root is not None else ():
+                is_removed = None if parent in occupied or root is None else self._remove_if_empty(root, parent)
+                if is_removed:
+                    removed.append(parent)
+                elif is_removed is None:
+                    occupied.add(parent.rpartition("/")[0])
+        return removed
+
+    def sweeps(self) -> list[str]:
+        found: set[str] = set()
+        for area in (self._area, self._purging):
+            with self._opened(area) as folder:
+                if folder is not None:
+                    found.update(self._calls.list_folder(folder))
+        return sorted(found)
+
+    def contents(self, sweep: str) -> Iterator[str]:
+        with self._opened(f"{self._folder(sweep)}/tree") as folder:
+            for depth in [] if folder is None else self._calls.list_folder(folder):
+                if folder is not None and depth.isdecimal():
+                    with self._calls.opened(folder, depth) as opened:
+                        yield from walk_below(self._calls, opened, int(depth), lambda _, names: names)
+
+    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+        intake = LocalTrash(self.store, self._root, self._calls, "incoming")
+        return receive_instance(self.store, intake, source, path, to_path, flag)
+
+    def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:  # noqa: ARG002
+        """Write a copy into the trash, and check it: see `Intake`."""
+        plain = parse_path(self.store.root_url, to_path)
+        target = Path(self._root, self._folder(token), "tree", str(plain.count("/") + 1), plain)
+        try:
+            make_directories(str(target.parent))
+            for file in copied.files:
+                self._fill_file(plain, copied, file, target / file if file else target)
+            for folder, _, _ in os.walk(target, topdown=False):
+                flush_file(folder)
+            flush_file(str(target.parent))
+        except OSError as exc:
+            raise self.store._refused(to_path, exc) from exc
+
+    def resume(self, token: str, to_path: str) -> None:
+        """Nothing: a copy is put in its place by one rename. See `Intake`."""
+
+    def _fill_file(self, plain: str, copied: Copied, file: str, place: Path) -> None:
+        make_directories(str(place.parent))
+        with place.open("wb", buffering=0) as stream:
+            read = copied.read(file, stream)
+            os.fsync(stream.fileno())
+        with place.open("rb", buffering=0) as stream:
+            check_copy(self.store.root_url, plain, read, read_entry(file, stream))
+
+    def _folder(self, sweep: str) -> str:
+        return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
+
+    def _move(
+        self, sweep: str, paths: Sequence[str], move: Callable[[Passage, str, str], Moved], nothing: Outcome
+    ) -> list[Moved]:
+        self._folder(sweep)
+        with self._opened("") as root:
+            if root is None:
+                return [Moved(path=path, outcome=nothing, reason="nothing is there") for path in paths]
+            with self._moving(root, sweep) as passage:
+                answers = [self._move_one(passage, path, move) for path in paths]
+                passage.flush()
+        return answers
+
+    def _move_one(self, passage: Passage, path: str, move: Callable[[Passage, str, str], Moved]) -> Moved:
+        try:
+            plain = parse_path(self.store.root_url, path)
+        except PathRefusedError as exc:
+            return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
+        return move(passage, path, plain)
+
+    def _condemn(self, root: int, sweep: str, folder: str) -> bool:
+        """Put the folder of a sweep where nothing is restored from; False if there is none."""
+        try:
+            self._calls.close(self._calls.open_folder(root, folder))
+        except FileNotFoundError:
+            return False
+        with self._moving(root, sweep, fcntl.LOCK_EX) as passage:
+            passage.make(self._purging)
+            with (
+                self._calls.opened(root, self._area) as area,
+                self._calls.opened(root, self._purging) as purging,
+            ):
+                try:
+                    self._calls.move(area, sweep, purging, sweep)
+                except FileNotFoundError:
+                    return False
+                self._calls.flush_folder(purging)
+                self._calls.flush_folder(area)
+        return True
+
+    def _remove(self, root: int, sweep: str) -> Purged:
+        """Remove what a purge has condemned, if anything."""
+        try:
+            with self._calls.opened(root, self._purging) as purging:
+                with self._calls.opened(purging, sweep) as condemned:
+                    purge = LocalPurge(self._calls, condemned)
+                    is_complete = purge.run()
+                if is_complete:
+                    self._calls.remove_folder(purging, sweep)
+        except FileNotFoundError:
+            return Purged(sweep=sweep, files=0, is_complete=True)
+        return Purged(sweep=sweep, files=purge.files, is_complete=is_complete, obstacle=purge.obstacle)
+
+    def _parents(self, base: str, paths: Sequence[str]) -> list[str]:
+        """The parents of paths that are strictly below a base, deepest first."""
+        found: set[str] = set()
+        below = f"{base}/" if base else ""
+        for path in paths:
+            with suppress(PathRefusedError):
+                parent = parse_path(self.store.root_url, path).rpartition("/")[0]
+                while len(parent) > len(below) and parent.startswith(below) and parent not in found:
+                    found.add(parent)
+                    parent = parent.rpartition("/")[0]
+        return sorted(found, key=lambda parent: (-parent.count("/"), parent))
+
+    def _remove_if_empty(self, root: int, path: str) -> bool | None:
+        """Remove a directory if it is empty: True if that was done, False if it is gone already, None if it stays."""
+        parent, _, name = path.rpartition("/")
+        try:
+            with self._calls.opened(root, parent) as folder:
+                self._calls.remove_folder(folder, name)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            if exc.errno in _STAYS or exc.errno in OBSTACLES:
+                return None
+            raise
+        return True
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[int | None]:
+        """A folder below the root; None if it, or the root, is missing. What goes wrong inside is translated."""
+        try:
+            with ExitStack() as stack:
+                folder = None
+                with suppress(FileNotFoundError):
+                    root = self._calls.open_root(self._root)
+                    stack.callback(self._calls.close, root)
+                    folder = stack.enter_context(self._calls.opened(root, path)) if path else root
+                yield folder
+        except OSError as exc:
+            raise self.store._refused("", exc) from exc
+
+    @contextmanager
+    def _moving(self, root: int, sweep: str, lock: int = fcntl.LOCK_SH) -> Iterator[Passage]:
+        """Hold the lock of a sweep, for everybody who moves or for one who purges."""
+        folder = f"{self._root}/{CONTROL_FOLDER}/locks"
+        make_directories(folder)
+        with ExitStack() as stack:
+            name = f"{folder}/trash-{path_name(sweep)[:2]}"
+            descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, lock)
+            passage = Passage(self._calls, root, f"{self._folder(sweep)}/tree", find_mounts(self._root))
+            stack.callback(passage.close)
+            yield passage

@@ -1,0 +1,154 @@
+"""Copies of instances between stores of all kinds: exact, verified, and made before anything is taken away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.local import LocalStore
+from feed_assets.storage.port import Availability, InstanceStore
+from feed_assets.storage.registry import open_store
+from feed_assets.storage.trash_port import Moved, Outcome
+from tests.storage.beds import Bed, publish
+
+HOUR = "weather/2013/11/03/05"
+OLD = "old/2013-11-03-05"
+FLAG = "READY"
+FILES = {"part-0.csv": b"a,b\n", "s/part 1?.csv": b"1,2\n", ".part-0.crc": b"\0\1", "_meta/x": b"", FLAG: b"by: us"}
+SWEEP = "sweep-1"
+
+
+@pytest.fixture(params=["local", "memory"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InstanceStore]:
+    if request.param == "local":
+        yield open_store(str(tmp_path / "archive"), {})
+    else:
+        yield open_store(f"memory://archive-{tmp_path.name}", {})
+
+
+def read(store: InstanceStore, path: str) -> dict[str, bytes]:
+    found = {}
+    for file in store.all_files(path):
+        with store.open(path, file) as stream:
+            found[file] = stream.read()
+    return found
+
+
+def archive_hour(bed: Bed, archive: InstanceStore) -> Moved:
+    return bed.store.trash().archive(HOUR, archive, OLD, SWEEP, flag=FLAG)
+
+
+def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(file_bed: Bed, archive: InstanceStore) -> None:
+    file_bed.land(HOUR, FILES)
+    file_bed.land(f"{HOUR}_backup", {"x": b"1"})
+    moved = archive_hour(file_bed, archive)
+    assert (moved.path, moved.outcome, moved.reason) == (HOUR, Outcome.MOVED, None)
+    assert read(archive, OLD) == FILES
+    assert archive.look([OLD], FLAG)[0].availability is Availability.AVAILABLE
+    assert file_bed.names() == {f"{HOUR}_backup/x"}
+    assert archive.trash().sweeps() == []
+    assert archive_hour(file_bed, archive).outcome is Outcome.ALREADY
+
+
+def test_what_was_archived_comes_back_from_the_trash_and_when_that_is_purged_from_the_archive(
+    file_bed: Bed, archive: InstanceStore
+) -> None:
+    manifest = publish(file_bed.store, HOUR, {"part-0.csv": b"1"}, flag=FLAG)
+    before = read(file_bed.store, HOUR)
+    trash = file_bed.store.trash()
+    for is_purged in (False, True):
+        archive_hour(file_bed, archive)
+        if is_purged:
+            assert trash.purge(SWEEP).is_complete
+        moved = trash.bring_back(HOUR, archive, OLD, SWEEP, flag=FLAG)
+        assert (moved.path, moved.outcome) == (HOUR, Outcome.MOVED)
+        assert read(file_bed.store, HOUR) == before
+        assert file_bed.store.published_manifest(HOUR) == manifest
+        assert read(archive, OLD) == before
+    assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.ALREADY
+    assert trash.purge(SWEEP).is_complete
+    assert trash.sweeps() == []
+
+
+def test_nothing_is_overwritten_in_the_archive_and_nothing_is_then_taken_away(
+    file_bed: Bed, archive: InstanceStore
+) -> None:
+    file_bed.land(HOUR, FILES)
+    publish(archive, OLD, {"other": b"other"}, flag=None)
+    before = read(archive, OLD)
+    moved = archive_hour(file_bed, archive)
+    assert (moved.path, moved.outcome, bool(moved.reason)) == (HOUR, Outcome.OCCUPIED, True)
+    assert read(file_bed.store, HOUR) == FILES
+    assert read(archive, OLD) == before
+
+
+def test_an_equal_copy_in_the_archive_is_taken_for_ours(file_bed: Bed, archive: InstanceStore) -> None:
+    file_bed.land(HOUR, FILES)
+    assert archive.trash().receive(file_bed.store, HOUR, OLD, flag=FLAG).outcome is Outcome.MOVED
+    assert archive.trash().receive(file_bed.store, HOUR, f"/{OLD}/", flag=FLAG).outcome is Outcome.ALREADY
+    assert archive_hour(file_bed, archive).outcome is Outcome.MOVED
+    assert file_bed.names() == set()
+
+
+def test_nothing_is_overwritten_where_it_is_brought_back(file_bed: Bed, archive: InstanceStore) -> None:
+    file_bed.land(HOUR, FILES)
+    archive_hour(file_bed, archive)
+    file_bed.store.trash().purge(SWEEP)
+    file_bed.land(HOUR, {"new": b"new"})
+    assert file_bed.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
+    assert read(file_bed.store, HOUR) == {"new": b"new"}
+
+
+def test_what_is_nowhere_cannot_be_archived_or_brought_back(file_bed: Bed, archive: InstanceStore) -> None:
+    trash = file_bed.store.trash()
+    assert archive_hour(file_bed, archive).outcome is Outcome.VANISHED
+    assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.LOST
+    assert archive.trash().receive(file_bed.store, HOUR, OLD).outcome is Outcome.VANISHED
+
+
+@pytest.mark.parametrize("path", ["", "..", ".feed-assets/x", "a/../b"])
+def test_a_path_that_is_none_is_refused_on_both_sides(tmp_path: Path, path: str) -> None:
+    for store in (LocalStore(tmp_path / "root"), open_store(f"memory://{tmp_path.name}", {})):
+        publish(store, HOUR, {"x": b"1"})
+        trash = store.trash()
+        assert trash.archive(path, store, OLD, SWEEP).outcome is Outcome.REFUSED
+        assert trash.archive(HOUR, store, path, SWEEP).outcome is Outcome.REFUSED
+        assert trash.bring_back(path, store, OLD, SWEEP).outcome is Outcome.REFUSED
+        assert trash.bring_back(HOUR, store, OLD, SWEEP).outcome is Outcome.LOST
+        assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
+
+
+def test_one_file_in_place_of_an_instance_is_archived_as_one(file_bed: Bed, archive: InstanceStore) -> None:
+    file_bed.put(HOUR, b"123")
+    assert archive_hour(file_bed, archive).outcome is Outcome.MOVED
+    assert read(archive, OLD) == {"": b"123"}
+    file_bed.store.trash().purge(SWEEP)
+    assert file_bed.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.MOVED
+    assert read(file_bed.store, HOUR) == {"": b"123"}
+
+
+class Changing(LocalStore):
+    """A store in which an instance is written to while it is read."""
+
+    def open(self, path: str, file: str):  # type: ignore[no-untyped-def]
+        stream = super().open(path, file)
+        (Path(self.local_path(path) or "") / "late").write_bytes(b"late")
+        return stream
+
+
+def test_what_does_not_hold_still_is_neither_archived_nor_taken_away(tmp_path: Path, archive: InstanceStore) -> None:
+    publish(LocalStore(tmp_path / "root"), HOUR, {"x": b"1"})
+    moved = Changing(tmp_path / "root").trash().archive(HOUR, archive, OLD, SWEEP)
+    assert (moved.path, moved.outcome) == (HOUR, Outcome.CHANGED)
+    assert not archive.measure([OLD])[0].exists
+    assert (tmp_path / "root" / HOUR / "late").exists()
+
+
+def test_a_store_that_refuses_is_an_error_and_nothing_is_taken_away(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "root")
+    publish(store, HOUR, {"x": b"1"})
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError):
+        store.trash().archive(HOUR, LocalStore(tmp_path / "file/archive"), OLD, SWEEP)
+    assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
