@@ -4,8 +4,8 @@ import threading
 
 from py4j.protocol import Py4JError
 
+from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java import JavaMachine, explain_java
-from feed_assets.errors import ServiceError
 
 _SETTINGS = {
     "hive.metastore.connect.retries": "1",

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from urllib.parse import urlsplit
 
+from feed_assets.engines.errors import ConnectServerError
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.sessions import session_conf
 from feed_assets.engines.supervised import SupervisedProcess
-from feed_assets.errors import ConnectServerError
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LOOPBACK = "127.0.0.1"

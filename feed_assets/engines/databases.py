@@ -8,8 +8,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java import JavaMachine, explain_java
-from feed_assets.errors import ServiceError
 
 _SHORTEST_SECRET = 3
 _HIDDEN = "***"

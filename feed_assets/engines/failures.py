@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from feed_assets.engines.errors import EngineError, WorkflowFailedError
 from feed_assets.engines.port import Work
-from feed_assets.errors import EngineError, WorkflowFailedError
 from feed_assets.timing.dates import render_datetime
 
 _LONGEST_REASON = 2_000

@@ -1,16 +1,16 @@
 """Feed instances to DataFrames and back: what the formats' defaults are, and how a declared schema is kept."""
 
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
+from feed_assets.engines.fitting import find_differences, find_misfit
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget
-from feed_assets.errors import InputReadError, OutputMismatchError
+from feed_assets.engines.tables import read_partitions, write_partition
 
 if TYPE_CHECKING:
-    from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -20,7 +20,6 @@ _READER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 _WRITER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"csv": MappingProxyType({"header": "true"})})
 _NO_SUCCESS_MARKER = MappingProxyType({"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
 _TEXT_COLUMNS = "value string"
-_MISFITS = ("INVALID_COLUMN_OR_FIELD_DATA_TYPE", "NULLABLE_COLUMN_OR_FIELD", "NULLABLE_ARRAY_OR_MAP_ELEMENT")
 
 
 def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
@@ -39,12 +38,16 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
     An optional input without an instance is an empty DataFrame with the feed's schema.
     Differs from Falcon: that passes the path of an empty directory.
 
+    A feed in a table is read as rows of the table (see `tables.py`); its own format, schema and options mean nothing.
+
     Raises:
         InputReadError: no instance of an input that is not optional, no schema where one is needed, or Spark refused.
             Over Spark Connect it refuses only when the data are used, with its own exception.
     """
     from pyspark.errors import PySparkException
 
+    if data.table is not None:
+        return read_partitions(spark, data)
     columns = data.columns or (_TEXT_COLUMNS if data.format == "text" else None)
     try:
         schema = None if columns is None else _parse_columns(columns)
@@ -77,6 +80,8 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
     from pyspark.sql import Observation
     from pyspark.sql import functions as sf
 
+    if target.partition is not None:
+        return write_partition(df, target, render_subject(target))
     observation = Observation()
     options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
     try:
@@ -84,8 +89,8 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
         counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
     except AnalysisException as exc:
-        if exc.getCondition() in _MISFITS:
-            raise _type_mismatch(target, exc) from exc
+        if (misfit := find_misfit(render_subject(target), exc)) is not None:
+            raise misfit from exc
         raise
     return OutputReport(name=target.name, rows=int(observation.get["rows"]))
 
@@ -155,7 +160,7 @@ def _fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
         raise OutputMismatchError(
             subject=render_subject(target), reason=str(exc), next_step=f"Correct schema: of the feed {target.feed!r}."
         ) from exc
-    reasons = _differences(df.columns, schema.fieldNames())
+    reasons = find_differences(df.columns, schema.fieldNames())
     if reasons:
         wanted = ", ".join(schema.fieldNames())
         raise OutputMismatchError(
@@ -164,34 +169,6 @@ def _fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
             next_step=f"Return exactly {wanted}, or change schema: of the feed {target.feed!r}.",
         )
     return df.to(schema)
-
-
-def _differences(returned: list[str], declared: list[str]) -> list[str]:
-    """What is missing, too much, or there more than once; names are compared as Spark does, without regard to case.
-
-    >>> _differences(["Origin", "extra", "ORIGIN"], ["origin", "delay"])
-    ['missing: delay', 'not declared: extra', 'more than once: origin']
-    """
-    have = Counter(name.lower() for name in returned)
-    want = {name.lower() for name in declared}
-    groups = {
-        "missing": [name for name in declared if name.lower() not in have],
-        "not declared": [name for name in returned if name.lower() not in want],
-        "more than once": [name for name in declared if have[name.lower()] > 1],
-    }
-    return [f"{what}: {', '.join(names)}" for what, names in groups.items() if names]
-
-
-def _type_mismatch(target: OutputTarget, exc: "AnalysisException") -> OutputMismatchError:
-    facts = exc.getMessageParameters() or {}
-    column = facts.get("name", "?")
-    if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
-        reason = f"column {column} is {facts.get('type')}, and the schema says {facts.get('expectedType')}"
-        next_step = "Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema."
-    else:
-        reason = f"column {column} may be null, and the schema says NOT NULL"
-        next_step = "Drop or fill the nulls in the workflow, or change the schema."
-    return OutputMismatchError(subject=render_subject(target), reason=reason, next_step=next_step)
 
 
 def _parse_columns(columns: str) -> "StructType":

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from feed_assets.engines.errors import WorkflowNotFoundError
 from feed_assets.engines.port import Work
-from feed_assets.errors import WorkflowNotFoundError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,14 +18,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A table of a catalog; `catalog` is the address of its metastores, `thrift://one:9083,thrift://two:9083`."""
+
+    catalog: str
+    database: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePartition:
+    """A partition of a table, by the values of its keys as text."""
+
+    table: TableName
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputInstance:
     """One feed instance that an input's window holds and that exists.
 
     `url` is the instance's directory without the input's partition, for example `file:///data/weather/2013/11/03/05`.
+    Of a feed in a table it only names the `partition`, which Spark opens through its catalog.
     """
 
     nominal_time: datetime
     url: str
+    partition: TablePartition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +53,7 @@ class InputData:
 
     `columns` is the feed's schema as Spark DDL; None lets Spark infer it. `options` are Spark's reader options.
     `partition` is a path or glob below each instance; `partitions` are the partition names that the feed declares.
-    `optional` allows that there is no instance.
+    `optional` allows that there is no instance. Of a feed in a `table`, Spark knows format and schema from there.
     """
 
     name: str
@@ -46,6 +65,7 @@ class InputData:
     partition: str | None = None
     partitions: tuple[str, ...] = ()
     optional: bool = False
+    table: TableName | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -68,7 +88,8 @@ class OutputTarget:
     """Where and how one output is written.
 
     `url` is a staging directory that belongs to this attempt alone; it may exist, and what it holds is replaced.
-    `columns` is the feed's schema as Spark DDL; None accepts whatever the work returns. `options` are Spark's.
+    `columns` is the feed's schema as Spark DDL; None accepts whatever the work returns. `options` are Spark's. Files
+    for a `partition` have the table's own format, columns and types; it is added to the table when they are published.
     """
 
     name: str
@@ -77,6 +98,7 @@ class OutputTarget:
     format: str
     columns: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    partition: TablePartition | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +148,7 @@ class Work:
 
     `path` names the user's code in the way of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
+    `catalog` is the address of the cluster's metastores.
     """
 
     process: str
@@ -142,6 +165,7 @@ class Work:
     properties: Mapping[str, str] = field(default_factory=dict)
     libs: tuple[str, ...] = ()
     submit: SubmitOptions | None = None
+    catalog: str | None = None
 
     def context(self) -> Context:
         return Context(

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, Work, WorkReport
 from feed_assets.engines.sessions import open_session
-from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

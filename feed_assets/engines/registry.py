@@ -3,8 +3,8 @@
 from importlib import import_module
 from types import MappingProxyType
 
+from feed_assets.engines.errors import UnknownEngineError
 from feed_assets.engines.port import Engine
-from feed_assets.errors import UnknownEngineError
 
 _ENGINES = MappingProxyType(
     {

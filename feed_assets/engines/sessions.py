@@ -38,12 +38,14 @@ def session_conf(
     conf: Mapping[str, str] = MappingProxyType({}),
     run_id: str | None = None,
     root: Path | None = None,
+    catalog: str | None = None,
 ) -> dict[str, str]:
     """Everything that a session of a cluster is built with; what the cluster's own `conf` says wins.
 
     Either `master` ("local[2]", "yarn", …) or `remote` (a Spark Connect URL) is given. With a remote, `run_id` (a UUID)
     becomes the id of the server-side session, so that `interrupt_run` finds the operations of a run whose process has
-    died. `root`, the project's folder, is put on the path of Python workers.
+    died. `root`, the project's folder, is put on the path of Python workers. `catalog` is the address of the cluster's
+    metastores; a Spark Connect server has to be started with it (see `catalog_conf`), a client cannot bring it along.
 
     Local files are written without Hadoop's hidden `.crc` files: beside a file that something else has replaced since,
     they would make Spark refuse it.
@@ -58,7 +60,17 @@ def session_conf(
     assert master is not None
     loopback = _LOOPBACK if master.startswith("local") else {}
     path = {} if root is None else {"spark.executorEnv.PYTHONPATH": str(root.resolve())}
-    return {**_PROCESS_DEFAULTS, **loopback, **path, **_SQL_DEFAULTS, **conf, "spark.master": master}
+    tables = {} if catalog is None else catalog_conf(catalog)
+    return {**_PROCESS_DEFAULTS, **loopback, **path, **_SQL_DEFAULTS, **tables, **conf, "spark.master": master}
+
+
+def catalog_conf(catalog: str) -> dict[str, str]:
+    """What lets Spark find the tables of a Hive metastore.
+
+    >>> catalog_conf("thrift://host:9083")["spark.hadoop.hive.metastore.uris"]
+    'thrift://host:9083'
+    """
+    return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": catalog}
 
 
 def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSession":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from feed_assets.errors import ServiceError
+from feed_assets.engines.errors import ServiceError
 
 _YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_PORT = 15002

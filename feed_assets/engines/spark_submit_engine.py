@@ -7,12 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.libraries import PYTHON_SUFFIXES, resolve_file
-from feed_assets.engines.port import Engine, OutputReport, SubmitOptions, Work, WorkReport
+from feed_assets.engines.partition_filters import render_filter
+from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
+from feed_assets.engines.sessions import catalog_conf
 from feed_assets.engines.supervised import SupervisedProcess
-from feed_assets.errors import WorkflowFailedError
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -28,8 +30,12 @@ class SparkSubmitEngine(Engine):
     """Submits `Work.path`, a Python file or a jar, and waits for its end.
 
     Arguments in Falcon's order: for each input its paths joined by commas (`NONE` where an optional input has no
-    instance), for each output the directory to write into, then the user's `args`. The application makes its own
-    session and writes its outputs itself; nobody counts their rows.
+    instance), for each output the directory to write into, then the user's `args`. An input in a table has three: the
+    filter of its partitions, table, database. The application makes its own session, with the cluster's catalog, and
+    writes its outputs itself; nobody counts their rows.
+
+    Differs from Falcon: for an output in a table the application writes files in the table's format into a directory,
+    as for any other; the partition is added when they are published.
 
     It finds facts and properties in its Spark configuration as `spark.feed_assets.<name>` and in its environment as
     `FEED_ASSETS_<NAME>` (`-` and `.` written as `_`): `process`, `cluster`, `nominal_time` (`2013-11-03T05:00Z`),
@@ -47,8 +53,7 @@ class SparkSubmitEngine(Engine):
         environment = {_environment_name(name): text for name, text in facts.items() if len(text) <= _LONGEST_VARIABLE}
         with TemporaryDirectory(prefix="feed-assets-submit-") as folder:
             properties_file = Path(folder, "spark.properties")
-            named = {_LOG_LEVEL: "WARN"} | {f"spark.feed_assets.{name}": text for name, text in facts.items()}
-            properties_file.write_text(render_properties(named), encoding="utf-8")
+            properties_file.write_text(render_properties(settings_of(work)), encoding="utf-8")
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)
             code, said = _run_to_end(command, spark_environment() | environment, work.root)
@@ -104,10 +109,24 @@ def render_command(work: Work, properties_file: Path) -> list[str]:
         *(part for option, value in options.items() for part in (option, value)),
         *(part for name, value in submit.conf.items() for part in ("--conf", f"{name}={value}")),
         resolve_file(work, work.path),
-        *(",".join(data.paths) or _ABSENT for data in work.inputs),
+        *(argument for data in work.inputs for argument in _arguments_of(data)),
         *(target.url for target in work.outputs),
         *submit.args,
     ]
+
+
+def _arguments_of(data: InputData) -> tuple[str, ...]:
+    if data.table is None:
+        return (",".join(data.paths) or _ABSENT,)
+    partitions = [each.partition.values for each in data.instances if each.partition is not None]
+    return (render_filter(partitions) or _ABSENT, data.table.name, data.table.database)
+
+
+def settings_of(work: Work) -> dict[str, str]:
+    """The Spark configuration of the application, which `conf` of the submission replaces."""
+    catalog = {} if work.catalog is None else catalog_conf(work.catalog)
+    facts = {f"spark.feed_assets.{name}": text for name, text in render_facts(work).items()}
+    return {_LOG_LEVEL: "WARN", **catalog, **facts}
 
 
 def render_facts(work: Work) -> dict[str, str]:

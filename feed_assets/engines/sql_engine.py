@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.engines.sessions import open_session
 from feed_assets.engines.sql_script import Statement, parse_statements
-from feed_assets.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from feed_assets.errors import ServiceError
+from feed_assets.engines.errors import ServiceError
 
 
 def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession, is_remote
 from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
+from feed_assets.engines.errors import EngineError
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.sessions import session_conf, tag_session
-from feed_assets.errors import EngineError
 from tests.engines.works import FLIGHTS, flights, target, work, written_lines
 
 PYTHON = """

@@ -10,9 +10,9 @@ from time import monotonic, sleep
 import pytest
 
 from feed_assets.engines.connect_server import ConnectServer, probe
+from feed_assets.engines.errors import ConnectServerError
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import check_spark_remote
-from feed_assets.errors import ConnectServerError
 
 pytestmark = [
     pytest.mark.spark,

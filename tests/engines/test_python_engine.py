@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.port import Work, WorkReport
-from feed_assets.engines.python_engine import PythonEngine
-from feed_assets.errors import (
+from feed_assets.engines.errors import (
     OutputMismatchError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowSignatureError,
 )
+from feed_assets.engines.port import Work, WorkReport
+from feed_assets.engines.python_engine import PythonEngine
 from tests.engines.works import flights, target, work, written_lines
 
 

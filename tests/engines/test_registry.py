@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
+from feed_assets.engines.errors import UnknownEngineError
 from feed_assets.engines.registry import ENGINE_NAMES, open_engine
-from feed_assets.errors import UnknownEngineError
 
 LOADED = """
 import sys

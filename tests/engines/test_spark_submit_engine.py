@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.port import SubmitOptions
-from feed_assets.engines.spark_submit_engine import SparkSubmitEngine, render_command, render_facts
-from feed_assets.errors import WorkflowFailedError, WorkflowNotFoundError
+from feed_assets.engines.errors import WorkflowFailedError, WorkflowNotFoundError
+from feed_assets.engines.port import InputData, InputInstance, SubmitOptions, TableName, TablePartition
+from feed_assets.engines.spark_submit_engine import SparkSubmitEngine, render_command, render_facts, settings_of
 from tests.engines.works import NOMINAL_TIME, flights, target, work, written_lines
 
 APPLICATION = """
@@ -91,6 +91,24 @@ def test_arguments_are_in_the_order_of_falcon(tmp_path: Path) -> None:
         job.outputs[0].url,
         *("--x", "1"),
     ]
+
+
+def test_row_27_an_input_in_a_table_has_filter_table_and_database(tmp_path: Path) -> None:
+    (tmp_path / "app.jar").touch()
+    table = TableName(catalog="thrift://host:9083", database="web", name="clicks")
+    days = [TablePartition(table=table, values=(("ds", f"2013-11-0{day}"), ("region", "eu"))) for day in (3, 2)]
+    instances = tuple(InputInstance(nominal_time=NOMINAL_TIME, url="thrift://x", partition=each) for each in days)
+    data = InputData(name="clicks", feed="clicks", instances=instances, format="csv", table=table)
+    job = replace(work(tmp_path, "app.jar", inputs=(data, flights(tmp_path, "x"))), catalog=table.catalog)
+    assert render_command(job, Path("facts.properties"))[-4:-1] == [
+        "(ds='2013-11-03' AND region='eu') OR (ds='2013-11-02' AND region='eu')",
+        "clicks",
+        "web",
+    ]
+    settings = settings_of(job)
+    assert settings["spark.sql.catalogImplementation"] == "hive"
+    assert settings["spark.hadoop.hive.metastore.uris"] == "thrift://host:9083"
+    assert "spark.sql.catalogImplementation" not in settings_of(work(tmp_path, "app.jar"))
 
 
 def test_a_property_does_not_replace_a_fact(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.port import Work
-from feed_assets.engines.sql_engine import SqlEngine
-from feed_assets.errors import (
+from feed_assets.engines.errors import (
     OutputMismatchError,
     WorkflowFailedError,
     WorkflowNotFoundError,
     WorkflowSignatureError,
 )
+from feed_assets.engines.port import Work
+from feed_assets.engines.sql_engine import SqlEngine
 from tests.engines.works import flights, target, work, written_lines
 
 FLIGHTS = "origin,delay\nJFK,10\nEWR,20\n"

@@ -1,0 +1,29 @@
+"""Partitions of tables as texts for scripts and applications, in the words that Falcon gives to Hive and Pig."""
+
+from collections.abc import Sequence
+
+Values = Sequence[tuple[str, str]]
+
+
+def render_filter(partitions: Sequence[Values], equals: str = "=") -> str:
+    """What is true of the rows of these partitions; Pig's `equals` is `==`.
+
+    >>> render_filter([[("ds", "2013-11-03"), ("region", "eu")], [("ds", "2013-11-02"), ("region", "eu")]])
+    "(ds='2013-11-03' AND region='eu') OR (ds='2013-11-02' AND region='eu')"
+    """
+    alternatives = (" AND ".join(f"{key}{equals}{_quoted(value)}" for key, value in values) for values in partitions)
+    return " OR ".join(f"({each})" for each in alternatives)
+
+
+def render_values(values: Values, *, quoted: bool = False) -> str:
+    """One partition by its values: Hive wants them quoted, Pig and Java do not.
+
+    >>> render_values([("ds", "2013-11-03"), ("region", "eu")]), render_values([("ds", "it's")], quoted=True)
+    ('ds=2013-11-03,region=eu', "ds='it\\\\'s'")
+    """
+    return ",".join(f"{key}={_quoted(value) if quoted else value}" for key, value in values)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

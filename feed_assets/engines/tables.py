@@ -1,0 +1,234 @@
+"""Partitions of tables to DataFrames and back: what the catalog of the session says of format and columns holds."""
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from feed_assets.engines.avro_schemas import AvroTypeError, render_avro_schema
+from feed_assets.engines.errors import InputReadError, OutputMismatchError
+from feed_assets.engines.failures import render_cause
+from feed_assets.engines.fitting import find_differences, find_misfit
+from feed_assets.engines.port import InputData, OutputReport, OutputTarget, TableName, TablePartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+_NO_SUCCESS_MARKER = MappingProxyType({"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+_NATIVE = MappingProxyType(
+    {
+        "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe": "parquet",
+        "org.apache.hadoop.hive.ql.io.orc.OrcSerde": "orc",
+    }
+)
+_AVRO = "org.apache.hadoop.hive.serde2.avro.AvroSerDe"
+_AVRO_SCHEMAS = frozenset({"avro.schema.literal", "avro.schema.url"})
+_WRITER_PROPERTIES = frozenset({"parquet.compression", "orc.compress", *_AVRO_SCHEMAS})
+_NOT_OPTIONS = frozenset({"path", "serialization.format"})
+_HOW_TO_SEE_IT = (
+    "Check that the table exists, and that Spark sees the catalog: a Spark Connect server is started with "
+    "spark.sql.catalogImplementation=hive and spark.hadoop.hive.metastore.uris."
+)
+
+
+def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
+    """The partitions of an input as rows of their table: its columns, with those of the partition keys last.
+
+    Raises:
+        InputReadError: no instance of an input that is not optional, or Spark refused.
+    """
+    from pyspark.errors import PySparkException
+
+    partitions: dict[TableName, list[TablePartition]] = defaultdict(list)
+    for instance in data.instances:
+        if instance.partition is None:
+            raise _unreadable(
+                data, f"{instance.url} is no partition of a table, and others are", "Let the feed lie in one place."
+            )
+        partitions[instance.partition.table].append(instance.partition)
+    if not partitions and not data.optional:
+        raise _unreadable(
+            data, "its window holds no instance", "Wait for the instances, or declare the input with optional: true."
+        )
+    if not partitions and data.table is not None:
+        partitions[data.table] = []
+    try:
+        frames = [_read(spark, table, found) for table, found in partitions.items()]
+    except PySparkException as exc:
+        raise _unreadable(data, render_cause(exc), _HOW_TO_SEE_IT) from exc
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> OutputReport:
+    """Write a DataFrame as the content of one partition into the target's directory, and report its rows.
+
+    The columns must be those of the table, in any order; they are cast by Spark's rules for storing into a table. Those
+    of partition keys may be left out. Where they are not, every row must be of the partition.
+
+    Raises:
+        OutputMismatchError: the columns are not those of the table, or rows belong to another partition.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sf
+
+    assert target.partition is not None
+    spark, partition = df.sparkSession, target.partition
+    table = _describe(spark, partition.table, subject)
+    values = {key.lower(): value for key, value in partition.values}
+    content, keys = _split(spark.table(_quoted(partition.table)).schema, values)
+    by_name = {name.lower(): name for name in df.columns}
+    _require_columns(df.columns, content.fieldNames(), values, partition.table, subject)
+    elsewhere = [
+        ~df[by_name[key.name.lower()]].eqNullSafe(sf.lit(values[key.name.lower()]).cast(key.dataType))
+        for key in keys
+        if key.name.lower() in by_name
+    ]
+    observation = Observation()
+    strays = sf.count_if(reduce(lambda one, other: one | other, elsewhere, sf.lit(False)))
+    counted = df.observe(observation, sf.count(sf.lit(1)).alias("rows"), strays.alias("strays"))
+    try:
+        fitted = counted.drop(*(by_name[key] for key in values if key in by_name)).to(content)
+        is_counted = _write(fitted, target.url, table, content)
+    except AnalysisException as exc:
+        if (misfit := find_misfit(subject, exc)) is not None:
+            raise misfit from exc
+        raise
+    except AvroTypeError as exc:
+        next_step = "Give the table another format, or leave the column out."
+        raise OutputMismatchError(subject=subject, reason=str(exc), next_step=next_step) from exc
+    found = observation.get if is_counted else {}
+    if found.get("strays"):
+        raise OutputMismatchError(
+            subject=subject,
+            reason=f"rows of another partition than {_shown(partition)} were returned: {found['strays']}",
+            next_step="Return the rows of this partition only, or leave the columns of the partition keys out.",
+        )
+    return OutputReport(name=target.name, rows=int(found["rows"]) if is_counted else None)
+
+
+def _read(spark: "SparkSession", table: TableName, partitions: Sequence[TablePartition]) -> "DataFrame":
+    name = _quoted(table)
+    spark.catalog.refreshTable(name)
+    frame = spark.table(name)
+    return frame.where(_condition(frame, partitions))
+
+
+def _condition(frame: "DataFrame", partitions: Sequence[TablePartition]) -> "Column":
+    """What is true of the rows of these partitions, so written that the metastore is asked for no others."""
+    from pyspark.sql import functions as sf
+
+    if not partitions:
+        return sf.lit(False)
+    types = {field.name.lower(): field.dataType for field in frame.schema.fields}
+    wanted = [dict(each.values) for each in partitions]
+    texts = {key: sorted({values[key] for values in wanted}) for key in wanted[0]}
+
+    def literal(key: str, text: str) -> "Column":
+        return sf.lit(text).cast(types[key.lower()])
+
+    varying = [key for key, found in texts.items() if len(found) > 1]
+    fixed = [frame[key] == literal(key, found[0]) for key, found in texts.items() if len(found) == 1]
+    if len(varying) == 1:
+        (key,) = varying
+        fixed.append(frame[key].isin([literal(key, text) for text in texts[key]]))
+    elif varying:
+        each = (
+            reduce(lambda one, other: one & other, (frame[key] == literal(key, values[key]) for key in varying))
+            for values in wanted
+        )
+        fixed.append(reduce(lambda one, other: one | other, each))
+    return reduce(lambda one, other: one & other, fixed)
+
+
+def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "StructType") -> bool:
+    """Write in the table's format; whether what was observed of the rows is known afterwards."""
+    from pyspark.sql import is_remote
+
+    provider, serde = str(table.get("provider", "hive")).lower(), str(table.get("serde_library", ""))
+    options = _properties(table)
+    native = _NATIVE.get(serde) if provider == "hive" else provider
+    if native is not None:
+        frame.write.format(native).mode("overwrite").options(**options, **_NO_SUCCESS_MARKER).save(url)
+        return True
+    if serde == _AVRO and _AVRO_SCHEMAS.isdisjoint(options):
+        options["avro.schema.literal"] = render_avro_schema(content)
+    serde_options = ", ".join(f"{_text(name)}={_text(value)}" for name, value in options.items())
+    spark, view = frame.sparkSession, f"feed_assets_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    try:
+        for name, text in _NO_SUCCESS_MARKER.items():
+            spark.conf.set(name, text)
+        spark.sql(
+            f"INSERT OVERWRITE DIRECTORY {_text(url)} ROW FORMAT SERDE {_text(serde)} "
+            + (f"WITH SERDEPROPERTIES ({serde_options}) " if serde_options else "")
+            + f"STORED AS INPUTFORMAT {_text(str(table['input_format']))} "
+            f"OUTPUTFORMAT {_text(str(table['output_format']))} SELECT * FROM {view}"
+        )
+    finally:
+        for name in _NO_SUCCESS_MARKER:
+            spark.conf.unset(name)
+        spark.catalog.dropTempView(view)
+    return not is_remote()
+
+
+def _properties(table: Mapping[str, object]) -> dict[str, str]:
+    """What a writer needs of a table's properties: those of its storage, and compression and schema of the table."""
+    storage, own = (table.get(name) for name in ("storage_properties", "table_properties"))
+    found = {name: str(text) for name, text in (own.items() if isinstance(own, dict) else ())}
+    found = {name: text for name, text in found.items() if name in _WRITER_PROPERTIES}
+    found |= {name: str(text) for name, text in (storage.items() if isinstance(storage, dict) else ())}
+    return {name: text for name, text in found.items() if name not in _NOT_OPTIONS}
+
+
+def _describe(spark: "SparkSession", table: TableName, subject: str) -> Mapping[str, object]:
+    from pyspark.errors import PySparkException
+
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(table)} AS JSON").collect()
+    except PySparkException as exc:
+        reason = f"the table {table.database}.{table.name} cannot be looked at: {render_cause(exc)}"
+        raise OutputMismatchError(subject=subject, reason=reason, next_step=_HOW_TO_SEE_IT) from exc
+    described: Mapping[str, object] = json.loads(rows[0][0])
+    return described
+
+
+def _split(schema: "StructType", values: Mapping[str, str]) -> "tuple[StructType, list[StructField]]":
+    from pyspark.sql.types import StructType
+
+    keys = [field for field in schema.fields if field.name.lower() in values]
+    return StructType([field for field in schema.fields if field.name.lower() not in values]), keys
+
+
+def _require_columns(
+    returned: Sequence[str], declared: Sequence[str], keys: Mapping[str, str], table: TableName, subject: str
+) -> None:
+    given = [name for name in returned if name.lower() not in keys]
+    reasons = find_differences(given, list(declared))
+    if reasons:
+        raise OutputMismatchError(
+            subject=subject,
+            reason=f"the columns are not those of the table {table.database}.{table.name}: {'; '.join(reasons)}",
+            next_step=f"Return exactly {', '.join(declared)}.",
+        )
+
+
+def _unreadable(data: InputData, reason: str, next_step: str) -> InputReadError:
+    return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
+
+
+def _shown(partition: TablePartition) -> str:
+    return "/".join(f"{key}={value}" for key, value in partition.values)
+
+
+def _quoted(table: TableName) -> str:
+    return f"`{table.database}`.`{table.name}`"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
