@@ -36,10 +36,9 @@ def entity() -> None:
 @_FILES
 @skip_checks_option
 @output_option
-@click.pass_context
-def validate(ctx: click.Context, files: tuple[str, ...], skip_checks: bool, output: str) -> None:
+def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
     """Check FILES as if they were submitted, or their entities updated, beside all that is declared."""
-    registry = open_registry_for(ctx, dry_run=True, skip_checks=skip_checks)
+    registry = open_registry_for(dry_run=True, skip_checks=skip_checks)
     finish(registry, entity_changes.validate(registry, read_files(files)), output)
 
 
@@ -47,12 +46,9 @@ def validate(ctx: click.Context, files: tuple[str, ...], skip_checks: bool, outp
 @_FILES
 @skip_checks_option
 @change_options
-@click.pass_context
-def submit(
-    ctx: click.Context, files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
-) -> None:
+def submit(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Declare the entities in FILES, all or none. Feeds and processes then wait for `schedule`."""
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run, skip_checks=skip_checks)
+    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(registry, entity_changes.submit(registry, read_files(files)), output)
 
 
@@ -60,12 +56,11 @@ def submit(
 @_FILES
 @skip_checks_option
 @change_options
-@click.pass_context
 def submit_and_schedule(
-    ctx: click.Context, files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
+    files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
 ) -> None:
     """Declare the entities in FILES and schedule them."""
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run, skip_checks=skip_checks)
+    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(registry, entity_changes.submit(registry, read_files(files), and_schedule=True), output)
 
 
@@ -73,12 +68,9 @@ def submit_and_schedule(
 @_FILES
 @skip_checks_option
 @change_options
-@click.pass_context
-def update(
-    ctx: click.Context, files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
-) -> None:
+def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Change the declared entities in FILES, all or none."""
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run, skip_checks=skip_checks)
+    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(registry, entity_changes.update(registry, read_files(files)), output)
 
 
@@ -86,12 +78,9 @@ def update(
 @kind_argument
 @click.argument("names", nargs=-1, required=True)
 @change_options
-@click.pass_context
-def delete(
-    ctx: click.Context, kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool, output: str
-) -> None:
+def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Declare the entities NAMES no longer. Their instances that have not ended are killed, their runs ended."""
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run)
+    registry = open_registry_for(author=author, dry_run=dry_run)
     finish(registry, entity_changes.delete(registry, kind, names), output)
 
 
@@ -99,12 +88,9 @@ def delete(
 @click.argument("cluster")
 @skip_checks_option
 @change_options
-@click.pass_context
-def update_cluster_dependents(
-    ctx: click.Context, cluster: str, skip_checks: bool, author: str | None, dry_run: bool, output: str
-) -> None:
+def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Bring the version of CLUSTER to the feeds and processes that still name another one."""
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run, skip_checks=skip_checks)
+    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(registry, cluster_dependents.update_cluster_dependents(registry, cluster), output)
 
 

@@ -15,10 +15,9 @@ from feed_assets.timing.dates import render_datetime
 @click.argument("instance", type=MomentType())
 @click.option("--cluster", required=True, help="Where the instance is.")
 @output_option
-@click.pass_context
-def governing(ctx: click.Context, process: str, instance: datetime, cluster: str, output: str) -> None:
+def governing(process: str, instance: datetime, cluster: str, output: str) -> None:
     """Which definitions made INSTANCE of PROCESS, or will make it: the release, and the versions it is made of."""
-    registry = open_registry_for(ctx, dry_run=True)
+    registry = open_registry_for(dry_run=True)
     found = governing_version(registry.database, process, cluster, instance)
     if output == "json":
         print_json({"version": 1, "governing": None if found is None else found.to_json()})

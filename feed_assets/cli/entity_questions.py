@@ -1,11 +1,15 @@
 """The verbs of `entity` that only ask: status, definition, list, dependency, summary, lookup, history, blame."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
 
 import click
 
-from feed_assets.cli.options import ListType, MomentType, kind_argument, open_registry_for, output_option
+from feed_assets.cli.options import ListType, MomentType, kind_argument, open_registry_for, output_option, packed
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.definitions.verification import verify_store
 from feed_assets.entities.common import Kind
@@ -24,19 +28,22 @@ from feed_assets.operations.entities.reading import (
     summarize,
 )
 from feed_assets.operations.entities.registry import get_declared
+from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 FAILED = 1
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Known = TypeVar("_Known", bound=StrEnum)
 
 
 @click.command()
 @kind_argument
 @click.argument("name")
 @output_option
-@click.pass_context
-def status(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
+def status(kind: Kind, name: str, output: str) -> None:
     """How an entity stands: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
-    found = find_status(open_registry_for(ctx, dry_run=True), kind, name)
+    found = find_status(open_registry_for(dry_run=True), kind, name)
     if output == "json":
         print_json({"version": 1, **found.to_json()})
         return
@@ -56,115 +63,93 @@ def status(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
     show_default=True,
     help="As it was written, or written anew.",
 )
-@click.pass_context
-def definition(ctx: click.Context, kind: Kind, name: str, version: int | None, form: str) -> None:
+def definition(kind: Kind, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
-    registry = open_registry_for(ctx, dry_run=True)
+    registry = open_registry_for(dry_run=True)
     click.echo(show_definition(registry, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
 
-def _query(
-    *,
-    kinds: tuple[str, ...],
-    fields: tuple[str, ...] = (),
-    nameseq: str,
-    tagkeys: tuple[str, ...],
-    tags: tuple[str, ...],
-    filters: tuple[str, ...],
-    sort: str,
-    offset: int,
-    results: int,
-) -> ListQuery:
-    """The query of options.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The options that `list` and `summary` share, as they were given."""
 
-    Raises:
-        click.BadParameter: an option has a value that is none.
-    """
-    by: dict[FilterField, tuple[str, ...]] = {}
-    for text in filters:
-        name, found, value = text.partition(":")
-        if not found or name.upper() not in list(FilterField):
-            names = ", ".join(each.value for each in FilterField)
-            raise click.BadParameter(f"{text!r} is not FIELD:value with FIELD one of {names}", param_hint="--filter-by")
-        by[FilterField(name.upper())] = (*by.get(FilterField(name.upper()), ()), value)
-    for text in tags:
-        if "=" not in text:
-            raise click.BadParameter(f"{text!r} is not name=value", param_hint="--tags")
-    for text in (*fields, *kinds):
-        known = [each.value for each in ListField] if text in fields else [each.value for each in Kind]
-        if text.upper() not in known and text.lower() not in known:
-            hint = "--fields" if text in fields else "--kind"
-            raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=hint)
-    pairs = [text.partition("=") for text in tags]
-    return ListQuery(
-        kinds=frozenset(Kind(kind.lower()) for kind in kinds) or frozenset(Kind),
-        fields=frozenset(ListField(field.upper()) for field in fields),
-        name_sequence=nameseq,
-        tag_keys=tagkeys,
-        tags=tuple((name, value) for name, _, value in pairs),
-        filters=by,
-        descending=sort == "desc",
-        offset=offset,
-        results=results,
-    )
+    nameseq: str
+    tagkeys: tuple[str, ...]
+    tags: tuple[str, ...]
+    filter_by: tuple[str, ...]
+    order_by: str
+    sort_order: str
+    offset: int
+    num_results: int
+
+    def query(self, kinds: tuple[str, ...], fields: tuple[str, ...] = ()) -> ListQuery:
+        """The query that they make.
+
+        Raises:
+            click.BadParameter: an option has a value that is none.
+        """
+        by: dict[FilterField, tuple[str, ...]] = {}
+        for text in self.filter_by:
+            name, found, value = text.partition(":")
+            if not found or name.upper() not in list(FilterField):
+                names = ", ".join(each.value for each in FilterField)
+                raise click.BadParameter(
+                    f"{text!r} is not FIELD:value with FIELD one of {names}", param_hint="--filter-by"
+                )
+            by[FilterField(name.upper())] = (*by.get(FilterField(name.upper()), ()), value)
+        for text in self.tags:
+            if "=" not in text:
+                raise click.BadParameter(f"{text!r} is not name=value", param_hint="--tags")
+        pairs = [text.partition("=") for text in self.tags]
+        return ListQuery(
+            kinds=frozenset(_one_of(kind, Kind, "--kind") for kind in kinds) or frozenset(Kind),
+            fields=frozenset(_one_of(field, ListField, "--fields") for field in fields),
+            name_sequence=self.nameseq,
+            tag_keys=self.tagkeys,
+            tags=tuple((name, value) for name, _, value in pairs),
+            filters=by,
+            descending=self.sort_order == "desc",
+            offset=self.offset,
+            results=self.num_results,
+        )
 
 
-_NAMESEQ = click.option("--nameseq", default="", help="Names that have these letters in this order.")
-_TAGKEYS = click.option("--tagkeys", type=ListType(), default=(), help="Each occurs somewhere in the tags.")
-_TAGS = click.option("--tags", type=ListType(), default=(), help="Each name=value is a tag.")
-_FILTER_BY = click.option(
-    "--filter-by", type=ListType(), default=(), help="FIELD:value with FIELD TYPE, NAME, STATUS, PIPELINES or CLUSTER."
-)
-_SORT_ORDER = click.option(
-    "--sort-order", type=click.Choice(["asc", "desc"]), default="asc", show_default=True, help="The order of names."
-)
-_ORDER_BY = click.option(
-    "--order-by", type=click.Choice(["name"], case_sensitive=False), default="name", show_default=True, help="The key."
-)
-_OFFSET = click.option("--offset", type=int, default=0, show_default=True, help="How many to leave out.")
-_NUM_RESULTS = click.option("--num-results", type=int, default=PAGE, show_default=True, help="How many to show.")
+def _one_of(text: str, known: type[_Known], hint: str) -> _Known:
+    for each in known:
+        if each.value.lower() == text.lower():
+            return each
+    raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=hint)
+
+
+def _list_options(command: _Command) -> _Command:
+    """What `list` and `summary` share; given as `asked`."""
+    order = click.Choice(["name"], case_sensitive=False)
+    direction = click.Choice(["asc", "desc"])
+    fields = "FIELD:value with FIELD TYPE, NAME, STATUS, PIPELINES or CLUSTER."
+    for option in (
+        packed("asked", _Asked),
+        click.option("--num-results", type=int, default=PAGE, show_default=True, help="How many to show."),
+        click.option("--offset", type=int, default=0, show_default=True, help="How many to leave out."),
+        click.option("--sort-order", type=direction, default="asc", show_default=True, help="The order of names."),
+        click.option("--order-by", type=order, default="name", show_default=True, help="The key."),
+        click.option("--filter-by", type=ListType(), default=(), help=fields),
+        click.option("--tags", type=ListType(), default=(), help="Each name=value is a tag."),
+        click.option("--tagkeys", type=ListType(), default=(), help="Each occurs somewhere in the tags."),
+        click.option("--nameseq", default="", help="Names that have these letters in this order."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("list")
 @click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, with commas between them.")
 @click.option("--fields", type=ListType(), default=(), help="Show these, too: STATUS, TAGS, PIPELINES, CLUSTERS.")
-@_NAMESEQ
-@_TAGKEYS
-@_TAGS
-@_FILTER_BY
-@_ORDER_BY
-@_SORT_ORDER
-@_OFFSET
-@_NUM_RESULTS
+@_list_options
 @output_option
-@click.pass_context
-def list_(
-    ctx: click.Context,
-    kinds: tuple[str, ...],
-    fields: tuple[str, ...],
-    nameseq: str,
-    tagkeys: tuple[str, ...],
-    tags: tuple[str, ...],
-    filter_by: tuple[str, ...],
-    order_by: str,  # noqa: ARG001 - there is one
-    sort_order: str,
-    offset: int,
-    num_results: int,
-    output: str,
-) -> None:
+def list_(kinds: tuple[str, ...], fields: tuple[str, ...], asked: _Asked, output: str) -> None:
     """List entities by name; all conditions must hold, of several filters by one field one is enough."""
-    query = _query(
-        kinds=kinds,
-        fields=fields,
-        nameseq=nameseq,
-        tagkeys=tagkeys,
-        tags=tags,
-        filters=filter_by,
-        sort=sort_order,
-        offset=offset,
-        results=num_results,
-    )
-    page = find_page(open_registry_for(ctx, dry_run=True), query)
+    query = asked.query(kinds, fields)
+    page = find_page(open_registry_for(dry_run=True), query)
     if output == "json":
         print_json(page.to_json())
         return
@@ -185,10 +170,9 @@ def _cell(value: object) -> str:
 @kind_argument
 @click.argument("name")
 @output_option
-@click.pass_context
-def dependency(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
+def dependency(kind: Kind, name: str, output: str) -> None:
     """The entities that depend on an entity, and those that it depends on; feeds as Input or Output of processes."""
-    loaded = open_registry_for(ctx, dry_run=True).load()
+    loaded = open_registry_for(dry_run=True).load()
     found = find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
     if output == "json":
         print_json({"version": 1, "dependencies": [each.to_json() for each in found]})
@@ -204,45 +188,20 @@ def dependency(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
 @click.option(
     "--num-instances", type=click.IntRange(min=1), default=SUMMARY_INSTANCES, show_default=True, help="How many each."
 )
-@_NAMESEQ
-@_TAGKEYS
-@_TAGS
-@_FILTER_BY
-@_ORDER_BY
-@_SORT_ORDER
-@_OFFSET
-@_NUM_RESULTS
+@_list_options
 @output_option
-@click.pass_context
 def summary(
-    ctx: click.Context,
     kind: Kind,
     cluster: str,
     start: datetime | None,
     end: datetime | None,
     num_instances: int,
-    nameseq: str,
-    tagkeys: tuple[str, ...],
-    tags: tuple[str, ...],
-    filter_by: tuple[str, ...],
-    order_by: str,  # noqa: ARG001 - there is one
-    sort_order: str,
-    offset: int,
-    num_results: int,
+    asked: _Asked,
     output: str,
 ) -> None:
     """Feeds or processes on a cluster with their newest instances."""
-    query = _query(
-        kinds=(kind.value,),
-        nameseq=nameseq,
-        tagkeys=tagkeys,
-        tags=tags,
-        filters=filter_by,
-        sort=sort_order,
-        offset=offset,
-        results=num_results,
-    )
-    registry = open_registry_for(ctx, dry_run=True)
+    query = asked.query((kind.value,))
+    registry = open_registry_for(dry_run=True)
     found = summarize(registry, kind, cluster, query, start=start, end=end, instances=num_instances)
     if output == "json":
         print_json(found.to_json())
@@ -259,10 +218,9 @@ def summary(
 @click.command()
 @click.argument("path")
 @output_option
-@click.pass_context
-def lookup(ctx: click.Context, path: str, output: str) -> None:
+def lookup(path: str, output: str) -> None:
     """The feeds that PATH, the whole path of one instance, belongs to."""
-    loaded = open_registry_for(ctx, dry_run=True).load()
+    loaded = open_registry_for(dry_run=True).load()
     found = FeedLookup(loaded.bundle.bundle).find(path)
     if output == "json":
         print_json({"version": 1, "feeds": [each.to_json() for each in found]})
@@ -280,10 +238,9 @@ def lookup(ctx: click.Context, path: str, output: str) -> None:
 @kind_argument
 @click.argument("name")
 @output_option
-@click.pass_context
-def history(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
+def history(kind: Kind, name: str, output: str) -> None:
     """All versions of an entity: when, by whom, by which command, and how many fields were changed."""
-    registry = open_registry_for(ctx)
+    registry = open_registry_for()
     registry.record()
     found = entity_history(registry.database, kind, name)
     if output == "json":
@@ -296,7 +253,7 @@ def history(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
             f"{each.version.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
             each.version.author,
             each.version.origin,
-            f"{len(each.changes)} fields",
+            counted(len(each.changes), "field"),
         )
         for each in found
     ]
@@ -308,10 +265,9 @@ def history(ctx: click.Context, kind: Kind, name: str, output: str) -> None:
 @click.argument("name")
 @click.argument("field", required=False)
 @output_option
-@click.pass_context
-def blame(ctx: click.Context, kind: Kind, name: str, field: str | None, output: str) -> None:
+def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
     """Which version made each field of an entity what it is; of FIELD and what is below it only, if given."""
-    registry = open_registry_for(ctx)
+    registry = open_registry_for()
     registry.record()
     found = blame_fields(registry.database, kind, name, field)
     if output == "json":
@@ -335,7 +291,7 @@ def blame(ctx: click.Context, kind: Kind, name: str, field: str | None, output: 
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:
     """Prove that files, journal and history agree. Exits with 1 if they do not."""
-    registry = open_registry_for(ctx)
+    registry = open_registry_for()
     store = registry.store
     issues = verify_store(registry.database, store.folder, store.values, registry.now)
     errors = [issue for issue in issues if issue.severity is Severity.ERROR]

@@ -15,15 +15,16 @@ from feed_assets.cli.instance_options import (
     open_scene_for,
     order_options,
     page_options,
+    print_consolidated,
     query_of,
     range_options,
 )
-from feed_assets.cli.options import output_option
+from feed_assets.cli.options import output_option, packed
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
 from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances, summarize_instances
-from feed_assets.operations.instances.ranges import PAGE, parse_filter
+from feed_assets.operations.instances.ranges import PAGE, InstanceQuery, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow, rendered
 from feed_assets.operations.instances.runs import find_logs, find_params
 from feed_assets.timing.dates import render_datetime
@@ -49,35 +50,9 @@ def instance() -> None:
 @click.option("--all-attempts", is_flag=True, help="A line for each attempt.")
 @output_option
 @click.pass_context
-def list_(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    start: datetime | None,
-    end: datetime | None,
-    clusters: tuple[str, ...],
-    filters: tuple[str, ...],
-    order_by: str | None,
-    sort_order: str | None,
-    offset: int,
-    num_results: int,
-    all_attempts: bool,
-    output: str,
-) -> None:
+@packed("query", query_of)
+def list_(ctx: click.Context, query: InstanceQuery, output: str) -> None:
     """The instances of a feed or process with their states, and what those that wait lack."""
-    query = query_of(
-        kind,
-        name,
-        start=start,
-        end=end,
-        clusters=clusters,
-        filters=filters,
-        order_by=order_by,
-        sort_order=sort_order,
-        offset=offset,
-        num_results=num_results,
-        all_attempts=all_attempts,
-    )
     _print_page(ctx, list_instances(open_scene_for(), query), output)
 
 
@@ -93,29 +68,9 @@ instance.add_command(list_, "status")
 @page_options
 @output_option
 @click.pass_context
-def running(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    clusters: tuple[str, ...],
-    filters: tuple[str, ...],
-    order_by: str | None,
-    sort_order: str | None,
-    offset: int,
-    num_results: int,
-    output: str,
-) -> None:
+@packed("query", query_of)
+def running(ctx: click.Context, query: InstanceQuery, output: str) -> None:
     """The instances of a process that run now, whatever their time."""
-    query = query_of(
-        kind,
-        name,
-        clusters=clusters,
-        filters=filters,
-        order_by=order_by,
-        sort_order=sort_order,
-        offset=offset,
-        num_results=num_results,
-    )
     _print_page(ctx, find_running(open_scene_for(), query), output)
 
 
@@ -129,31 +84,9 @@ def running(
 @click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
 @output_option
 @click.pass_context
-def summary(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    start: datetime | None,
-    end: datetime | None,
-    clusters: tuple[str, ...],
-    filters: tuple[str, ...],
-    order_by: str | None,
-    sort_order: str | None,
-    num_results: int,
-    output: str,
-) -> None:
+@packed("query", query_of)
+def summary(ctx: click.Context, query: InstanceQuery, output: str) -> None:
     """How many instances of a range have which state, on each cluster; UNSCHEDULED have not come into being."""
-    query = query_of(
-        kind,
-        name,
-        start=start,
-        end=end,
-        clusters=clusters,
-        filters=filters,
-        order_by=order_by,
-        sort_order=sort_order,
-        num_results=num_results,
-    )
     found = summarize_instances(open_scene_for(), query)
     if output == "json":
         print_json(found.to_json())
@@ -175,14 +108,7 @@ def params(ctx: click.Context, process: str, instance: str, clusters: tuple[str,
     nominal_time = instance_of(scene, Kind.PROCESS.value, process, instance)
     found = find_params(scene, process, nominal_time, clusters)
     if output == "json":
-        print_json(
-            {
-                "version": 1,
-                "status": found.result.value,
-                "message": found.message,
-                "instances": [each.to_json() for each in found.items],
-            }
-        )
+        print_consolidated(found, "instances")
     else:
         for each in found.items:
             rows = [(each.cluster, key, value) for key, value in sorted(each.properties.items())]
@@ -203,34 +129,9 @@ def params(ctx: click.Context, process: str, instance: str, clusters: tuple[str,
 @click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt, counted from 1; by default the newest.")
 @output_option
 @click.pass_context
-def logs(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    start: datetime | None,
-    end: datetime | None,
-    clusters: tuple[str, ...],
-    filters: tuple[str, ...],
-    order_by: str | None,
-    sort_order: str | None,
-    offset: int,
-    num_results: int,
-    attempt: int | None,
-    output: str,
-) -> None:
+@packed("query", query_of)
+def logs(ctx: click.Context, query: InstanceQuery, attempt: int | None, output: str) -> None:
     """Where to read how instances went: the run of an attempt, its steps, and links (with the setting `webserver`)."""
-    query = query_of(
-        kind,
-        name,
-        start=start,
-        end=end,
-        clusters=clusters,
-        filters=filters,
-        order_by=order_by,
-        sort_order=sort_order,
-        offset=offset,
-        num_results=num_results,
-    )
     found = find_logs(open_scene_for(), query, attempt)
     if output == "json":
         print_json(found.to_json())

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from feed_assets.cli.options import ListType, MomentType, author_of, change_options
+from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.lifecycle.instance_actions import InstanceAction
 from feed_assets.settings import load_settings
@@ -22,7 +22,7 @@ def _range_options(command: _Command) -> _Command:
         click.argument("process"),
         click.option("--start", type=MomentType(), required=True, help="The first nominal time, 2015-02-28T06:30Z."),
         click.option("--end", type=MomentType(), required=True, help="The nominal time before which the range ends."),
-        click.option("--clusters", type=ListType(), help="Only on these clusters, with commas between them."),
+        clusters_option,
     ):
         command = option(command)
     return change_options(command)

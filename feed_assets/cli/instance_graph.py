@@ -12,6 +12,7 @@ from feed_assets.cli.instance_options import (
     kind_argument,
     open_scene_for,
     page_options,
+    print_consolidated,
     range_options,
 )
 from feed_assets.cli.options import ListType, output_option
@@ -21,8 +22,6 @@ from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.search import SearchQuery, search_instances
 from feed_assets.operations.instances.triage import find_triage
 from feed_assets.timing.dates import render_datetime
-
-_VERSION = 1
 
 
 @click.command()
@@ -37,14 +36,7 @@ def dependency(ctx: click.Context, kind: str, name: str, instance: str, clusters
     scene = open_scene_for()
     found = find_dependencies(scene, Kind(kind), name, instance_of(scene, kind, name, instance), clusters)
     if output == "json":
-        print_json(
-            {
-                "version": _VERSION,
-                "status": found.result.value,
-                "message": found.message,
-                "dependencies": [each.to_json() for each in found.items],
-            }
-        )
+        print_consolidated(found, "dependencies")
     else:
         rows = [
             (each.tag, each.kind.value, each.name, each.cluster, render_datetime(each.nominal_time), each.by)
@@ -72,14 +64,7 @@ def triage(ctx: click.Context, kind: str, name: str, instance: str, clusters: tu
     scene = open_scene_for()
     found = find_triage(scene, Kind(kind), name, instance_of(scene, kind, name, instance), clusters)
     if output == "json":
-        print_json(
-            {
-                "version": _VERSION,
-                "status": found.result.value,
-                "message": found.message,
-                "graphs": [graph.to_json() for graph in found.items],
-            }
-        )
+        print_consolidated(found, "graphs")
     else:
         for graph in found.items:
             click.echo(graph.render_dot() if output == "dot" else graph.render_text())

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.options import ListType, MomentType
+from feed_assets.cli.render import print_json
 from feed_assets.clock import SystemClock
 from feed_assets.entities.common import Kind
-from feed_assets.operations.consolidation import Result
+from feed_assets.operations.consolidation import Consolidated, Result
 from feed_assets.operations.instances.ranges import PAGE, FilterField, InstanceQuery, OrderField, parse_filter
 from feed_assets.operations.instances.times import resolve_instance
 from feed_assets.settings import load_settings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.scene import Scene
 
 FAILED = 1
+VERSION = 1
 SCHEDULABLE = (Kind.FEED.value, Kind.PROCESS.value)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -120,6 +122,12 @@ def query_of(
 def instance_of(scene: "Scene", kind: str, name: str, text: str) -> datetime:
     """The nominal time that an argument means, in the time zone of the entity where it is no UTC time."""
     return resolve_instance(scene, Kind(kind), name, text)
+
+
+def print_consolidated(found: Consolidated[Any], name: str) -> None:
+    """Print what all clusters had to say as JSON, `version` 1, the items below `name`."""
+    items = [each.to_json() for each in found.items]
+    print_json({"version": VERSION, "status": found.result.value, "message": found.message, name: items})
 
 
 def end_with(ctx: click.Context, result: Result, message: str) -> None:

@@ -14,7 +14,8 @@ import click
 
 from feed_assets.cli.definitions import schema, validate
 from feed_assets.cli.falcon import export_falcon, import_falcon
-from feed_assets.errors import FeedAssetsError, LocationUnreadableError, SettingsError
+from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.loading.errors import LocationUnreadableError
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -28,8 +29,10 @@ _LATER = {
     "apply": "feed_assets.cli.plan",
     "entity": "feed_assets.cli.entity",
     "feed": "feed_assets.cli.feed",
+    "hold": "feed_assets.cli.hold",
     "instance": "feed_assets.cli.instance",
     "plan": "feed_assets.cli.plan",
+    "retention": "feed_assets.cli.retention",
     "simulate": "feed_assets.cli.simulate",
     "why": "feed_assets.cli.why",
 }

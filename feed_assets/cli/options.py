@@ -1,10 +1,12 @@
 """Options and arguments that commands share, each defined once."""
 
 import getpass
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,9 +14,9 @@ import click
 
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
-from feed_assets.errors import DateTimeError, FrequencyError
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 
 def output_option(command: _Command) -> _Command:
@@ -63,6 +66,29 @@ def change_options(command: _Command) -> _Command:
     return author_option(dry_run_option(output_option(command)))
 
 
+def clusters_option(command: _Command) -> _Command:
+    """`--clusters a,b`; None without it."""
+    option = click.option("--clusters", type=ListType(), help="Only on these clusters, with commas between them.")
+    return option(command)
+
+
+def packed(name: str, build: Callable[..., object]) -> Callable[[_Command], _Command]:
+    """Give a command one argument `name` in the place of the options that `build` takes: what it makes of them. It
+    stands below all of them.
+    """
+    taken = inspect.signature(build).parameters
+
+    def pack(command: _Command) -> Any:
+        @wraps(command)
+        def with_packed(*args: object, **options: object) -> object:
+            given = {option: options.pop(option) for option in taken if option in options}
+            return command(*args, **{name: build(**given)}, **options)
+
+        return with_packed
+
+    return pack
+
+
 def kind_argument(command: _Command) -> _Command:
     """`KIND`: cluster, datasource, feed or process, whatever the case."""
     return click.argument("kind", type=KindType())(command)
@@ -86,34 +112,36 @@ class KindType(click.ParamType[Kind]):
         return "KIND"
 
 
-class MomentType(click.ParamType[datetime]):
+class _TimingType(click.ParamType[_Value]):
+    """What `parse` makes of a text; a value of this type is one already."""
+
+    of: type[_Value]
+    parse: Callable[[str], _Value]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
+        """The value of a text."""
+        if isinstance(value, self.of):
+            return value
+        try:
+            return self.parse(str(value))
+        except TimingError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+class MomentType(_TimingType[datetime]):
     """A UTC time such as 2015-02-28T06:30Z."""
 
     name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The time of a text."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            return parse_datetime(str(value))
-        except DateTimeError as exc:
-            self.fail(str(exc), param, ctx)
+    of = datetime
+    parse = staticmethod(parse_datetime)
 
 
-class FrequencyType(click.ParamType[Frequency]):
+class FrequencyType(_TimingType[Frequency]):
     """A duration such as minutes(15)."""
 
     name = "frequency"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Frequency:
-        """The frequency of a text."""
-        if isinstance(value, Frequency):
-            return value
-        try:
-            return parse_frequency(str(value))
-        except FrequencyError as exc:
-            self.fail(str(exc), param, ctx)
+    of = Frequency
+    parse = staticmethod(parse_frequency)
 
 
 class ListType(click.ParamType[tuple[str, ...]]):
@@ -133,13 +161,7 @@ class ListType(click.ParamType[tuple[str, ...]]):
         return tuple(part.strip() for part in str(value).split(",") if part.strip())
 
 
-def open_registry_for(
-    ctx: click.Context,  # noqa: ARG001
-    *,
-    author: str | None = None,
-    dry_run: bool = False,
-    skip_checks: bool = False,
-) -> "Registry":
+def open_registry_for(*, author: str | None = None, dry_run: bool = False, skip_checks: bool = False) -> "Registry":
     """The registry that a command works on: settings, state and definitions, opened here and now."""
     from feed_assets.cli.state import open_state
     from feed_assets.operations.entities.registry import open_registry

@@ -32,7 +32,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 
     Exits with 0, with 1 if something is wrong with the change, and with --detailed-exitcode with 4 if there is one.
     """
-    planned = _plan(open_registry_for(ctx, dry_run=True), files, prune=prune)
+    planned = _plan(open_registry_for(dry_run=True), files, prune=prune)
     _show(planned, output)
     if planned.errors:
         ctx.exit(FAILED)
@@ -64,7 +64,7 @@ def apply(
 
     Shows what would change and asks, unless --digest or --yes is given.
     """
-    registry = open_registry_for(ctx, author=author, dry_run=dry_run, skip_checks=skip_checks)
+    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     planned = _plan(registry, files, prune=prune)
     if digest is not None and not planned.difference.is_empty:
         require_digest(planned, digest)

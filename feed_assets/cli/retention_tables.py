@@ -1,0 +1,139 @@
+"""How plans, sweeps and their paths are printed."""
+
+from collections.abc import Iterable
+
+import click
+
+from feed_assets.cli.render import print_table
+from feed_assets.operations.instances.feed_listings import render_size
+from feed_assets.operations.retention.planning import RetentionPlan, reasons_of, rules_of, span_of
+from feed_assets.operations.retention.reading import ShownItem
+from feed_assets.state.sweep_records import Sweep
+from feed_assets.timing.dates import render_datetime
+
+_ITEM = ("feed", "kind", "instance", "path", "size", "files", "rule", "outcome", "reason")
+_SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
+_PLAN = (
+    "plan",
+    "cluster",
+    "feed",
+    "instances",
+    "of",
+    "paths",
+    "size",
+    "oldest",
+    "newest",
+    "rule",
+    "kept",
+    "remark",
+)
+
+
+def print_plan(planned: RetentionPlan) -> None:
+    """A row for each feed: what would go, what stays and why, and what keeps the plan from running."""
+    rows: list[tuple[object, ...]] = []
+    for feed in planned.feeds:
+        survey = feed.survey
+        remarks = [feed.left_out] if feed.left_out else [f"asks: {each.sentence}" for each in feed.obstacles]
+        if survey is None:
+            rows.append((None, feed.record.cluster, feed.record.feed, *([None] * 8), "; ".join(remarks)))
+            continue
+        remarks += reasons_of(feed)
+        remarks += [f"{place.kind.value} never: {place.obstacle}" for place in survey.unswept]
+        span = span_of(feed)
+        rows.append(
+            (
+                feed.sweep_id,
+                feed.record.cluster,
+                feed.record.feed,
+                survey.instances,
+                survey.present,
+                survey.paths,
+                render_size(survey.bytes),
+                render_datetime(span[0]) if span else None,
+                render_datetime(span[1]) if span else None,
+                ", ".join(f"{rule} {count}" for rule, count in rules_of(feed).items()),
+                sum(survey.keepers.values()),
+                "; ".join(remarks),
+            )
+        )
+    print_table(_PLAN, rows)
+
+
+def print_sweeps(sweeps: Iterable[Sweep]) -> None:
+    """A row for each sweep; what it asks, and what was said of its end, on standard error."""
+    sweeps = list(sweeps)
+    rows = [
+        (
+            sweep.sweep_id,
+            sweep.cluster,
+            sweep.state.value,
+            render_datetime(sweep.as_of),
+            sweep.author,
+            len(sweep.counts),
+            sweep.instances,
+            sweep.paths,
+            render_size(sweep.bytes),
+            sum(count.evicted for count in sweep.counts),
+            sum(count.kept for count in sweep.counts),
+            sum(count.failed for count in sweep.counts),
+        )
+        for sweep in sweeps
+    ]
+    print_table(_SWEEP, rows)
+    for sweep in sweeps:
+        remarks = [obstacle.sentence for obstacle in sweep.obstacles] if not sweep.approved_by else []
+        remarks += [sweep.note] if sweep.note else []
+        for remark in remarks:
+            click.echo(f"{sweep.sweep_id}: {remark}", err=True)
+
+
+def print_sweep(sweep: Sweep) -> None:
+    """What is known of one sweep, a line each."""
+    facts = {
+        "plan": sweep.sweep_id,
+        "cluster": sweep.cluster,
+        "state": sweep.state.value,
+        "as of": render_datetime(sweep.as_of),
+        "planned": f"{render_datetime(sweep.created_at)} by {sweep.author} ({sweep.origin})",
+        "digest": sweep.digest,
+        "takes": f"{sweep.instances:,} instances, {sweep.paths:,} paths, {render_size(sweep.bytes)}",
+        "approved": f"{render_datetime(sweep.approved_at)} by {sweep.approved_by}" if sweep.approved_at else None,
+        "started": render_datetime(sweep.started_at) if sweep.started_at else None,
+        "ended": render_datetime(sweep.ended_at) if sweep.ended_at else None,
+        "trash until": render_datetime(sweep.purge_at) if sweep.purge_at and not sweep.purged_at else None,
+        "purged": render_datetime(sweep.purged_at) if sweep.purged_at else None,
+        "undone": render_datetime(sweep.undone_at) if sweep.undone_at else None,
+        "note": sweep.note,
+    }
+    for obstacle in sweep.obstacles:
+        facts[f"asks ({obstacle.code})"] = obstacle.sentence
+    for name, fact in facts.items():
+        if fact is not None:
+            click.echo(f"{name}: {fact}")
+    for count in sweep.counts:
+        kept = ", ".join(f"{keeper} {number}" for keeper, number in count.keepers.items())
+        kept = f"; not in the plan, because protected: {kept}" if kept else ""
+        click.echo(
+            f"feed {count.feed}: {count.instances:,} instances, {count.paths:,} paths, {render_size(count.bytes)}; "
+            f"evicted {count.evicted:,}, kept {count.kept:,}, failed {count.failed:,}{kept}"
+        )
+
+
+def print_items(items: Iterable[ShownItem]) -> None:
+    """A row for each path of a sweep."""
+    rows = [
+        (
+            shown.feed,
+            shown.kind,
+            render_datetime(shown.item.nominal_time),
+            shown.item.path,
+            None if shown.item.bytes is None else render_size(shown.item.bytes),
+            shown.item.files,
+            shown.item.rule,
+            shown.result.outcome.value if shown.result else None,
+            (shown.result.reason if shown.result else None) or shown.item.reason,
+        )
+        for shown in items
+    ]
+    print_table(_ITEM, rows)

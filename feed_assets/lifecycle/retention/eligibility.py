@@ -1,0 +1,210 @@
+"""Which instances of a feed are old enough, or too many, to go; pure but for the walk through the storage."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from operator import attrgetter
+from typing import NamedTuple
+
+from feed_assets.entities.common import LocationKind
+from feed_assets.entities.sizes import Size
+from feed_assets.lifecycle.retention.instance_paths import PathMatcher
+from feed_assets.lifecycle.retention.partitions import start_of_period
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
+from feed_assets.storage.port import InstanceStore
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.frequency import Frequency
+from feed_assets.timing.sequence import InstanceSequence
+
+_EVER = datetime.min.replace(tzinfo=UTC)
+_time_of = attrgetter("nominal_time")
+
+
+class Rule(StrEnum):
+    """What makes an instance eligible: that it is older than the limit, or that there are too many, or too large."""
+
+    AGE = "age"
+    COUNT = "count"
+    SIZE = "size"
+
+
+class Candidate(NamedTuple):
+    """A path of an instance that is there, relative to the root of its store; `bytes` and `files` None if not measured.
+
+    A tuple, because a sweep makes hundreds of thousands.
+    """
+
+    kind: LocationKind
+    path: str
+    nominal_time: datetime
+    bytes: int | None = None
+    files: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateColumns:
+    """Candidates of one kind of location, column by column: the form for a million of them."""
+
+    kind: LocationKind
+    paths: list[str]
+    nominal_times: list[datetime]
+
+
+class Eligible(NamedTuple):
+    """A candidate that may go, by a rule; `reason` is a clause that goes on from "it goes because"."""
+
+    candidate: Candidate
+    rule: Rule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Instances before `before` go by `rule`."""
+
+    before: datetime
+    rule: Rule
+    reason: str
+
+
+def cutoff(limit: Frequency, as_of: datetime) -> datetime:
+    """The moment before which instances are older than the limit; a month counts 31 days.
+
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> cutoff(parse_frequency("months(1)"), datetime(2016, 3, 17, tzinfo=UTC)).isoformat()
+    '2016-02-15T00:00:00+00:00'
+    """
+    try:
+        return as_of - limit.as_duration()
+    except OverflowError:
+        return _EVER
+
+
+def needs_all(policy: RetentionRecord) -> bool:
+    """Whether the policy looks at more instances than those that are too old: it keeps, or counts, the newest."""
+    return bool(policy.keep_newest) or policy.max_instances is not None or policy.max_bytes is not None
+
+
+def find_before(policy: RetentionRecord, as_of: datetime) -> datetime | None:
+    """The moment up to which candidates are needed; None for all."""
+    return None if needs_all(policy) or policy.limit is None else _oldest_kept(policy, policy.limit, as_of)
+
+
+def judged_at(policy: RetentionRecord, as_of: datetime) -> datetime:
+    """The moment as of which instances are judged: no later than the end at which retention stops."""
+    return as_of if policy.stops_at is None else min(as_of, policy.stops_at)
+
+
+def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> datetime:
+    """The moment before which instances go by age; of a table the start of the period that the cutoff lies in."""
+    before = cutoff(limit, judged_at(policy, as_of))
+    if policy.partition is None or before == _EVER:
+        return before
+    return start_of_period(policy.partition[0], before, policy.partition[1]) or _EVER
+
+
+def iter_candidates(
+    store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
+) -> Iterator[Candidate]:
+    """What lies at a location and is exactly a path of it, with nominal times before `before` (None: all), unordered.
+
+    The storage is walked from the text before the first variable; folders of years, months and days that are not before
+    are not entered. The nominal time is that of the last instance of the sequence with this path, else what the path
+    names. A location with an obstacle has no candidates.
+
+    Raises:
+        StorageError: the storage cannot be listed.
+    """
+    kind = location.kind
+    for path, nominal_time in _iter_found(store, location, sequence, before):
+        yield Candidate(kind, path, nominal_time)
+
+
+def collect_candidates(
+    store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
+) -> CandidateColumns:
+    """The same as columns, in half the time. With `find_before` all of them are eligible by age, if it is not None."""
+    columns = CandidateColumns(kind=location.kind, paths=[], nominal_times=[])
+    for path, nominal_time in _iter_found(store, location, sequence, before):
+        columns.paths.append(path)
+        columns.nominal_times.append(nominal_time)
+    return columns
+
+
+def _iter_found(
+    store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
+) -> Iterator[tuple[str, datetime]]:
+    if location.obstacle is None:
+        matcher = PathMatcher(location.template, sequence, before)
+        yield from matcher.iter_times(store.walk(matcher.base, matcher.depth, matcher.choose))
+
+
+def decide_cuts(
+    policy: RetentionRecord, data: Sequence[Candidate], present: Sequence[datetime], as_of: datetime
+) -> tuple[Cut, ...]:
+    """The moments before which instances go, by the rules of the policy; a rule that takes none is left out.
+
+    `data` are all candidates of the data, where the policy counts their bytes; one that is not measured counts nothing.
+    The newest instance never goes for its size. What is later than `as_of` is neither counted nor kept for.
+    """
+    moment = judged_at(policy, as_of)
+    newest = sorted({time for time in present if time <= moment}, reverse=True)
+    if len(newest) < policy.keep_newest:
+        return ()
+    kept_from = newest[policy.keep_newest - 1] if policy.keep_newest else None
+    cuts = []
+    if policy.limit is not None:
+        reason = f"it is older than {policy.limit} as of {render_datetime(moment)}"
+        cuts.append(Cut(before=_oldest_kept(policy, policy.limit, moment), rule=Rule.AGE, reason=reason))
+    if policy.max_instances is not None and len(newest) >= policy.max_instances:
+        reason = f"there are {policy.max_instances:,} newer instances"
+        cuts.append(Cut(before=newest[policy.max_instances - 1], rule=Rule.COUNT, reason=reason))
+    if policy.max_bytes is not None:
+        first = _first_within(policy.max_bytes, data, moment)
+        if first is not None:
+            reason = f"with the newer instances it is more than {Size(policy.max_bytes)}"
+            cuts.append(Cut(before=first, rule=Rule.SIZE, reason=reason))
+    if kept_from is None:
+        return tuple(cuts)
+    return tuple(Cut(before=min(cut.before, kept_from), rule=cut.rule, reason=cut.reason) for cut in cuts)
+
+
+def _first_within(limit: int, data: Sequence[Candidate], moment: datetime) -> datetime | None:
+    """The oldest instance that is within the limit together with all newer ones, or the newest; None if all are."""
+    total, found = 0, None
+    for candidate in sorted(data, key=_time_of, reverse=True):
+        if candidate.nominal_time > moment:
+            continue
+        total += candidate.bytes or 0
+        if total > limit and found is not None:
+            return found
+        found = candidate.nominal_time
+    return None
+
+
+def decide_eligible(
+    policy: RetentionRecord,
+    candidates: Mapping[LocationKind, Sequence[Candidate]],
+    present: Sequence[datetime],
+    as_of: datetime,
+) -> list[Eligible]:
+    """The candidates that may go, of each kind oldest first.
+
+    Args:
+        policy: of the feed on the cluster.
+        candidates: by kind of location: all, or only those before `find_before`.
+        present: nominal times of the instances whose data are there; of these the newest are counted and kept.
+        as_of: stands for the present. Equal ages are kept: an instance goes once it is older than the limit.
+    """
+    cuts = decide_cuts(policy, candidates.get(LocationKind.DATA, ()), present, as_of)
+    found: list[Eligible] = []
+    for kind in LocationKind:
+        oldest_first = sorted(candidates.get(kind, ()), key=_time_of)
+        position = 0
+        for cut in cuts:
+            end = bisect_left(oldest_first, cut.before, lo=position, key=_time_of)
+            found += [Eligible(candidate, cut.rule, cut.reason) for candidate in oldest_first[position:end]]
+            position = end
+    return found

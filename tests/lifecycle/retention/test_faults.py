@@ -1,0 +1,224 @@
+"""A sweep, an undo and a purge that fail at every single operation, of the database and of the filesystem: the next run
+converges, nothing is lost, and an undo brings all back byte for byte.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.undoing import Undone
+from feed_assets.state.holds import Holds
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.state.sweep_records import Sweep, SweepState
+from feed_assets.state.sweeps import Sweeps
+from tests.lifecycle.retention.faults import Fault, faulty_database, faulty_stores
+from tests.lifecycle.retention.yard import Yard, hourly, kept_feed, paths_of
+from tests.lifecycle.world import START, at
+
+EXPIRED = hourly(START, 2)
+YOUNG = hourly(at("02"), 3)
+SPARSE = int(os.environ.get("FEED_ASSETS_TEST_FAULT_STEP", "5"))
+"""Every fault is tried once with SQLite and with the filesystem; of its variations every n-th, unless this says 1."""
+
+
+class Bench:
+    """A yard whose database and filesystem can be let fail; what is done to it is undone between two faults."""
+
+    def __init__(self, root: Path, state: str, kind: str) -> None:
+        locations = {
+            "data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}",
+            "stats": "/stats/${YEAR}-${MONTH}-${DAY}-${HOUR}",
+        }
+        self.yard = Yard.of(root, kept_feed(locations=locations), state=state)
+        for time in (*EXPIRED, *YOUNG):
+            self.yard.land("clicks", time)
+            stats = self.yard.root / f"stats/{time:%Y-%m-%d-%H}"
+            stats.mkdir(parents=True)
+            (stats / "counts").write_text("1")
+        (self.yard.root / "clicks/2013-11-01/00/deep/er").mkdir(parents=True)
+        (self.yard.root / "clicks/2013-11-01/00/link").symlink_to("/nowhere")
+        self.yard.arrive(at("04"))
+        self.fault = Fault()
+        self.kind = kind
+        self.yard.world.stores = faulty_stores(self.fault)
+        self.rows = self.yard.rows()
+        self.tree = self.yard.tree()
+        self.paths = paths_of(EXPIRED) | {f"stats/{time:%Y-%m-%d-%H}" for time in EXPIRED}
+
+    @contextmanager
+    def failing(self, at: int, *, forever: bool) -> Iterator[None]:
+        if self.kind == "storage":
+            with self.fault.armed(at, forever=forever):
+                yield
+        else:
+            with faulty_database(self.fault), self.fault.armed(at, forever=forever):
+                yield
+
+    def planned(self) -> Sweep:
+        sweep = self.yard.planned()
+        assert sweep.paths == len(self.paths)
+        return sweep
+
+    def run_again(self, sweep: Sweep) -> Sweep:
+        """Go on with a sweep when the claims of a worker that could not give them back have run out."""
+        self.yard.lag += 2 * TTL
+        return self.yard.run(sweep)
+
+    def undo_again(self, sweep: Sweep) -> Undone:
+        self.yard.lag += 2 * TTL
+        return self.yard.undo(sweep)
+
+    def trashed(self, sweep: Sweep) -> set[str]:
+        return set(self.yard.world.store().trash().contents(sweep.sweep_id))
+
+    def standing(self) -> set[str]:
+        return {path for path in self.paths if os.path.lexists(self.yard.root / path)}
+
+    def require_nothing_lost(self, sweep: Sweep) -> None:
+        trashed, standing = self.trashed(sweep), self.standing()
+        assert trashed | standing >= self.paths
+        assert not trashed & standing
+
+    def require_recorded(self, sweep: Sweep) -> None:
+        """What is in the trash, no more and no less, has its event and its message."""
+        events = [event.payload for event in self.yard.events(FeedEventKind.EVICTED)]
+        told = [payload["path"] for payload in events if payload["sweep"] == sweep.sweep_id]
+        assert sorted(map(str, told)) == sorted(self.trashed(sweep))
+        messages = [message.payload for message in self.yard.messages()]
+        assert sorted(str(m["path"]) for m in messages if m["sweep"] == sweep.sweep_id) == sorted(self.trashed(sweep))
+        evicted = {time for time, row in self.yard.rows().items() if row.status is FeedInstanceStatus.EVICTED}
+        assert paths_of(evicted) == {path for path in self.trashed(sweep) if path.startswith("clicks")}
+
+    def require_as_before(self) -> None:
+        assert self.yard.tree() == self.tree
+        facts = [
+            (row.status, row.manifest_digest, row.bytes, row.files, row.available_at)
+            for row in self.yard.rows().values()
+        ]
+        before = [
+            (row.status, row.manifest_digest, row.bytes, row.files, row.available_at) for row in self.rows.values()
+        ]
+        assert facts == before
+
+    def purge(self, sweep: Sweep) -> None:
+        site = self.yard.site(at("12"))
+        purge_sweeps(
+            site,
+            "primary",
+            [
+                each
+                for each in find_purgeable(site, "primary", at("12"), at_once=True)
+                if each.sweep_id == sweep.sweep_id
+            ],
+        )
+
+
+@pytest.fixture(params=["database", "storage"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path, state_url: str) -> Bench:
+    bench = Bench(tmp_path, state_url, request.param)
+    if bench.kind == "storage" and bench.yard.world.database.dialect != "sqlite":
+        pytest.skip("the filesystem fails alike whatever the database is")
+    return bench
+
+
+def every_fault(
+    bench: Bench, prepare: Callable[[], Sweep], work: Callable[[Sweep], object], step: int = 1
+) -> Iterator[Sweep]:
+    """The sweep after work on it has failed at its n-th operation, for all n there are; once, and from then on."""
+    if bench.kind == "database" and bench.yard.world.database.dialect != "sqlite":
+        step = SPARSE
+    for forever in (False, True):
+        every = max(step, SPARSE) if forever else step
+        for number in count(1 + forever, every):
+            sweep = prepare()
+            with bench.failing(number, forever=forever), suppress(FeedAssetsError):
+                work(sweep)
+            yield sweep
+            if not bench.fault.struck:
+                assert number > 5
+                break
+
+
+def test_a_run_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
+    for sweep in every_fault(bench, bench.planned, bench.yard.run):
+        bench.require_nothing_lost(sweep)
+        if bench.yard.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
+            assert bench.run_again(sweep).state is SweepState.DONE
+        assert bench.standing() == set()
+        bench.require_recorded(sweep)
+        assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
+        bench.require_as_before()
+
+
+def test_what_a_run_that_failed_has_moved_is_recorded_though_it_would_be_kept_now(bench: Bench) -> None:
+    for sweep in every_fault(bench, bench.planned, bench.yard.run, SPARSE):
+        bench.yard.hold("audit")
+        if bench.yard.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
+            assert bench.run_again(sweep).state is SweepState.DONE
+        bench.require_nothing_lost(sweep)
+        bench.require_recorded(sweep)
+        with bench.yard.world.database.begin() as connection:
+            Holds(connection).release("audit", bench.yard.now, "bob")
+        assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
+        bench.require_as_before()
+
+
+def test_a_run_that_failed_anywhere_can_be_undone_at_once(bench: Bench) -> None:
+    for sweep in every_fault(bench, bench.planned, bench.yard.run, SPARSE):
+        if bench.yard.sweep(sweep.sweep_id).state is SweepState.PLANNED:
+            with bench.yard.world.database.begin() as connection:
+                Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState.CANCELLED)
+        else:
+            assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
+        bench.require_as_before()
+
+
+def test_an_undo_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
+    def swept() -> Sweep:
+        return bench.yard.run(bench.planned())
+
+    for sweep in every_fault(bench, swept, bench.yard.undo):
+        bench.require_nothing_lost(sweep)
+        done = bench.undo_again(sweep)
+        assert done.left == ()
+        assert done.sweep.state is SweepState.UNDONE
+        bench.require_as_before()
+        restored = [
+            event.payload["path"]
+            for event in bench.yard.events(FeedEventKind.RESTORED)
+            if event.payload["sweep"] == sweep.sweep_id
+        ]
+        assert sorted(map(str, restored)) == sorted(bench.paths)
+
+
+def test_a_purge_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
+    def swept() -> Sweep:
+        for time in EXPIRED:
+            (bench.yard.root / f"stats/{time:%Y-%m-%d-%H}").mkdir(parents=True, exist_ok=True)
+            (bench.yard.root / f"clicks/{time:%Y-%m-%d/%H}").mkdir(parents=True, exist_ok=True)
+        return bench.yard.run(bench.planned())
+
+    for sweep in every_fault(bench, swept, bench.purge):
+        bench.purge(sweep)
+        assert bench.yard.sweep(sweep.sweep_id).state is SweepState.PURGED
+        assert sweep.sweep_id not in bench.yard.world.store().trash().sweeps()
+    assert not any(bench.standing())
+
+
+def test_a_plan_that_fails_anywhere_is_stored_whole_or_not_at_all(bench: Bench) -> None:
+    def nothing() -> Sweep:
+        return bench.planned()
+
+    for _ in every_fault(bench, nothing, lambda _: bench.yard.plan()):
+        with bench.yard.world.database.read() as connection:
+            stored = Sweeps(connection).with_state("primary", {SweepState.PLANNED})
+        assert len(stored) == 1
+        assert sum(chunk.count for chunk in bench.yard.chunks(stored[0])) == len(bench.paths)
+        bench.require_as_before()

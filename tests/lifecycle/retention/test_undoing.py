@@ -1,0 +1,259 @@
+"""Undo brings back what a sweep took, whole or in part, and never replaces anything; purge ends that."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.sweeping import begin_sweep
+from feed_assets.lifecycle.retention.undoing import Wanted
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.leases import Leases
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.state.sweep_records import ItemOutcome, Sweep, SweepState
+from tests.lifecycle.retention.yard import Tree, Yard, hourly, kept_feed, paths_of
+from tests.lifecycle.world import START, at
+
+EXPIRED = hourly(START, 24)
+YOUNG = hourly(at("02"), 48)
+
+
+@pytest.fixture
+def yard(tmp_path: Path, state_url: str) -> Yard:
+    """Three days of clicks, of which two are kept."""
+    yard = Yard.of(tmp_path, state=state_url)
+    yard.land("clicks", *EXPIRED, *YOUNG)
+    odd = yard.root / "clicks/2013-11-01/07"
+    (odd / "_SUCCESS").touch()
+    (odd / ".hidden").write_bytes(b"\0\1")
+    (odd / "empty").mkdir(mode=0o750)
+    (odd / "link").symlink_to("/nowhere")
+    yard.arrive(at("04"))
+    return yard
+
+
+def archived(tmp_path: Path, state_url: str) -> tuple[Yard, Tree]:
+    archive = f"file://{tmp_path}/archive/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
+    yard = Yard.of(tmp_path, kept_feed(action="archive", archive_to=archive), state=state_url)
+    yard.land("clicks", *EXPIRED, *YOUNG)
+    yard.arrive(at("04"))
+    return yard, yard.tree()
+
+
+def purge(yard: Yard, *, at_once: bool = False) -> dict[str, str | None]:
+    site = yard.site()
+    done = purge_sweeps(site, "primary", find_purgeable(site, "primary", yard.now, at_once=at_once))
+    return {each.sweep.sweep_id: each.obstacle for each in done}
+
+
+def test_an_undo_makes_everything_as_it_was(yard: Yard) -> None:
+    tree, rows = yard.tree(), yard.rows()
+    sweep = yard.run(yard.planned())
+    done = yard.undo(sweep)
+    assert (done.restored, done.left, done.sweep.state) == (24, (), SweepState.UNDONE)
+    assert yard.tree() == tree
+    for time, row in yard.rows().items():
+        before = rows[time]
+        assert (row.status, row.manifest_digest, row.bytes, row.files, row.available_at) == (
+            before.status,
+            before.manifest_digest,
+            before.bytes,
+            before.files,
+            before.available_at,
+        )
+
+
+def test_events_say_what_came_back(yard: Yard) -> None:
+    before = yard.rows()
+    sweep = yard.run(yard.planned())
+    yard.undo(sweep)
+    events = yard.events(FeedEventKind.RESTORED)
+    assert [event.nominal_time for event in events] == EXPIRED
+    assert {event.payload["sweep"] for event in events} == {sweep.sweep_id}
+    assert [event.manifest_digest for event in events] == [before[time].manifest_digest for time in EXPIRED]
+    assert [yard.rows()[event.nominal_time].event_seq for event in events] == [event.seq for event in events]
+
+
+def test_an_undo_again_does_nothing(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    yard.undo(sweep)
+    again = yard.undo(sweep)
+    assert (again.restored, again.left, again.sweep.state) == (0, (), SweepState.UNDONE)
+    assert len(yard.events(FeedEventKind.RESTORED)) == 24
+
+
+def test_one_instance_comes_back_and_then_the_rest(yard: Yard) -> None:
+    tree = yard.tree()
+    sweep = yard.run(yard.planned())
+    one = yard.undo(sweep, Wanted(times=frozenset({EXPIRED[3]})))
+    assert (one.restored, one.sweep.state) == (1, SweepState.DONE)
+    assert {time for time in EXPIRED if (yard.root / f"clicks/{time:%Y-%m-%d/%H}").exists()} == {EXPIRED[3]}
+    rest = yard.undo(sweep)
+    assert (rest.restored, rest.sweep.state) == (23, SweepState.UNDONE)
+    assert yard.tree() == tree
+
+
+def test_the_instances_of_one_feed_come_back(tmp_path: Path, state_url: str) -> None:
+    yard = Yard.of(tmp_path, kept_feed(), kept_feed("views"), state=state_url)
+    for name in ("clicks", "views"):
+        yard.land(name, *EXPIRED, *YOUNG)
+    yard.arrive(at("04"))
+    sweep = yard.run(yard.planned())
+    done = yard.undo(sweep, Wanted(feeds=frozenset({"views"})))
+    assert (done.restored, done.sweep.state) == (24, SweepState.DONE)
+    assert yard.rows("views")[START].status is FeedInstanceStatus.AVAILABLE
+    assert yard.rows("clicks")[START].status is FeedInstanceStatus.EVICTED
+
+
+def test_what_stands_there_meanwhile_is_not_replaced(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    yard.land("clicks", EXPIRED[4], text="newer")
+    done = yard.undo(sweep)
+    assert done.restored == 23
+    assert [(path, result.outcome) for path, result in done.left] == [("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)]
+    assert done.sweep.state is SweepState.DONE
+    (file,) = (yard.root / "clicks/2013-11-01/04").iterdir()
+    assert file.read_text() == "newer"
+    file.unlink()
+    file.parent.rmdir()
+    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+
+
+def test_an_instance_that_was_made_anew_is_not_replaced_by_what_went(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    row = yard.rows()[EXPIRED[4]]
+    with yard.world.database.begin() as connection:
+        newer = replace(row, status=FeedInstanceStatus.AVAILABLE, event_seq=10_000)
+        FeedInstances(connection).put([newer])
+    ((path, result),) = yard.undo(sweep).left
+    assert (path, result.outcome) == ("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)
+    assert "a newer one is AVAILABLE" in (result.reason or "")
+
+
+def test_an_older_sweep_does_not_bring_back_what_a_newer_one_took_again(yard: Yard) -> None:
+    first = yard.run(yard.planned())
+    yard.land("clicks", EXPIRED[4], text="newer")
+    second = yard.sweep_now()
+    assert set(yard.results(second)) == {"clicks/2013-11-01/04"}
+    ((_, result),) = yard.undo(first).left
+    assert "a later sweep" in (result.reason or "")
+    assert yard.undo(second).sweep.state is SweepState.UNDONE
+
+
+def test_an_instance_that_somebody_writes_does_not_come_back(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    Leases(yard.world.database).acquire("feed/clicks", "primary", EXPIRED[3], "run-7", yard.now, timedelta(minutes=1))
+    ((path, result),) = yard.undo(sweep).left
+    assert (path, result.reason) == ("clicks/2013-11-01/03", "somebody writes it at this moment")
+
+
+def test_instances_that_were_never_on_record_are_looked_at_when_they_come_back(tmp_path: Path) -> None:
+    yard = Yard.of(tmp_path, kept_feed(flag="_SUCCESS"))
+    yard.land("clicks", *EXPIRED, *YOUNG)
+    (yard.root / "clicks/2013-11-01/05/_SUCCESS").touch()
+    yard.now = at("04")
+    yard.undo(yard.run(yard.planned()))
+    statuses = {time: row.status for time, row in yard.rows().items()}
+    assert statuses.pop(EXPIRED[5]) is FeedInstanceStatus.AVAILABLE
+    assert set(statuses.values()) == {FeedInstanceStatus.PARTIAL}
+
+
+@pytest.mark.parametrize("state", ["PLANNED", "ASKING", "CANCELLED"])
+def test_a_sweep_that_took_nothing_has_nothing_to_undo(yard: Yard, state: str) -> None:
+    sweep = yard.planned()
+    if state != "PLANNED":
+        from feed_assets.state.sweeps import Sweeps
+
+        with yard.world.database.begin() as connection:
+            Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState(state))
+    with pytest.raises(SweepRefusedError, match="taken nothing away"):
+        yard.undo(sweep)
+
+
+def test_a_part_of_a_sweep_that_has_not_ended_is_not_undone(yard: Yard) -> None:
+    sweep = yard.planned()
+    begin_sweep(yard.site(), sweep.sweep_id)
+    with pytest.raises(SweepRefusedError, match="only all of it can be undone"):
+        yard.undo(sweep, Wanted(times=frozenset({START})))
+    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+
+
+def test_a_sweep_of_a_feed_that_is_declared_no_more_is_undone(yard: Yard) -> None:
+    tree = yard.tree()
+    sweep = yard.run(yard.planned())
+    yard.world.declare(kept_feed("others"))
+    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+    assert yard.tree() == tree
+    assert yard.rows()[START].status is FeedInstanceStatus.AVAILABLE
+
+
+def test_the_trash_is_purged_when_its_time_is_over_and_not_before(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    yard.now = at("10")
+    assert purge(yard) == {}
+    yard.now = at("11")
+    assert purge(yard) == {sweep.sweep_id: None}
+    assert yard.sweep(sweep.sweep_id).state is SweepState.PURGED
+    assert yard.world.store().trash().sweeps() == []
+    left = yard.undo(sweep).left
+    assert {result.outcome for _, result in left} == {ItemOutcome.LOST}
+    assert yard.sweep(sweep.sweep_id).state is SweepState.PURGED
+
+
+def test_the_trash_of_what_is_held_is_not_purged(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    yard.hold("audit", first=EXPIRED[2], last=EXPIRED[2])
+    yard.now = at("20")
+    assert purge(yard)[sweep.sweep_id] == "hold 'audit' of bob is on feed 'clicks': an audit"
+    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+
+
+def test_a_purge_that_is_only_tried_removes_nothing(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    tree = yard.tree(hidden=True)
+    site = yard.site(at("20"))
+    found = find_purgeable(site, "primary", at("20"))
+    assert [each.sweep.sweep_id for each in purge_sweeps(site, "primary", found, dry_run=True)] == [sweep.sweep_id]
+    assert yard.tree(hidden=True) == tree
+
+
+def test_what_is_archived_lies_there_and_comes_back_from_the_trash(tmp_path: Path, state_url: str) -> None:
+    yard, tree = archived(tmp_path, state_url)
+    sweep = yard.run(yard.planned())
+    archive = {
+        file.relative_to(tmp_path / "archive").as_posix() for file in (tmp_path / "archive/clicks").rglob("*.csv")
+    }
+    assert {path.rpartition("/")[0] for path in archive} == {f"clicks/{time:%Y/%m/%d/%H}" for time in EXPIRED}
+    (event,) = [event for event in yard.events(FeedEventKind.EVICTED) if event.nominal_time == START]
+    assert event.payload["action"] == "archive"
+    assert event.payload["archive"] == {"store": f"file://{tmp_path}/archive/clicks", "path": "2013/11/01/00"}
+    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+    assert yard.tree() == tree
+
+
+def test_what_is_archived_comes_back_from_the_archive_after_the_purge(tmp_path: Path, state_url: str) -> None:
+    yard, tree = archived(tmp_path, state_url)
+    rows = yard.rows()
+    sweep = yard.run(yard.planned())
+    yard.now = at("12")
+    assert purge(yard) == {sweep.sweep_id: None}
+    done = yard.undo(sweep)
+    assert (done.restored, done.left) == (24, ())
+    assert {path: entry[2] for path, entry in yard.tree().items()} == {path: entry[2] for path, entry in tree.items()}
+    assert {time: row.manifest_digest for time, row in yard.rows().items()} == {
+        time: row.manifest_digest for time, row in rows.items()
+    }
+
+
+def test_an_archive_that_is_taken_keeps_the_instance(tmp_path: Path, state_url: str) -> None:
+    yard, tree = archived(tmp_path, state_url)
+    other = tmp_path / "archive/clicks/2013/11/01/03"
+    other.mkdir(parents=True)
+    (other / "else.csv").write_text("else")
+    sweep: Sweep = yard.run(yard.planned())
+    assert yard.outcomes(sweep) == {ItemOutcome.EVICTED: 23, ItemOutcome.REFUSED: 1}
+    assert sum(count.failed for count in sweep.counts) == 1
+    assert paths_of([EXPIRED[3]]) <= set(yard.tree()) <= set(tree)
