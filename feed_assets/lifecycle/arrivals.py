@@ -120,7 +120,8 @@ def decide_seen(candidate: Candidate, look: Look, as_of: datetime) -> Seen:
     if not arrived:
         found = f"{status}|{look.bytes}|{look.files}"
         pause = pause_after_look(candidate.nominal_time, as_of, has_begun=look.availability is not Availability.MISSING)
-        planned = PlannedLook(*row.key, found=found, looked_at=as_of, next_look_at=as_of + pause)
+        again = max(as_of + pause, candidate.nominal_time)
+        planned = PlannedLook(*row.key, found=found, looked_at=as_of, next_look_at=again)
         return Seen(row=row, event=None, next_look=planned, is_news=found != candidate.known)
     event = NewFeedEvent(
         feed=record.feed,

@@ -2,13 +2,11 @@
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.errors import StorageError
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
@@ -16,10 +14,10 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import Availability, Scan, ScannedFile
 
 ORIGIN = "late data"
-_THREADS = 8
 
 _logger = logging.getLogger(__name__)
 
@@ -66,8 +64,7 @@ def scan_contents(
             _logger.warning("what %s holds could not be found out: %s", path, exc)
         return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier)
 
-    with ThreadPoolExecutor(min(_THREADS, len(wanted))) as pool:
-        return dict(zip(wanted, pool.map(scan, wanted.items()), strict=True))
+    return dict(zip(wanted, stores.each(scan, list(wanted.items())), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

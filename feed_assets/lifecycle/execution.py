@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feed_assets.clock import Clock
-from feed_assets.engines.port import Engine, InputData, OutputTarget, SubmitOptions, Work
+from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work
 from feed_assets.engines.registry import open_engine
-from feed_assets.errors import FencedOutError, InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.attempts import begin_attempt, end_attempt
+from feed_assets.lifecycle.errors import InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.input_states import InputState, input_states
 from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
 from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs, with_overrides
@@ -24,8 +24,10 @@ from feed_assets.lifecycle.lateness import choose_workflow
 from feed_assets.lifecycle.leasing import Leased
 from feed_assets.lifecycle.places import Places
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.lifecycle.work_data import output_target
 from feed_assets.plan.records import FeedRecord, OutputEdge, Plan, ProcessRecord
 from feed_assets.state.database import Database
+from feed_assets.state.errors import FencedOutError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
@@ -222,6 +224,7 @@ class InstanceRunner:
         context: TextContext,
     ) -> Work:
         workflow = process.workflow
+        outputs = tuple(output_target(t.edge.name, t.record, t.nominal_time, t.staging.url) for t in targets)
         return Work(
             process=process.process,
             cluster=process.cluster,
@@ -230,11 +233,11 @@ class InstanceRunner:
             run_id=self.run_id,
             attempt=attempt,
             inputs=data,
-            outputs=tuple(_output_target(target) for target in targets),
+            outputs=outputs,
             engine=workflow.engine,
             path=workflow.path,
             root=self.root,
-            properties=job_properties(process, context, data, {t.edge.name: t.staging.url for t in targets}),
+            properties=job_properties(process, context, data, outputs),
             libs=tuple(workflow.lib),
             submit=SubmitOptions(
                 master=workflow.master or self.plan.clusters[process.cluster].spark_master,
@@ -244,6 +247,7 @@ class InstanceRunner:
                 conf=dict(workflow.conf),
                 more={**dict(self.plan.clusters[process.cluster].spark_submit), **workflow.submit},
             ),
+            catalog=self.plan.clusters[process.cluster].catalog,
         )
 
     def _gate(self, leased: Leased, process: ProcessRecord, nominal_time: datetime) -> tuple[InputState, ...]:
@@ -339,15 +343,3 @@ class InstanceRunner:
                     )
                 ]
             )
-
-
-def _output_target(target: _Target) -> OutputTarget:
-    record = target.record
-    return OutputTarget(
-        name=target.edge.name,
-        feed=record.feed,
-        url=target.staging.url,
-        format=record.format,
-        columns=record.columns,
-        options=dict(record.options),
-    )

@@ -35,7 +35,7 @@ def apply_former_looks(
         return
     with database.read() as connection:
         due = Cursors(connection).get(_cursor(cluster))
-        if due is not None and as_of < datetime.fromisoformat(due):
+        if due is not None and timedelta(0) < datetime.fromisoformat(due) - as_of <= PAUSE:
             return
         waited = [(each.plan, _missing(connection, governance.plan, each, as_of)) for each in older]
     for plan, states in waited:

@@ -14,11 +14,12 @@ from feed_assets.lifecycle.arrivals import Candidate, decide_seen, look_at, reco
 from feed_assets.lifecycle.input_states import InputState
 from feed_assets.lifecycle.places import Places, find_place
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.lifecycle.work_data import input_data, table_partition
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedKey, FrozenInput
-from feed_assets.timing.text import TextContext, render_text
+from feed_assets.timing.text import TextContext
 
 DIRECT = "direct"
 COPIED = "copied"
@@ -97,23 +98,18 @@ class InputReader:
         edge = state.edge
         record = self._plan.feeds[edge.feed, edge.cluster]
         self._ways[edge.name] = DIRECT
-        return InputData(
-            name=edge.name,
-            feed=edge.feed,
-            instances=tuple(
-                InputInstance(nominal_time=time, url=self._url(edge.name, record, time))
-                for time in reversed(state.present)
-            ),
-            format=record.format,
-            columns=record.columns,
-            options=dict(record.options),
-            partition=render_text(edge.partition, self._context) if edge.partition else None,
-            partitions=record.partitions,
-            optional=edge.optional,
-        )
+        instances = (self._instance(edge.name, record, time) for time in reversed(state.present))
+        return input_data(edge, record, instances, self._context)
+
+    def _instance(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
+        record = find_place(self._stores, record, self._places.get(record.key, ()), nominal_time)
+        partition = table_partition(record, nominal_time)
+        if partition is None:
+            return InputInstance(nominal_time=nominal_time, url=self._url(name, record, nominal_time))
+        url = self._stores.get(record.store).url(record.path(nominal_time))
+        return InputInstance(nominal_time=nominal_time, url=url, partition=partition)
 
     def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:
-        record = find_place(self._stores, record, self._places.get(record.key, ()), nominal_time)
         store = self._stores.get(record.store)
         path = record.path(nominal_time)
         direct = store.spark_url(path)

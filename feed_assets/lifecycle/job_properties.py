@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from feed_assets.engines.port import InputData
+from feed_assets.engines.partition_filters import render_filter, render_values
+from feed_assets.engines.port import InputData, OutputTarget, TableName
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.timing.text import TextContext, render_text
 
@@ -40,27 +41,65 @@ def with_inputs(context: TextContext, inputs: Sequence[InputData]) -> TextContex
 
 
 def job_properties(
-    process: ProcessRecord, context: TextContext, inputs: Sequence[InputData], outputs: Mapping[str, str]
+    process: ProcessRecord, context: TextContext, inputs: Sequence[InputData], outputs: Sequence[OutputTarget]
 ) -> dict[str, str]:
     """The properties of one attempt, their variables filled in. The user's win over those given to every job.
 
     Given to every job (names as in Falcon, `reference`: its process coordinators): `nominalTime`
-    (`yyyy-MM-dd-HH-mm`, UTC), `falconInputs`, `falconInputFeeds` and `falconInPaths` (joined by `#`), `feedNames` and
-    `feedInstancePaths` (outputs, joined by `,`), and the paths of each input and output under its own name.
+    (`yyyy-MM-dd-HH-mm`, UTC), `falconInputs`, `falconInputFeeds`, `falconInPaths` and `falconInputFeedStorageTypes`
+    (joined by `#`), `feedNames` and `feedInstancePaths` (outputs, joined by `,`), and the paths of each input and
+    output under its own name. Inputs and outputs in tables have more (see `table_properties`).
     """
-    feeds = {edge.name: edge.feed for edge in process.outputs}
     given = {
         "nominalTime": f"{context.nominal_time:%Y-%m-%d-%H-%M}",
         "falconInputs": _joined("#", [item.name for item in inputs]),
         "falconInputFeeds": _joined("#", [item.feed for item in inputs]),
         "falconInPaths": _joined("#", [",".join(item.paths) for item in inputs]),
-        "feedNames": _joined(",", [feeds[name] for name in outputs]),
-        "feedInstancePaths": _joined(",", list(outputs.values())),
+        "falconInputFeedStorageTypes": _joined("#", ["TABLE" if item.table else "FILESYSTEM" for item in inputs]),
+        "feedNames": _joined(",", [item.feed for item in outputs]),
+        "feedInstancePaths": _joined(",", [item.url for item in outputs]),
         **{item.name: ",".join(item.paths) or NONE for item in inputs},
-        **outputs,
+        **{item.name: item.url for item in outputs},
+        **table_properties(inputs, outputs),
     }
     own = {name: render_text(value, context) for name, value in process.properties}
     return {**given, **own}
+
+
+def table_properties(inputs: Sequence[InputData], outputs: Sequence[OutputTarget]) -> dict[str, str]:
+    """What a job is told of its tables, for each input and output in one, in Falcon's names.
+
+    `falcon_<name>_storage_type` (TABLE), `_catalog_url`, `_database`, `_table`; of an input `_partition_filter_hive`,
+    `_java` and `_pig`, and the first also as `falcon_<name>_filter` and `<name>_filter`; of an output
+    `_dataout_partitions`, `_partitions_hive`, `_java` and `_pig`, and `_dated_partition_value_<key>` of each key.
+    """
+    given: dict[str, str] = {}
+    for data in inputs:
+        if data.table is not None:
+            partitions = [each.partition.values for each in data.instances if each.partition is not None]
+            hive, pig = render_filter(partitions) or NONE, render_filter(partitions, equals="==") or NONE
+            prefix = f"falcon_{data.name}"
+            given |= _table_facts(prefix, data.table)
+            given |= {f"{prefix}_partition_filter_{language}": hive for language in ("hive", "java")}
+            given |= {f"{prefix}_partition_filter_pig": pig, f"{prefix}_filter": hive, f"{data.name}_filter": hive}
+    for target in outputs:
+        if target.partition is not None:
+            prefix, values = f"falcon_{target.name}", target.partition.values
+            given |= _table_facts(prefix, target.partition.table)
+            plain = ("dataout_partitions", "partitions_java", "partitions_pig")
+            given |= {f"{prefix}_{name}": render_values(values) for name in plain}
+            given[f"{prefix}_partitions_hive"] = render_values(values, quoted=True)
+            given |= {f"{prefix}_dated_partition_value_{key}": value for key, value in values}
+    return given
+
+
+def _table_facts(prefix: str, table: TableName) -> dict[str, str]:
+    return {
+        f"{prefix}_storage_type": "TABLE",
+        f"{prefix}_catalog_url": table.catalog,
+        f"{prefix}_database": table.database,
+        f"{prefix}_table": table.name,
+    }
 
 
 def _joined(separator: str, parts: Sequence[str]) -> str:

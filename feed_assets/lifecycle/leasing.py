@@ -9,8 +9,8 @@ from typing import Self
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
-from feed_assets.errors import FencedOutError, StateError
 from feed_assets.state.database import Database
+from feed_assets.state.errors import FencedOutError, StateError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import Lease
 
@@ -23,7 +23,8 @@ class Leased:
     """A context in which leases are held; a thread renews them every third of their life until the context ends.
 
     Time is the wall clock of `clock`, so a lease lasts as long for every worker that shares it. A renewal that is
-    refused is logged; the next `check` says so as an exception.
+    refused is logged; the next `check` says so as an exception. One that has run out, because the worker or its machine
+    slept, or somebody set the clock, is renewed by the next `check` if nobody has taken it over.
     """
 
     def __init__(self, database: Database, clock: Clock, *, holder: str, cluster: str, ttl: timedelta = TTL) -> None:
@@ -52,11 +53,14 @@ class Leased:
         """Make sure that every lease is still held; before an effect outside the database.
 
         Raises:
-            FencedOutError: one has been taken over or has run out.
+            FencedOutError: one has been taken over, or taken away from a worker that was taken for dead.
         """
         now = self._clock.now()
         for lease in self._snapshot():
-            self._leases.check(lease, now)
+            if lease.expires_at <= now:
+                self._renew_one(lease)
+            else:
+                self._leases.check(lease, now)
 
     def check_in(self, connection: Connection) -> None:
         """Make sure inside a write transaction that nobody takes a lease over before it ends.
@@ -82,6 +86,11 @@ class Leased:
             except StateError:
                 _logger.exception("lease on %s at %s could not be given back", lease.entity, lease.nominal_time)
 
+    def _renew_one(self, lease: Lease) -> None:
+        renewed = self._leases.renew(lease, self._clock.now(), self._ttl)
+        with self._mutex:
+            self._held = [renewed if _key_of(each) == _key_of(lease) else each for each in self._held]
+
     def _snapshot(self) -> tuple[Lease, ...]:
         with self._mutex:
             return tuple(self._held)
@@ -90,8 +99,12 @@ class Leased:
         while not self._ended.wait(self._ttl.total_seconds() / 3):
             for lease in self._snapshot():
                 try:
-                    self._leases.renew(lease, self._clock.now(), self._ttl)
+                    self._renew_one(lease)
                 except FencedOutError:
                     _logger.warning("lease on %s at %s was taken over", lease.entity, lease.nominal_time)
                 except StateError:
                     _logger.exception("lease on %s at %s could not be renewed", lease.entity, lease.nominal_time)
+
+
+def _key_of(lease: Lease) -> tuple[str, str, datetime]:
+    return lease.entity, lease.cluster, lease.nominal_time

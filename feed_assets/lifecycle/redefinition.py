@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.errors import ReleaseError, StateError
+from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.governance import BEGINNING, REVISION, Governance, first_at_or_after
 from feed_assets.lifecycle.releases import (
     ReleaseDecision,
@@ -32,6 +32,7 @@ from feed_assets.state.beginnings import Beginnings
 from feed_assets.state.database import Database, lock_definitions
 from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
+from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import Cursors
 from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.records import Frontier, FrontierKind

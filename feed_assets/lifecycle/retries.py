@@ -114,7 +114,7 @@ def apply_retries(database: Database, governance: Governance, cluster: str, as_o
 
 def _decide_for(governed: Governed | None, row: ProcessInstance, as_of: datetime) -> RetryDecision:
     retry = governed.record.retry if governed else None
-    return decide_retry(retry, row.status, row.retries, row.ended_at or as_of)
+    return decide_retry(retry, row.status, row.retries, min(row.ended_at or as_of, as_of))
 
 
 def _set_going(instances: ProcessInstances, governed: Governed, row: ProcessInstance, as_of: datetime) -> bool:

@@ -20,7 +20,7 @@ def apply_staging_sweep(database: Database, stores: StorePool, plan: Plan, clust
     name = f"staging-sweep/{cluster}"
     with database.read() as connection:
         last = Cursors(connection).get(name)
-    if last is not None and wall < parse_datetime(last) + PERIOD:
+    if last is not None and abs(wall - parse_datetime(last)) < PERIOD:
         return None
     with database.begin() as connection:
         Cursors(connection).put(name, render_datetime(wall.replace(second=0, microsecond=0)))

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Work
-from feed_assets.errors import FencedOutError, InputsMissingError, LeaseHeldError, OutputOutsideValidityError
+from feed_assets.lifecycle.errors import InputsMissingError, OutputOutsideValidityError
 from feed_assets.lifecycle.execution import Published
 from feed_assets.lifecycle.leasing import TTL
 from feed_assets.lifecycle.readiness import SUPERSEDED
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours, process

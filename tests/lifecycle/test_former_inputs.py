@@ -90,3 +90,12 @@ def test_old_places_are_looked_at_once_a_minute(tmp_path: Path) -> None:
     assert [path for path in world.looked if path.startswith("clicks/")] == []
     world.tick(at("01T02:21"))
     assert [path for path in world.looked if path.startswith("clicks/")] != []
+
+
+def test_old_places_are_looked_at_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    world.declare(moved(), COUNTS, counting())
+    world.tick(at("01T04:20"))
+    world.looked.clear()
+    world.tick(at("01T02:20"))
+    assert [path for path in world.looked if path.startswith("clicks/")] != []

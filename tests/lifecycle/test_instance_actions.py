@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import FencedOutError
 from feed_assets.lifecycle.instance_actions import ActionEffects, InstanceAction, apply_action, decide_action
+from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours, process
 

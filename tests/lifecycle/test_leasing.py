@@ -1,14 +1,25 @@
 import time
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from feed_assets.clock import FrozenClock, SystemClock
-from feed_assets.errors import FencedOutError, LeaseHeldError
+from feed_assets.clock import Clock, FrozenClock, SystemClock
 from feed_assets.lifecycle.leasing import TTL, Leased
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from tests.lifecycle.world import START, World
+
+
+@dataclass(slots=True)
+class SetClock(Clock):
+    """A clock that somebody sets."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
 
 
 def test_a_lease_is_renewed_while_the_work_goes_on_and_given_back_after_it(tmp_path: Path) -> None:
@@ -42,3 +53,26 @@ def test_a_lease_that_ran_out_is_lost_even_if_nobody_took_it(tmp_path: Path) -> 
         lease = leased.acquire("process/p", START)
         with pytest.raises(FencedOutError, match="expired"):
             Leases(database).check(lease, START + TTL)
+
+
+@pytest.mark.parametrize("step", [timedelta(days=3), -timedelta(days=3)])
+def test_a_lease_outlives_that_somebody_sets_the_clock(tmp_path: Path, step: timedelta) -> None:
+    database, clock = World.of(tmp_path).database, SetClock(START)
+    with Leased(database, clock, holder="first", cluster="c") as leased:
+        leased.acquire("process/p", START)
+        clock.at += step
+        leased.check()
+        with pytest.raises(LeaseHeldError):
+            Leases(database).acquire("process/p", "c", START, "second", clock.now(), TTL)
+        leased.check()
+
+
+def test_who_slept_while_his_lease_was_taken_away_has_lost_it(tmp_path: Path) -> None:
+    database, clock = World.of(tmp_path).database, SetClock(START)
+    with Leased(database, clock, holder="first", cluster="c") as leased:
+        leased.acquire("process/p", START)
+        clock.at += TTL
+        with database.begin() as connection:
+            Leases(database).release_all(connection, "first")
+        with pytest.raises(FencedOutError, match="released"):
+            leased.check()

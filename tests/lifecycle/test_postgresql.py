@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from feed_assets.engines.port import Work
-from feed_assets.errors import FencedOutError, LeaseHeldError
 from feed_assets.lifecycle.leasing import TTL
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
+from tests.databases import create_schema
 from tests.lifecycle.world import START, World, at, feed, hours, process, read_inputs
 
 pytestmark = pytest.mark.server
@@ -21,15 +21,9 @@ SUCCEEDED, WAITING = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.WAIT
 
 
 @pytest.fixture
-def state_url(postgres_url: str, tmp_path: Path) -> str:
+def state_url(postgres_url: str) -> str:
     """The URL of an empty schema."""
-    server = make_url(postgres_url).set(drivername="postgresql+psycopg2")
-    schema = tmp_path.name.lower()
-    engine = create_engine(server)
-    with engine.begin() as connection:
-        connection.execute(text(f'CREATE SCHEMA "{schema}"'))
-    engine.dispose()
-    return server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
+    return create_schema(postgres_url)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import ReleaseError
+from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.redefinition import apply_plan, touch_process
 from feed_assets.plan.signs import Step

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import FrozenClock
-from feed_assets.errors import WorkflowFailedError
+from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.lifecycle.execution import InstanceRunner
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, process

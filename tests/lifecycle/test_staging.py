@@ -8,7 +8,7 @@ from dagster import DagsterInstance
 from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.staging import ABANDONED_AFTER, apply_staging_sweep
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.test_ticks import World
+from tests.orchestration.hand_ticked import World
 
 
 def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
@@ -28,3 +28,5 @@ def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: P
         assert staging.local_path.exists()
         assert sweep(ABANDONED_AFTER + timedelta(hours=1)) == 1
         assert not staging.local_path.exists()
+        assert sweep(timedelta(hours=2)) == 0, "the clock was set back"
+        assert sweep(timedelta(hours=3)) is None

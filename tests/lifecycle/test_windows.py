@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import InputsMissingError
+from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours, process
 

@@ -1,4 +1,5 @@
-"""Ninety days of random graphs, with everything going wrong that may: the invariants hold after every step.
+"""Random graphs, with everything going wrong that may: the invariants hold after every step. Ninety days with a tick a
+day, and six days of hourly instances with a tick in a quarter of an hour, for which it is also known how soon they run.
 
 `FEED_ASSETS_SEEDS` says how many seeds are tried, `FEED_ASSETS_SEED` that one alone is: a failing seed replays.
 """
@@ -10,8 +11,9 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 
 import pytest
 
@@ -21,6 +23,7 @@ from feed_assets.operations.location import Location, declare_location
 from feed_assets.operations.recording import record_declared
 from feed_assets.operations.simulating.parts import Arrival, Habits, iter_arrivals
 from feed_assets.operations.simulating.simulation import Circumstances, Faults, Happening, LogLine, Simulation, simulate
+from feed_assets.operations.simulating.wrong_clock import ClockSteps
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
@@ -29,16 +32,70 @@ from feed_assets.timing.dates import render_datetime
 from tests.lifecycle.world import feed, process
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
-DAYS = 90
-QUIET = timedelta(days=30)
-"""Nothing arrives any more in the last days, so that what was late or died can be made good."""
-GRIDS = ("days(1)", "days(2)", "days(3)")
-WINDOWS = ("now(0,0)", "now(-24,0) now(0,0)", "yesterday(0,0) today(0,0)", "today(-48,0) today(0,0)")
 SEEDS = int(os.environ.get("FEED_ASSETS_SEEDS", "200"))
 ONE = os.environ.get("FEED_ASSETS_SEED")
 
 
-def random_entities(source: random.Random) -> list[AnyEntity]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast time goes by in a simulation. In the last `quiet` nothing arrives any more, so that what was late or
+    died can be made good.
+
+    `soon` is how long after its nominal time, and after its inputs have arrived, an instance runs at the latest; None
+    where ticks are too rare to tell.
+    """
+
+    step: timedelta
+    grids: tuple[str, ...]
+    windows: tuple[str, ...]
+    cut_off: str
+    retry: str
+    late: str
+    length: timedelta
+    quiet: timedelta
+    every: tuple[timedelta, ...]
+    run_time: timedelta
+    faults: Faults
+    soon: timedelta | None
+
+
+DAYS = Pace(
+    step=timedelta(days=1),
+    grids=("days(1)", "days(2)", "days(3)"),
+    windows=("now(0,0)", "now(-24,0) now(0,0)", "yesterday(0,0) today(0,0)", "today(-48,0) today(0,0)"),
+    cut_off="days(80)",
+    retry="hours(1)",
+    late="hours(40)",
+    length=timedelta(days=90),
+    quiet=timedelta(days=30),
+    every=(timedelta(hours=25), timedelta(hours=31)),
+    run_time=timedelta(minutes=10),
+    faults=Faults(death=0.05, loss=0.05, stop=0.05, pause=timedelta(hours=30), clock=ClockSteps(share=0.1)),
+    soon=None,
+)
+HOURS = Pace(
+    step=timedelta(hours=1),
+    grids=("hours(1)", "hours(2)", "hours(3)"),
+    windows=("now(0,0)", "now(-3,0) now(0,0)", "now(-1,0) now(0,0)"),
+    cut_off="days(20)",
+    retry="minutes(20)",
+    late="hours(3)",
+    length=timedelta(days=6),
+    quiet=timedelta(days=2),
+    every=(timedelta(minutes=15),),
+    run_time=timedelta(minutes=4),
+    faults=Faults(
+        death=0.05,
+        loss=0.05,
+        stop=0.01,
+        pause=timedelta(hours=1),
+        clock=ClockSteps(share=0.02, behind=timedelta(hours=3)),
+    ),
+    soon=timedelta(hours=5),
+)
+
+
+def random_entities(source: random.Random, pace: Pace) -> list[AnyEntity]:
     """A graph: sources from outside, and layers of processes that read what stands above them."""
     entities: list[AnyEntity] = [Cluster(name="primary", storage="file:///data")]
     feeds = []
@@ -46,39 +103,45 @@ def random_entities(source: random.Random) -> list[AnyEntity]:
         name = f"source-{number}"
         feeds.append(name)
         flag = source.choice([None, "_DONE"])
-        entities.append(feed(name, source.choice(GRIDS), flag=flag, late_arrival={"cut_off": "days(80)"}))
+        entities.append(feed(name, source.choice(pace.grids), flag=flag, late_arrival={"cut_off": pace.cut_off}))
     for number in range(source.choice([1, 2, 2, 3])):
         inputs = source.sample(feeds, k=source.randint(1, min(2, len(feeds))))
-        grid, name = source.choice(GRIDS), f"result-{number}"
-        entities.append(feed(name, grid, start=START + timedelta(days=6), late_arrival={"cut_off": "days(80)"}))
+        grid, name = source.choice(pace.grids), f"result-{number}"
+        entities.append(feed(name, grid, start=START + 6 * pace.step, late_arrival={"cut_off": pace.cut_off}))
         entities.append(
             process(
                 f"make-{number}",
                 grid,
-                inputs={each: source.choice(WINDOWS) for each in inputs},
+                inputs={each: source.choice(pace.windows) for each in inputs},
                 outputs={name: "now(0,0)"},
-                start=START + timedelta(days=6 + 6 * number),
+                start=START + (6 + 6 * number) * pace.step,
                 timeout="days(60)",
                 parallel=source.randint(1, 3),
                 order=source.choice(["FIFO", "LIFO"]),
-                retry={"policy": "periodic", "delay": "hours(1)", "attempts": 3},
-                late_process={"policy": "periodic", "delay": "hours(40)", "inputs": inputs},
+                retry={"policy": "periodic", "delay": pace.retry, "attempts": 3},
+                late_process={"policy": "periodic", "delay": pace.late, "inputs": inputs},
             )
         )
         feeds.append(name)
     return entities
 
 
-def circumstances_of(seed: int) -> tuple[Location, list[Arrival], Circumstances]:
+def circumstances_of(seed: int, pace: Pace) -> tuple[Location, list[Arrival], Circumstances]:
     source = random.Random(seed)
-    location = declare_location(random_entities(source), START)
-    end = START + timedelta(days=DAYS)
+    location = declare_location(random_entities(source, pace), START)
+    end = START + pace.length
     habits = Habits(late=source.uniform(0, 0.3), missing=source.uniform(0, 0.05), again=source.uniform(0, 0.1))
-    arrivals = sorted(iter_arrivals(location.plan, START, end - QUIET, habits, source))
-    arrivals = [each for each in arrivals if each.at < end - QUIET]
-    faults = Faults(death=0.05, loss=0.05, stop=0.05, pause=timedelta(hours=30))
-    every = timedelta(hours=source.choice([25, 31]))
-    return location, arrivals, Circumstances(start=START, end=end, seed=seed, every=every, faults=faults)
+    arrivals = sorted(iter_arrivals(location.plan, START, end - pace.quiet, habits, source))
+    arrivals = [each for each in arrivals if each.at < end - pace.quiet]
+    circumstances = Circumstances(
+        start=START,
+        end=end,
+        seed=seed,
+        every=source.choice(pace.every),
+        run_time=pace.run_time,
+        faults=pace.faults,
+    )
+    return location, arrivals, circumstances
 
 
 def simulation_of(location: Location, arrivals: list[Arrival], circumstances: Circumstances) -> Simulation:
@@ -91,12 +154,16 @@ def simulation_of(location: Location, arrivals: list[Arrival], circumstances: Ci
 class Watch:
     """Looks at a simulation after each line of its log."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, soon: timedelta | None) -> None:
         self._simulation = simulation
+        self._soon = soon
         self._read: dict[ProcessKey, tuple[FrozenInput, ...]] = {}
-        self._attempts: dict[ProcessKey, int] = {}
+        self._there: dict[tuple[str, datetime], datetime] = {}
 
     def check(self, line: LogLine) -> None:
+        assert line.what is not Happening.FAILED, line.render()
+        if line.what is Happening.ARRIVED and line.nominal_time is not None:
+            self._there.setdefault((line.entity, line.nominal_time), line.at)
         in_flight: dict[str, int] = defaultdict(int)
         wanted: set[ProcessKey] = set()
         plan = self._simulation.plan
@@ -122,6 +189,22 @@ class Watch:
         assert row.status is ProcessInstanceStatus.SUCCEEDED, line.render()
         assert self._read.get(key) != row.inputs, f"{line.render()}: run twice for the same inputs"
         self._read[key] = row.inputs
+        self._check_soon(line, key)
+
+    def _check_soon(self, line: LogLine, key: ProcessKey) -> None:
+        """Not later than `soon` after its nominal time, and after the last of its inputs came to be."""
+        plan = self._simulation.plan
+        process = plan.processes[key.process, key.cluster]
+        inputs = [
+            self._there[item.feed, plan.feeds[item.feed, key.cluster].sequence.at(index)]
+            for item in process.inputs
+            for index in plan.input_indices(item, key.nominal_time)
+        ]
+        for edge in process.outputs:
+            is_first = self._there.setdefault((edge.feed, key.nominal_time), line.at) is line.at
+            latest = max([key.nominal_time, *inputs])
+            if is_first and self._soon is not None:
+                assert line.at - latest <= self._soon, f"{line.render()}: late by {line.at - latest}"
 
     def _rows(self, key: tuple[str, str], times: Iterable[datetime]) -> dict[ProcessKey, ProcessInstance]:
         with self._simulation.database.read() as connection:
@@ -161,18 +244,17 @@ class Oracle:
         return f"{digest.hexdigest()[:16]} {edge.name}"
 
 
-def broken_by(seed: int) -> str:
-    """Live through the ninety days of a seed; what does not hold, or nothing."""
-    location, arrivals, circumstances = circumstances_of(seed)
+def broken_by(seed: int, pace: Pace) -> str:
+    """Live through the time of a seed; what does not hold, or nothing."""
+    location, arrivals, circumstances = circumstances_of(seed, pace)
     simulation = simulation_of(location, arrivals, circumstances)
     try:
-        watch = Watch(simulation)
+        watch = Watch(simulation, pace.soon)
         for line in simulation.run():
             watch.check(line)
-            assert line.what is not Happening.FAILED, line.render()
         oracle = Oracle(simulation)
         for record in simulation.plan.feeds.values():
-            for time in record.sequence.between(START, circumstances.end - QUIET):
+            for time in record.sequence.between(START, circumstances.end - pace.quiet):
                 found, expected = simulation.stores.read(record, time), oracle.content(record.feed, time)
                 assert found == expected, f"{record.feed} {time}: {found} instead of {expected}"
     except AssertionError as exc:
@@ -183,21 +265,28 @@ def broken_by(seed: int) -> str:
 
 
 @pytest.mark.timeout(1800)
-def test_invariants_hold_whatever_goes_wrong() -> None:
+@pytest.mark.parametrize(("pace", "seeds"), [(DAYS, SEEDS), (HOURS, SEEDS // 25)], ids=["days", "hours"])
+def test_invariants_hold_whatever_goes_wrong(pace: Pace, seeds: int) -> None:
     if ONE:
-        assert broken_by(int(ONE)) == ""
+        assert broken_by(int(ONE), pace) == ""
         return
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert list(filter(None, pool.map(broken_by, range(SEEDS), chunksize=5))) == []
+        assert list(filter(None, pool.map(broken_by, range(seeds), repeat(pace), chunksize=5))) == []
 
 
 def test_the_same_seed_gives_the_same_log() -> None:
-    location, arrivals, circumstances = circumstances_of(7)
+    location, arrivals, circumstances = circumstances_of(7, DAYS)
 
     def record(database: Database) -> None:
         record_declared(database, location.declared or (), START)
 
     first, again = (list(simulate(location.plan, record, arrivals, circumstances)) for _ in range(2))
     assert first == again
+    assert {line.what for line in first} >= {
+        Happening.CLOCK_SET,
+        Happening.DIED,
+        Happening.RESTARTED,
+        Happening.LATE_RUN,
+    }
     other = list(simulate(location.plan, record, arrivals, replace(circumstances, seed=8)))
     assert first != other

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
-from feed_assets.errors import ArrivalsFileError, FeedAssetsError
+from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.operations.errors import ArrivalsFileError
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
@@ -114,7 +115,7 @@ class SimulatedStores:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="feed-assets-", dir=_MEMORY if _MEMORY.is_dir() else None)
         self._numbers: dict[str, int] = {}
-        self.pool = StorePool(self._open)
+        self.pool = StorePool(self._open, threads=1)
 
     def _open(self, url: str, _: dict[str, object]) -> InstanceStore:
         root = Path(self._folder.name) / str(self._numbers.setdefault(url, len(self._numbers)))

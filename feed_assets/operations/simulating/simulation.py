@@ -17,17 +17,21 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrivals import apply_arrivals
 from feed_assets.lifecycle.attempts import begin_attempt
 from feed_assets.lifecycle.catching_up import ON_TIME
+from feed_assets.lifecycle.clock_steps import apply_clock
 from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.late_detection import apply_late_checks
+from feed_assets.lifecycle.leasing import TTL
 from feed_assets.lifecycle.readiness import apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.redefinition import apply_plan
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.retries import apply_retries
 from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session
+from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
 from feed_assets.plan.records import Key, Plan
 from feed_assets.state.database import Database, open_database
+from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
@@ -49,12 +53,13 @@ class Happening(StrEnum):
     TIMED_OUT = "timed out"
     SKIPPED = "skipped"
     RESTARTED = "daemon restarted"
+    CLOCK_SET = "clock set"
     MISSED = "never ran"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """Something that happened, to an instance if it is about one; `note` is more for people."""
+    """Something that happened, to an instance if it is about one; `note` is more for people. `at` is the true time."""
 
     at: datetime
     what: Happening
@@ -85,14 +90,15 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong: shares of the runs whose worker dies when it begins and whose request is lost, and the share of
-    the ticks before which the daemon stands still, for up to `pause`.
+    """What goes wrong: shares of the runs whose worker dies when it begins and whose request is lost, the share of the
+    ticks before which the daemon stands still, for up to `pause`, and how the clock is set.
     """
 
     death: float = 0.0
     loss: float = 0.0
     stop: float = 0.0
     pause: timedelta = timedelta(hours=12)
+    clock: ClockSteps = field(default_factory=ClockSteps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,7 @@ class Simulation:
     in_flight: dict[str, LaunchRequest] = field(default_factory=dict)
     _governance: Governance = field(init=False)
     _source: random.Random = field(init=False)
+    _clock: WrongClock = field(init=False)
     _runs: list[tuple[datetime, int, LaunchRequest, str]] = field(default_factory=list)
     _dead: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -138,6 +145,7 @@ class Simulation:
         self.stores = SimulatedStores()
         self._governance = Governance(self.plan)
         self._source = random.Random(self.circumstances.seed)
+        self._clock = WrongClock(self.circumstances.faults.clock, random.Random(f"clock {self.circumstances.seed}"))
 
     def close(self) -> None:
         """Forget everything."""
@@ -159,7 +167,10 @@ class Simulation:
                 yield LogLine(at=now, what=Happening.RESTARTED)
                 continue
             yield from self._tick(now)
-            now += circumstances.every
+            step = self._clock.step()
+            if step is not None:
+                yield LogLine(at=now, what=Happening.CLOCK_SET, note=describe_step(step))
+            now += circumstances.every if step is None else circumstances.run_time
         yield from self._finish_runs(now + circumstances.run_time * 2)
         yield from self._missed(now)
 
@@ -176,17 +187,18 @@ class Simulation:
         )
 
     def _tick(self, now: datetime) -> Iterator[LogLine]:
-        apply_plan(self.database, self._governance, now)
+        as_of = self._clock.read(now)
+        database, stores, governance = self.database, self.stores.pool, self._governance
+        apply_plan(database, governance, as_of)
         for cluster in sorted(self.plan.clusters):
-            self._reconcile(cluster, now)
-            apply_arrivals(self.database, self.stores.pool, self.plan, cluster, now, TimeBudget(_PLENTY))
-            apply_late_checks(self.database, self.stores.pool, self._governance, cluster, now, now, TimeBudget(_PLENTY))
-            apply_retries(self.database, self._governance, cluster, now)
+            apply_clock(database, governance, cluster, as_of, as_of)
+            self._reconcile(cluster, as_of)
+            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY))
+            apply_late_checks(database, stores, governance, cluster, as_of, as_of, TimeBudget(_PLENTY))
+            apply_retries(database, governance, cluster, as_of)
             on_time = max(ON_TIME, self.circumstances.every)
-            readied = apply_readiness(
-                self.database, self._governance, cluster, now, TimeBudget(_PLENTY), on_time=on_time
-            )
-            requests = apply_requests(self.database, self._governance, cluster, now, now, _REQUESTS_A_TICK)
+            readied = apply_readiness(database, governance, cluster, as_of, TimeBudget(_PLENTY), on_time=on_time)
+            requests = apply_requests(database, governance, cluster, as_of, as_of, _REQUESTS_A_TICK)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
             for request in requests:
@@ -220,7 +232,7 @@ class Simulation:
             if row is None or row.request_key != request.key or row.status is not ProcessInstanceStatus.READY:
                 continue
             if run_id in self._dead:
-                self._die(request, time, run_id, at)
+                self._die(request, time, run_id, self._clock.read(at))
                 yield self._about(at, Happening.DIED, request, time)
                 return
             yield self._run_one(request, row, run_id, at)
@@ -233,7 +245,7 @@ class Simulation:
         )
         published: list[Published] = []
         try:
-            runner = replace(self._runner(run_id, at), plan=plan, release=release)
+            runner = replace(self._runner(run_id, self._clock.read(at)), plan=plan, release=release)
             runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
             return self._about(at, Happening.FAILED, request, row.nominal_time, str(exc))
@@ -260,7 +272,10 @@ class Simulation:
         )
 
     def _die(self, request: LaunchRequest, time: datetime, run_id: str, at: datetime) -> None:
-        """What a worker leaves that dies when it has begun: an instance that is RUNNING, and nothing else."""
+        """What a worker leaves that dies when it has begun: an instance that is RUNNING, and its lease."""
+        Leases(self.database).acquire(
+            f"process/{request.process.process}", request.process.cluster, time, run_id, at, TTL
+        )
         with self.database.begin() as connection:
             begin_attempt(connection, request.process, time, run_id, at)
 
