@@ -99,7 +99,7 @@ def _feed_spec(
         **_common_metadata(record.sequence, facts),
         names.META_FORMAT: record.format.value,
         names.META_TEMPLATE: record.template.text,
-        "dagster/uri": record.store.url.rstrip("/") + record.template.text,
+        "dagster/uri": f"{record.store.url.rstrip('/')}/{record.template.text.lstrip('/')}",
     }
     if record.columns is not None:
         metadata["dagster/column_schema"] = TableSchema(

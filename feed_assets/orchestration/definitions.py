@@ -10,17 +10,14 @@ from pathlib import Path
 from dagster import (
     AssetCheckResult,
     AssetChecksDefinition,
-    AssetSelection,
     AssetSpec,
     BetaWarning,
-    DefaultSensorStatus,
     Definitions,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
     asset_check,
     in_process_executor,
-    sensor,
 )
 from dagster_pyspark import LazyPySparkResource
 
@@ -34,7 +31,9 @@ from feed_assets.orchestration.former_instances import build_instances_job, buil
 from feed_assets.orchestration.late_data import build_late_sensor
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.reloading import renew_code_server
+from feed_assets.orchestration.retention import build_retention_job, build_retention_schedule
 from feed_assets.orchestration.runtime import Runtime, open_runtime
+from feed_assets.orchestration.sensors import build_sensor
 from feed_assets.orchestration.ticks import issues_check, run_tick
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
@@ -83,10 +82,15 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
         for cluster in location.plan.clusters.values()
     }
     clusters = list(location.plan.clusters)
+    retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     return Definitions(
         assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
         asset_checks=[_location_check(runtime)],
-        jobs=[build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters],
+        jobs=[
+            *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
+            *retention.values(),
+        ],
+        schedules=[build_retention_schedule(runtime, layout, *each) for each in retention.items()],
         sensors=[
             *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
@@ -100,7 +104,11 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
 def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
     """A cluster's Spark session: opened by the first work that needs it, one a run."""
     conf = session_conf(
-        master=cluster.spark_master, remote=cluster.spark_remote, conf=dict(cluster.spark_conf), root=root
+        master=cluster.spark_master,
+        remote=cluster.spark_remote,
+        conf=dict(cluster.spark_conf),
+        root=root,
+        catalog=cluster.catalog,
     )
     return LazyPySparkResource(spark_config=conf)
 
@@ -108,19 +116,17 @@ def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
 def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
     """The sensor that finds what arrives on a cluster and asks for the runs that became ready."""
 
-    @sensor(
-        name=names.arrival_sensor(cluster),
-        asset_selection=AssetSelection.all(),
-        minimum_interval_seconds=MINIMUM_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
-        description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",
-    )
-    def arrival(context: SensorEvaluationContext) -> SensorResult:
+    def tick(context: SensorEvaluationContext) -> SensorResult:
         result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
         renew_code_server(runtime, layout, context)
         return result
 
-    return arrival
+    return build_sensor(
+        names.arrival_sensor(cluster),
+        tick,
+        description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",
+        minimum_seconds=MINIMUM_SECONDS,
+    )
 
 
 def _location_asset(digest: str) -> AssetSpec:

@@ -4,21 +4,18 @@ frequency, say: a job of each cluster that is given a process and times, and a s
 
 from dagster import (
     DagsterInstance,
-    DefaultSensorStatus,
     JobDefinition,
     OpExecutionContext,
     RunRequest,
     SensorDefinition,
-    SensorEvaluationContext,
     SensorResult,
     SkipReason,
     in_process_executor,
     job,
     op,
-    sensor,
 )
 
-from feed_assets.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
 from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.orchestration import names
@@ -27,6 +24,7 @@ from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.sensors import build_sensor
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 MINIMUM_SECONDS = 10
@@ -63,18 +61,13 @@ def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -
 
 def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
     """The sensor that asks for runs of instances that are no partitions of what is declared now."""
-
-    @sensor(
-        name=names.instances_job(cluster),
-        job_name=names.instances_job(cluster),
-        minimum_interval_seconds=MINIMUM_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
+    return build_sensor(
+        names.instances_job(cluster),
+        lambda context: run_instances_tick(runtime, layout, cluster, context.instance),
         description=f"Requests instances on cluster {cluster} that a definition of the past governs.",
+        minimum_seconds=MINIMUM_SECONDS,
+        job_name=names.instances_job(cluster),
     )
-    def former(context: SensorEvaluationContext) -> SensorResult:
-        return run_instances_tick(runtime, layout, cluster, context.instance)
-
-    return former
 
 
 def run_instances_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SensorResult:

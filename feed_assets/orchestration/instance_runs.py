@@ -19,7 +19,8 @@ from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.process import Order
-from feed_assets.errors import FeedAssetsError, ReleaseError
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.places import Places, other_places

@@ -2,15 +2,7 @@
 
 import logging
 
-from dagster import (
-    AssetSelection,
-    DagsterInstance,
-    DefaultSensorStatus,
-    SensorDefinition,
-    SensorEvaluationContext,
-    SkipReason,
-    sensor,
-)
+from dagster import DagsterInstance, SensorDefinition, SkipReason
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.late_detection import Checked, apply_late_checks
@@ -19,6 +11,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.sensors import build_sensor
 from feed_assets.state.late_checks import LateChecks
 from feed_assets.timing.dates import render_datetime
 
@@ -30,18 +23,12 @@ _logger = logging.getLogger(__name__)
 
 def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
     """The sensor that makes the checks for late data that are due on a cluster."""
-
-    @sensor(
-        name=names.late_sensor(cluster),
-        asset_selection=AssetSelection.all(),
-        minimum_interval_seconds=MINIMUM_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
+    return build_sensor(
+        names.late_sensor(cluster),
+        lambda context: run_late_tick(runtime, layout, cluster, context.instance),
         description=f"Looks for late data on cluster {cluster}; lets instances whose inputs have changed run again.",
+        minimum_seconds=MINIMUM_SECONDS,
     )
-    def late_data(context: SensorEvaluationContext) -> SkipReason:
-        return run_late_tick(runtime, layout, cluster, context.instance)
-
-    return late_data
 
 
 def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:

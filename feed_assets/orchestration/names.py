@@ -48,6 +48,7 @@ META_EVENT = PREFIX + "event"
 META_WHY = PREFIX + "why"
 META_STATUS = PREFIX + "status"
 META_DETAIL = PREFIX + "detail/"
+META_SWEEP = PREFIX + "sweep"
 
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
@@ -102,6 +103,16 @@ def instances_job(cluster: str) -> str:
 def instances_op(cluster: str) -> str:
     """The op of that job."""
     return f"run_instances_{word(cluster)}"
+
+
+def retention_job(cluster: str) -> str:
+    """The name of a cluster's job for retention, and of its schedule."""
+    return f"retention_{word(cluster)}"
+
+
+def retention_op(step: str, cluster: str) -> str:
+    """The name of an op of that job: of a step, such as `plan`."""
+    return f"{step}_retention_{word(cluster)}"
 
 
 def late_sensor(cluster: str) -> str:

@@ -18,7 +18,7 @@ from dagster import (
     TimeWindowPartitionsDefinition,
 )
 
-from feed_assets.errors import PartitionKeyError
+from feed_assets.orchestration.errors import PartitionKeyError
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.frequency import Unit
 from feed_assets.timing.sequence import InstanceSequence

@@ -3,7 +3,7 @@
 import logging
 from datetime import datetime
 
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.redefinition import apply_plan
 from feed_assets.operations.location import Location

@@ -13,7 +13,7 @@ from datetime import datetime
 from dagster import SensorEvaluationContext
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.operations.location import Location
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration import names

@@ -14,6 +14,7 @@ from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.location import Location
 from feed_assets.operations.recording import values_of
+from feed_assets.orchestration.dead_runs import Silences
 from feed_assets.orchestration.present import Present
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
@@ -35,6 +36,7 @@ class Runtime:
     clock: Clock
     wall: Clock = field(default_factory=SystemClock)
     stores: StorePool = field(default_factory=StorePool)
+    silences: Silences = field(default_factory=Silences)
     reload: Callable[[datetime], Location] | None = None
     revision: int = 0
     present: Present | None = None

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from dagster import DagsterInstance, DagsterRun, RunsFilter
 
-from feed_assets.errors import RunsNotStoppedError
 from feed_assets.orchestration import names
+from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.state.records import ProcessInstance
 
 

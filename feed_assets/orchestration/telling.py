@@ -10,10 +10,11 @@ from datetime import datetime
 from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
 from sqlalchemy import Connection
 
-from feed_assets.errors import EntityNotFoundError, InstanceError, InstanceQueryError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.tellings import decide_telling
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_process_instance
 from feed_assets.operations.explaining.records import Explanation
 from feed_assets.operations.scene import Scene
@@ -24,6 +25,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.records import ProcessInstance
 from feed_assets.state.tellings import Telling, Tellings
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
 
 EXPLAINED_A_TICK = 20
 MOST_LINES = 200

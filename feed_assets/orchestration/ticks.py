@@ -6,7 +6,7 @@ decide; a tick that is repeated asks for nothing twice.
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,7 +14,6 @@ from dagster import (
     AddDynamicPartitionsRequest,
     AssetCheckEvaluation,
     AssetCheckSeverity,
-    AssetMaterialization,
     DagsterInstance,
     DagsterRunStatus,
     MetadataValue,
@@ -28,6 +27,7 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
+from feed_assets.lifecycle.clock_steps import apply_clock
 from feed_assets.lifecycle.former_inputs import apply_former_looks
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
@@ -35,9 +35,9 @@ from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
 from feed_assets.lifecycle.retries import Retried, apply_retries
 from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
-from feed_assets.orchestration.dead_runs import fail_dead_runs
-from feed_assets.orchestration.instance_runs import DATA_VERSION
+from feed_assets.orchestration.dead_runs import Silences, fail_dead_runs
 from feed_assets.orchestration.layout import AssetLayout
+from feed_assets.orchestration.log_events import build_told
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.present import Present
 from feed_assets.orchestration.releases import follow_plan
@@ -47,7 +47,6 @@ from feed_assets.orchestration.telling import build_scene, describe_oldest, tell
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
@@ -59,7 +58,6 @@ _logger = logging.getLogger(__name__)
 
 _CURSOR_VERSION = 1
 _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
-_TOLD = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,10 @@ def run_tick(
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is not declared any more"), cursor=cursor_text)
     governance = follow_plan(runtime, present.location, database, as_of)
     scene = build_scene(runtime, governance, database, as_of)
-    reconcile(database, plan.clusters[cluster], instance, as_of, runtime.wall.now())
+    set_back = apply_clock(database, governance, cluster, as_of, runtime.wall.now())
+    if set_back is not None:
+        _logger.warning("cluster %s: %s", cluster, set_back.render())
+    reconcile(database, plan.clusters[cluster], instance, runtime.silences, as_of, runtime.wall.now())
     apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.wall.now())
     found = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
     apply_former_looks(database, runtime.stores, governance, cluster, as_of)
@@ -122,7 +123,7 @@ def run_tick(
     )
     with database.read() as connection:
         events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, cluster=cluster)
-    told = list(arrival_events(layout, events))
+    told = list(build_told(layout, events))
     checks = []
     if cursor.checked != present.location.digest:
         set_pool_limits(layout, cluster, instance)
@@ -161,12 +162,17 @@ def describe(found: Found, readied: Readied, told: int, explained: int, present:
 
 
 def reconcile(
-    database: Database, cluster: ClusterRecord, instance: DagsterInstance, as_of: datetime, wall: datetime
+    database: Database,
+    cluster: ClusterRecord,
+    instance: DagsterInstance,
+    silences: Silences,
+    as_of: datetime,
+    wall: datetime,
 ) -> None:
     """Ask Dagster what became of the runs that the record believes in, and correct the record."""
     launched = find_launched(database, cluster.name, wall)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id})
-    fail_dead_runs(database, cluster.name, instance, run_ids, wall)
+    fail_dead_runs(database, cluster.name, instance, launched.running, silences, wall)
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
     if run_ids:
@@ -224,37 +230,6 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
         return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
     tags |= {names.RANGE_START: first, names.RANGE_END: last}
     return RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
-
-
-def arrival_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterable[AssetMaterialization]:
-    """What Dagster is told of the log: arrivals of feeds that it does not make itself, at partitions that exist."""
-    for event in events:
-        key = (event.feed, event.cluster)
-        record = layout.plan.feeds.get(key)
-        if record is None or event.kind not in _TOLD or not record.sequence.contains(event.nominal_time):
-            continue
-        asset_key, grid = layout.feed_asset(key)
-        yield AssetMaterialization(
-            asset_key=asset_key,
-            partition=grid.key(event.nominal_time),
-            metadata={
-                names.META_NOMINAL: render_datetime(event.nominal_time),
-                names.META_BYTES: event.bytes or 0,
-                names.META_FILES: event.files or 0,
-                names.META_EVENT: event.seq,
-                **_change_metadata(event),
-                "dagster/uri": MetadataValue.url(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}"),
-            },
-            tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
-        )
-
-
-def _change_metadata(event: FeedEvent) -> dict[str, str]:
-    """What is another in an instance that has changed since it arrived."""
-    if event.kind is not FeedEventKind.CHANGED:
-        return {}
-    counts = [f"{event.payload[name]} {name}" for name in ("added", "replaced", "removed") if event.payload.get(name)]
-    return {names.META_LATE_DATA: f"files: {', '.join(counts)}"}
 
 
 def dynamic_keys(

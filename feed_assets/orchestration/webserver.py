@@ -4,7 +4,7 @@ import json
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from feed_assets.errors import WebserverError
+from feed_assets.orchestration.errors import WebserverError
 
 TIMEOUT_SECONDS = 60.0
 OUR_SENSORS = "arrival_"

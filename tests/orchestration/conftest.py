@@ -1,3 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import World
 from tests.spark_session import spark
 
 __all__ = ["spark"]
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
+    """A Dagster instance of its own, in a folder beside the project's."""
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(tmp_path: Path, instance: DagsterInstance) -> World:
+    """The small declaration at noon."""
+    return World(Home(folder=tmp_path), instance)

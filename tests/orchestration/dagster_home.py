@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,24 +71,31 @@ class Home:
             check=False,
         )
 
+    def start(self, *arguments: str, log: str = "daemon.log") -> subprocess.Popen[bytes]:
+        """Begin `python -m …` in the project, in a group of processes of its own; what it says is in `log`."""
+        with (self.folder / log).open("ab") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
     @contextmanager
-    def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
-        """The daemon with its code server, and the group of processes below it, ended by its id."""
-        log = (self.folder / "daemon.log").open("ab")
-        daemon = subprocess.Popen(
-            [sys.executable, "-m", "dagster._daemon", "run", "-w", "workspace.yaml"],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    def background(self, *arguments: str, log: str = "daemon.log") -> Iterator[subprocess.Popen[bytes]]:
+        """As `start`; the group is ended with the block, by its id."""
+        process = self.start(*arguments, log=log)
         try:
-            yield daemon
+            yield process
         finally:
-            log.close()
-            end_group(daemon)
+            end_group(process)
+
+    def daemon(self) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """The daemon with its code server."""
+        return self.background("dagster._daemon", "run", "-w", "workspace.yaml")
 
     @contextmanager
     def instance(self) -> Iterator[DagsterInstance]:

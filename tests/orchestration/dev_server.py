@@ -6,7 +6,6 @@ Each start is a process group of its own, known by its id; what an earlier one h
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,17 +53,8 @@ class DevServer:
 
     def start(self) -> None:
         """Start it; returns at once."""
-        command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1"]
-        with (self.home.folder / "daemon.log").open("ab") as log:
-            process = subprocess.Popen(
-                [*command, "-p", str(free_port())],
-                cwd=self.home.folder,
-                env=self.home.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command = ("dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(free_port()))
+        process = self.home.start(*command)
         self._groups.append(process)
         self._lacking_since = None
         self.started += 1

@@ -11,7 +11,8 @@ from dagster import AssetKey
 from dagster.components.testing import create_defs_folder_sandbox
 
 from feed_assets import FeedAssetsComponent
-from feed_assets.errors import DefinitionsError, SettingsError
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.errors import SettingsError
 from tests.documents.markdown import ROOT, fences
 
 pytestmark = [  # what Dagster itself does with a defs.yaml

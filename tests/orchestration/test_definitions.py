@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.settings import load_settings
 
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}

@@ -1,6 +1,5 @@
 """Updates while instances wait, as the sensors of a real Dagster instance see them; the clock is ours."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -68,13 +67,6 @@ class Server:
 
     def times(self, status: ProcessInstanceStatus) -> list[datetime]:
         return [time for time, row in self.rows().items() if row.status is status]
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
-        yield made
 
 
 @pytest.fixture

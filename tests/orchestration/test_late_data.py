@@ -1,6 +1,5 @@
 """Late data as Dagster sees them: the sensor's ticks, tags of runs, data versions; and the whole with a real daemon."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from feed_assets.orchestration.late_data import run_late_tick
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
+from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
-from tests.orchestration.test_ticks import NOON, World
 
 HOUR = timedelta(hours=1)
 
@@ -23,13 +22,6 @@ def late_entities(cut_off: str, delay: str) -> str:
     with_cut_off = ENTITIES.replace('schema: "n int"', f'schema: "n int"\n    late_arrival: {{cut_off: {cut_off}}}')
     late = f"{{policy: periodic, delay: {delay}, inputs: [numbers]}}"
     return with_cut_off.replace("timeout: months(60)", f"timeout: months(60)\n    late_process: {late}")
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
-        yield made
 
 
 @pytest.fixture

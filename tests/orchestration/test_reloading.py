@@ -3,8 +3,6 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,9 +20,9 @@ from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.webserver import reload_locations
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.orchestration.dagster_home import Home, end_group, materialized, runs_of, wait_until
+from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
+from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, JOBS, key, land
-from tests.orchestration.test_ticks import NOON, World
 from tests.servers import free_port
 
 DOUBLED = """
@@ -47,13 +45,6 @@ workflow: {engine: python, path: "jobs_of_test:summing"}
 timeout: months(60)
 """
 NEW = EntityFile(name="new.yaml", content=DOUBLED.encode())
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -177,26 +168,6 @@ def test_row_92_a_deletion_ends_the_runs_of_the_process(tmp_path: Path) -> None:
         assert materialized(instance, "here", "sums") == set()
 
 
-@contextmanager
-def code_server(home: Home, port: int) -> Iterator[None]:
-    """A code server of its own, as `dagster code-server start` or `dagster dev` have it."""
-    log = (home.folder / "server.log").open("ab")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port)],
-        cwd=home.folder,
-        env=home.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        log.close()
-        end_group(server)
-
-
 @pytest.mark.spark
 @pytest.mark.server
 def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_path: Path) -> None:
@@ -206,7 +177,10 @@ def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_pat
     location = {"grpc_server": {"host": "localhost", "port": port, "location_name": "feed_assets"}}
     (home.folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}))
     land(home.data, 0, 1, 2)
-    with code_server(home, port), home.instance() as instance, home.daemon():
+    server = home.background(
+        "dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port), log="server.log"
+    )
+    with server, home.instance() as instance, home.daemon():
         wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
         command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
         wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 120, home.log)
@@ -217,31 +191,18 @@ def test_a_webserver_shows_what_was_changed_when_it_is_asked(tmp_path: Path) -> 
     home = Home(folder=tmp_path)
     home.prepare(ENTITIES, JOBS)
     port = free_port()
-    log = (home.folder / "webserver.log").open("ab")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "dagster_webserver", "-w", "workspace.yaml", "-p", str(port)],
-        cwd=home.folder,
-        env=home.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
     url = f"http://127.0.0.1:{port}"
-    try:
+    with home.background("dagster_webserver", "-w", "workspace.yaml", "-p", str(port), log="webserver.log"):
         wait_until(lambda: _assets(url) is not None, 60, lambda: (home.folder / "webserver.log").read_text())
         assert _assets(url) == {"sums", "numbers"}
         command(home, "entity", "submit", "-", "--skip-checks", stdin=DOUBLED)
         assert reload_locations(url) == ("feed_assets",)
         assert _assets(url) == {"sums", "numbers", "doubles"}
-    finally:
-        log.close()
-        end_group(server)
 
 
 def _assets(url: str) -> set[str] | None:
     """The feeds that a webserver shows; None while it does not answer."""
-    from feed_assets.errors import WebserverError
+    from feed_assets.orchestration.errors import WebserverError
     from feed_assets.orchestration.webserver import _ask, _dict, _dicts
 
     try:

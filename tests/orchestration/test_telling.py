@@ -21,24 +21,12 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.cli.project import run
 from tests.orchestration.dagster_home import Home, materialized
+from tests.orchestration.hand_ticked import World
 from tests.orchestration.small import ENTITIES, START, key, land
-from tests.orchestration.test_ticks import World
 
 HOUR = timedelta(hours=1)
 SUMS = AssetKey(["here", "sums"])
 RETRY = "timeout: hours(2)\n    retry: {policy: final, delay: minutes(1), attempts: 1, on_timeout: false}"
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
-        yield made
-
-
-@pytest.fixture
-def world(tmp_path: Path, instance: DagsterInstance) -> World:
-    return World(Home(folder=tmp_path), instance)
 
 
 def told(world: World, asset: AssetKey = SUMS) -> list[tuple[str, str, str]]:

@@ -1,6 +1,5 @@
 """Ticks of the arrival sensor against a real Dagster instance, without a daemon."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -8,61 +7,11 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
-from feed_assets.clock import FrozenClock
-from feed_assets.operations.location import Location, load_location
-from feed_assets.orchestration.layout import AssetLayout, lay_out
-from feed_assets.orchestration.runtime import Runtime, open_runtime
-from feed_assets.orchestration.ticks import TickCursor, parse_cursor, run_tick
-from feed_assets.settings import load_settings
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.orchestration.ticks import TickCursor, parse_cursor
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.small import ENTITIES, JOBS, START, key, land
-
-NOON = START + timedelta(hours=12, minutes=5)
-
-
-class World:
-    """A location on a frozen clock, ticked by hand."""
-
-    def __init__(self, home: Home, instance: DagsterInstance, entities: str = ENTITIES) -> None:
-        home.prepare(entities, JOBS)
-        self.home = home
-        self.instance = instance
-        self.cursor: str | None = None
-        settings = load_settings(
-            environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
-            start=home.folder,
-        )
-        self.location: Location = load_location(settings, NOON)
-        self.layout: AssetLayout = lay_out(self.location.plan)
-        self.runtime: Runtime = open_runtime(settings, self.location)
-        self.at(NOON)
-
-    def at(self, moment: object) -> None:
-        self.runtime.clock = FrozenClock(moment)  # type: ignore[arg-type]
-        self.runtime.wall = FrozenClock(moment)  # type: ignore[arg-type]
-
-    def tick(self) -> SensorResult:
-        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor)
-        self.cursor = result.cursor
-        return result
-
-    def counts(self) -> dict[ProcessInstanceStatus, int]:
-        with self.runtime.database(self.instance).read() as connection:
-            return ProcessInstances(connection).counts("summing", "here")
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
-        yield made
-
-
-@pytest.fixture
-def world(tmp_path: Path, instance: DagsterInstance) -> World:
-    return World(Home(folder=tmp_path), instance)
+from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.small import ENTITIES, key, land
 
 
 def arrivals(result: SensorResult) -> list[str | None]:

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from feed_assets.errors import WebserverError
+from feed_assets.orchestration.errors import WebserverError
 from feed_assets.orchestration.webserver import reload_locations
 
 OURS = {"repositoriesOrError": {"nodes": [{"location": {"name": "here"}, "sensors": [{"name": "arrival_primary"}]}]}}

@@ -1,0 +1,48 @@
+"""A location whose arrival sensor is ticked by hand, on a clock that stands still."""
+
+from datetime import datetime, timedelta
+
+from dagster import DagsterInstance, SensorResult
+
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.location import Location, load_location
+from feed_assets.orchestration.layout import AssetLayout, lay_out
+from feed_assets.orchestration.runtime import Runtime, open_runtime
+from feed_assets.orchestration.ticks import run_tick
+from feed_assets.settings import load_settings
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.small import ENTITIES, JOBS, START
+
+NOON = START + timedelta(hours=12, minutes=5)
+
+
+class World:
+    """A location on a frozen clock, ticked by hand."""
+
+    def __init__(self, home: Home, instance: DagsterInstance, entities: str = ENTITIES) -> None:
+        home.prepare(entities, JOBS)
+        self.home = home
+        self.instance = instance
+        self.cursor: str | None = None
+        settings = load_settings(
+            environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
+            start=home.folder,
+        )
+        self.location: Location = load_location(settings, NOON)
+        self.layout: AssetLayout = lay_out(self.location.plan)
+        self.runtime: Runtime = open_runtime(settings, self.location)
+        self.at(NOON)
+
+    def at(self, moment: datetime) -> None:
+        self.runtime.clock = self.runtime.wall = FrozenClock(moment)
+
+    def tick(self) -> SensorResult:
+        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor)
+        self.cursor = result.cursor
+        return result
+
+    def counts(self) -> dict[ProcessInstanceStatus, int]:
+        with self.runtime.database(self.instance).read() as connection:
+            return ProcessInstances(connection).counts("summing", "here")

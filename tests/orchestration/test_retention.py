@@ -1,0 +1,144 @@
+"""Retention as Dagster sees it: the schedule, the job of ops, and what is told of the partitions."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, AssetObservation, DagsterInstance, ExecuteInProcessResult, RunRequest, SkipReason
+from dagster_pyspark import LazyPySparkResource
+
+from feed_assets.lifecycle.retention.holders import name_holder
+from feed_assets.lifecycle.retention.planning import Ask, plan_sweeps
+from feed_assets.lifecycle.retention.sweeping import begin_sweep
+from feed_assets.lifecycle.retention.worksite import Worksite
+from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.orchestration import names
+from feed_assets.orchestration.retention import build_retention_job, run_retention_tick
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.state.sweep_records import SweepState
+from feed_assets.state.sweeps import Sweeps
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.small import ENTITIES, START, key, land
+
+LANDED = range(10)
+EXPIRED = range(7)
+KEEPS_SIX_HOURS = "\n    ---\n".join(part.strip("\n") for part in ENTITIES.split("---")[:2]).replace(
+    "end: 2026-01-02T00:00Z}}}", "end: 2026-01-02T00:00Z}, retention: {limit: hours(6)}}}"
+)
+
+
+@pytest.fixture
+def world(tmp_path: Path, instance: DagsterInstance) -> World:
+    """Ten hours of numbers at noon, of which seven have expired."""
+    world = World(Home(folder=tmp_path), instance, KEEPS_SIX_HOURS)
+    for hour in LANDED:
+        land(world.home.data, hour, hour)
+    world.tick()
+    return world
+
+
+def look(world: World) -> RunRequest | SkipReason:
+    return run_retention_tick(world.runtime, world.layout, "here", world.instance)
+
+
+def run(world: World) -> ExecuteInProcessResult:
+    assert isinstance(look(world), RunRequest)
+    job = build_retention_job(world.runtime, "here")
+    return job.execute_in_process(
+        instance=world.instance, resources={names.spark_resource("here"): LazyPySparkResource(spark_config={})}
+    )
+
+
+def evicted(world: World) -> list[int]:
+    with world.runtime.database(world.instance).read() as connection:
+        rows = FeedInstances(connection).find_between("numbers", "here", START, START + timedelta(days=1))
+    gone = [row.nominal_time for row in rows if row.status is FeedInstanceStatus.EVICTED]
+    return [int((time - START) / timedelta(hours=1)) for time in gone]
+
+
+def folders(data: Path) -> list[int]:
+    return sorted(int(folder.name) for folder in (data / "numbers").glob("*/*"))
+
+
+def skipped(world: World) -> str:
+    answer = look(world)
+    assert isinstance(answer, SkipReason)
+    assert answer.skip_message is not None
+    return answer.skip_message
+
+
+def test_the_turn_of_a_feed_starts_a_run_that_evicts_and_the_arrival_sensor_tells_why(world: World) -> None:
+    assert run(world).success
+
+    assert evicted(world) == list(EXPIRED)
+    assert folders(world.home.data) == [7, 8, 9]
+    told = [event for event in world.tick().asset_events if isinstance(event, AssetObservation)]
+    assert [event.partition for event in told] == [key(hour) for hour in EXPIRED]
+    assert {event.asset_key for event in told} == {AssetKey(["here", "numbers"])}
+    assert told[0].description == "evicted at 2026-01-01T12:05Z: it is older than hours(6) as of 2026-01-01T12:05Z"
+    assert told[0].metadata[names.META_STATUS].value == "EVICTED"
+    assert skipped(world) == "no feed has its turn"
+
+
+def test_a_turn_comes_again_with_the_cadence(world: World) -> None:
+    run(world)
+    world.at(NOON + timedelta(hours=5, minutes=59))
+    assert skipped(world) == "no feed has its turn"
+
+    for hour in range(10, 18):
+        land(world.home.data, hour, hour)
+    world.at(NOON + timedelta(hours=6))
+    world.tick()
+
+    run(world)
+    assert evicted(world) == list(range(13))
+
+
+def test_what_would_take_everything_waits_for_a_person(world: World) -> None:
+    world.at(NOON + timedelta(hours=6))
+
+    run(world)
+
+    assert evicted(world) == []
+    with world.runtime.database(world.instance).read() as connection:
+        (sweep,) = Sweeps(connection).with_state("here", {SweepState.ASKING})
+    assert [obstacle.sentence for obstacle in sweep.obstacles] == ["All 10 instances of the feed would go."]
+
+
+def test_a_sweep_that_broke_off_is_gone_on_with(world: World) -> None:
+    run(world)
+    world.at(NOON + timedelta(hours=2))
+    site = _site(world)
+    record = world.runtime.plan.feeds["numbers", "here"]
+    now = site.clock.now()
+    ask = Ask(as_of=now, now=now, wall=now, author="test")
+    (sweep,) = plan_sweeps(site.database, site.stores, site.governance, "here", [record], ask).sweeps
+    begin_sweep(site, sweep.sweep_id)
+
+    assert run(world).success
+    with site.database.read() as connection:
+        found = Sweeps(connection).find(sweep.sweep_id)
+    assert found is not None
+    assert found.state is SweepState.DONE
+    assert evicted(world) == list(range(9))
+    assert skipped(world) == "no feed has its turn"
+
+
+def test_safe_mode_lets_nothing_go(world: World) -> None:
+    set_safe_mode(world.runtime.database(world.instance), is_on=True, author="test", now=NOON)
+
+    assert skipped(world) == "safe mode is on"
+
+
+def _site(world: World) -> Worksite:
+    runtime = world.runtime
+    return Worksite(
+        database=runtime.database(world.instance),
+        stores=runtime.stores,
+        governance=runtime.governance(),
+        clock=runtime.clock,
+        wall=runtime.wall,
+        holder=name_holder(),
+    )
