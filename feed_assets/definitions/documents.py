@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from feed_assets.errors import DefinitionStoreError
+from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.entity_files import ParsedFile
 from feed_assets.state.definition_records import DocumentFormat

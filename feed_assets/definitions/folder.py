@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from feed_assets.errors import DefinitionStoreError, FileRefusedError
+from feed_assets.definitions.errors import DefinitionStoreError, FileRefusedError
 from feed_assets.loading.entity_files import EntityFile, is_entity_file, read_entity_files
 
 _WHOLE_OBJECTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"})

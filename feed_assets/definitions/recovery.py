@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
+from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.definitions.folder import DefinitionFolder
-from feed_assets.errors import DefinitionsChangedError
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Change, ChangeState, FileChange, digest_content

@@ -12,11 +12,12 @@ from typing import TypeAlias
 
 from feed_assets.definitions.contents import Contents, ContentsReader, Quarantined, StoredDocument
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
+from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.definitions.recording import Newest, decide_versions, stands_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
-from feed_assets.errors import DefinitionsChangedError, DefinitionsError, DefinitionStoreError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
 from feed_assets.loading.entity_files import LoadedBundle
 from feed_assets.loading.interpolation import Values

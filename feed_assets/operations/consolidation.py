@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from feed_assets.errors import FeedAssetsError, StateError
+from feed_assets.errors import FeedAssetsError
+from feed_assets.state.errors import StateError
 
 Item = TypeVar("Item")
 
@@ -58,7 +59,7 @@ def consolidate(clusters: Iterable[str], read: Callable[[str], Sequence[Item]]) 
     Raises:
         StateError: the state database refused.
 
-    >>> from feed_assets.errors import FrequencyError
+    >>> from feed_assets.timing.errors import FrequencyError
     >>> def read(cluster: str) -> list[int]:
     ...     if cluster == "b":
     ...         raise FrequencyError(text="x", reason="a reason")

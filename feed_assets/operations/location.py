@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import Issue, Severity, SourceMap
 from feed_assets.loading.entity_files import (
     LoadedBundle,

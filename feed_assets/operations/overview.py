@@ -16,7 +16,7 @@ from feed_assets.timing.sequence import InstanceSequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedOverview:
-    """A feed on a cluster. `instances` are those due, `missing` those of them that are neither available nor evicted;
+    """A feed on a cluster. `instances` are those due, `missing` those of them that are neither available nor `evicted`;
     `rows` counts those of the produced instances as they were produced last (None if none was counted).
     """
 
@@ -24,6 +24,7 @@ class FeedOverview:
     cluster: str
     instances: int
     available: int
+    evicted: int
     missing: tuple[datetime, ...]
     rows: int | None
 
@@ -70,13 +71,15 @@ def feed_overview(database: Database, record: FeedRecord, as_of: datetime) -> Fe
             for event in EventLog(connection).for_feed(record.feed, record.cluster, FeedEventKind.PRODUCED)
         }
     available = {row.nominal_time for row in rows if row.status is FeedInstanceStatus.AVAILABLE}
-    settled = available | {row.nominal_time for row in rows if row.status is FeedInstanceStatus.EVICTED}
+    evicted = {row.nominal_time for row in rows if row.status is FeedInstanceStatus.EVICTED}
+    settled = available | evicted
     numbers = [number for number in counted.values() if isinstance(number, int)]
     return FeedOverview(
         feed=record.feed,
         cluster=record.cluster,
         instances=len(due),
         available=len(available),
+        evicted=len(evicted),
         missing=tuple(time for index in due if (time := sequence.at(index)) not in settled),
         rows=sum(numbers) if numbers else None,
     )

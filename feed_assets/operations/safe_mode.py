@@ -7,10 +7,11 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
-from feed_assets.errors import SafeModeError, StateError
+from feed_assets.operations.errors import SafeModeError
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import Cursors
 from feed_assets.timing.dates import render_datetime
 
@@ -36,6 +37,11 @@ class Operation(StrEnum):
     INSTANCE_SUSPEND = "suspend of instances"
     INSTANCE_RESUME = "resume of instances"
     INSTANCE_RERUN = "rerun of instances"
+    RETENTION_RUN = "run of sweeps"
+    RETENTION_APPROVE = "approve of sweeps"
+    RETENTION_UNDO = "undo of sweeps"
+    RETENTION_PURGE = "purge of sweeps"
+    RETENTION_RELEASE = "release of holds"
 
 
 ALLOWED = frozenset(

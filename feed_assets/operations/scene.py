@@ -12,17 +12,19 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import Clock, open_clock
 from feed_assets.entities.common import Kind
-from feed_assets.errors import EntityNotFoundError, InstanceError, InstanceQueryError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.loading.interpolation import Values
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
 
 

@@ -98,6 +98,7 @@ def test_from_submit_to_delete(submitted: Path) -> None:
         ("1", "SUBMITTED", "ann", "submit"),
         ("2", "UPDATED", "bob", "update"),
     ]
+    assert history[1][5] == "1 field"
     assert run("entity", "blame", "process", "counting", "tags").stdout.split("\t")[:4] == [
         "tags.owner",
         '"bob"',

@@ -8,37 +8,16 @@ from pathlib import Path
 import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
-from sqlalchemy import create_engine, make_url, text
 
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
+from tests.databases import database, database_url
 from tests.definitions.beds import StoreBed
+
+__all__ = ["database", "database_url"]
 
 _BUCKET = "definitions"
 _numbers = itertools.count()
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database; PostgreSQL's is a schema of its own."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/state.db"
-    server = make_url(request.getfixturevalue("postgres_url")).set(drivername="postgresql+psycopg2")
-    schema = f"definitions_{next(_numbers)}"
-    engine = create_engine(server)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {schema}"))
-    engine.dispose()
-    return server.update_query_dict({"options": f"-csearch_path={schema}"}).render_as_string(hide_password=False)
-
-
-@pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """A database with our tables."""
-    database = open_database(database_url)
-    database.migrate()
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from feed_assets.definitions.edits import Edit, Put, Remove
-from feed_assets.errors import DefinitionsError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.entity_files import LoadedBundle
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import open_database

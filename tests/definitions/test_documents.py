@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from feed_assets.definitions.documents import Splice, edit_text, find_documents, only_document, split_documents
-from feed_assets.errors import DefinitionStoreError
+from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.loading.entity_files import EntityFile, parse_file
 from feed_assets.loading.yaml_nodes import iter_documents
 from feed_assets.state.definition_records import DocumentFormat

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.definitions.errors import DefinitionStoreError, FileRefusedError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
-from feed_assets.errors import DefinitionStoreError, FileRefusedError, LocationUnreadableError
+from feed_assets.loading.errors import LocationUnreadableError
 
 
 def _contents(folder: DefinitionFolder) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import LocationUnreadableError
+from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.operations.recording import record_declared
 from tests.definitions.beds import NOW, StoreBed, feed_text, put, remove
 

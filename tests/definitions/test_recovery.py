@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.definitions import folder as folders
-from feed_assets.errors import DefinitionsChangedError, DefinitionStoreError
+from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.state.changes import Changes
 from feed_assets.state.definition_records import ChangeState
 from tests.definitions.beds import NOW, StoreBed, feed_text, put, remove

@@ -4,13 +4,10 @@ from pathlib import Path
 import pytest
 
 from feed_assets.definitions.edits import Put, Remove, read_puts
+from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.errors import (
-    DefinitionsChangedError,
-    DefinitionsError,
-    DefinitionStoreError,
-)
 from feed_assets.loading.entity_files import EntityFile, LoadedBundle
 from feed_assets.loading.interpolation import Values
 from feed_assets.operations.entities.lookup import FeedLookup

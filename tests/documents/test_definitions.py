@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.definitions import store
-from feed_assets.errors import DefinitionsChangedError
+from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.state.database import open_database
 from feed_assets.state.definition_records import DefinitionAction
 from tests.definitions import test_store

@@ -238,10 +238,7 @@ def written_codes(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-NOT_ACTED_ON = re.compile(
-    r"\.(retention_limit|sla|role|archive_to|notification|should_start_in|should_end_in"
-    r"|stats|meta|tmp|datasources|catalog)\b"
-)
+NOT_ACTED_ON = re.compile(r"\.(sla|role|notification|should_start_in|should_end_in|datasources)\b")
 
 
 def test_what_is_said_not_to_be_acted_on_is_used_by_nothing_that_acts() -> None:

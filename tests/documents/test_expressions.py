@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from feed_assets.errors import TimingError
 from feed_assets.timing import date_format, text
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import TimingError
 from feed_assets.timing.expressions import TIME_FUNCTIONS, parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from feed_assets.definitions.edits import Edit, Put, Remove
-from feed_assets.errors import PlanOutdatedError
 from feed_assets.operations.entities.applying import apply_planned, require_digest
 from feed_assets.operations.entities.planning import plan_edits, plan_folder
 from feed_assets.operations.entities.registry import Registry, open_registry
+from feed_assets.operations.errors import PlanOutdatedError
 from feed_assets.plan.signs import Step
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit

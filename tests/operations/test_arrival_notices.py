@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from feed_assets.errors import ArrivalRefusedError, EntityNotFoundError, InstanceError, InstanceQueryError
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.operations.errors import ArrivalRefusedError, InstanceQueryError
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, NoticeResult, record_notice
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.timing.errors import InstanceError
 from tests.lifecycle.world import START, World, at, feed, process
 from tests.operations.scenes import counting_world, scene_of
 

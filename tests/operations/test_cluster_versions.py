@@ -6,7 +6,6 @@ from feed_assets.definitions.written import find_entity
 from feed_assets.entities.bundle import entity_digest
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.errors import SafeModeError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.interpolation import Values
@@ -15,6 +14,7 @@ from feed_assets.operations.entities.cluster_dependents import update_cluster_de
 from feed_assets.operations.entities.cluster_versions import with_version
 from feed_assets.operations.entities.registry import Registry
 from feed_assets.operations.entities.verb_results import Outcome
+from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.definition_records import DocumentFormat
 from feed_assets.state.records import ProcessInstanceStatus

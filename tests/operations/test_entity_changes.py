@@ -4,19 +4,18 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
-from feed_assets.errors import (
-    DefinitionsError,
-    EntityExistsError,
-    EntityNotFoundError,
-    EntityReferencedError,
-    NotSchedulableError,
-    VerbRefusedError,
-)
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.reading import Form, show_definition
 from feed_assets.operations.entities.schedules import schedule
 from feed_assets.operations.entities.verb_results import Outcome, VerbResult
+from feed_assets.operations.errors import (
+    EntityExistsError,
+    EntityReferencedError,
+    NotSchedulableError,
+    VerbRefusedError,
+)
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import ScheduleState

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import EntityNotFoundError, VerbRefusedError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.listing import FilterField, ListField, ListQuery
 from feed_assets.operations.entities.lookup import FeedLookup, LocationType
@@ -12,6 +12,7 @@ from feed_assets.operations.entities.neighbours import Neighbour, find_neighbour
 from feed_assets.operations.entities.reading import Form, find_page, show_definition, summarize
 from feed_assets.operations.entities.registry import get_declared
 from feed_assets.operations.entities.schedules import schedule
+from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from tests.lifecycle.world import at

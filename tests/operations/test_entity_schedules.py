@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import EntityNotFoundError, NotSchedulableError, NotScheduledError, VerbRefusedError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.reading import find_status
 from feed_assets.operations.entities.schedules import resume, schedule, suspend
 from feed_assets.operations.entities.states import EntityState
 from feed_assets.operations.entities.touch import touch
 from feed_assets.operations.entities.verb_results import Outcome
+from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
@@ -184,7 +185,7 @@ def test_a_dry_run_of_a_schedule_changes_nothing(desk: Desk) -> None:
     assert state(desk) is EntityState.SUBMITTED
 
 
-def test_a_process_over_tables_is_not_scheduled(desk: Desk) -> None:
+def test_a_feed_in_a_table_is_scheduled_as_any_other(desk: Desk) -> None:
     table = {
         "kind": "feed",
         "name": "sales",
@@ -196,5 +197,5 @@ def test_a_process_over_tables_is_not_scheduled(desk: Desk) -> None:
     table["clusters"] = {"cat": {"validity": {"start": "2013-11-01T00:00Z"}}}
     registry = desk.registry(skip_checks=True)
     entity_changes.submit(registry, [file_of(cluster, table)])
-    with pytest.raises(NotSchedulableError, match="on cat it is about tables"):
-        schedule(registry, Kind.FEED, ["sales"])
+    (outcome,) = schedule(registry, Kind.FEED, ["sales"]).outcomes
+    assert outcome.outcome is Outcome.SCHEDULED

@@ -3,9 +3,10 @@ from typing import Any
 
 import pytest
 
+from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.process import Workflow, WorkflowEngine
-from feed_assets.errors import DefinitionsError, DefinitionStoreError, EntityNotFoundError
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, load_bundle, read_entity_files
 from feed_assets.operations.falcon.exporting import export_documents, write_documents

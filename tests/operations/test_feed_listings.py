@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import EntityNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.state.feed_instances import FeedInstances

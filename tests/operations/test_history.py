@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from feed_assets.definitions.edits import Put, Remove
-from feed_assets.errors import EntityNotFoundError, VersionNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.entities.history import blame, definition_at, entity_history, governing_version
+from feed_assets.operations.errors import VersionNotFoundError
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import Member, Release
 from feed_assets.state.process_instances import ProcessInstances

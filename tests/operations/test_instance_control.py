@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import EntityNotFoundError, InstanceQueryError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.instance_actions import InstanceAction
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances
 from feed_assets.operations.scene import Scene
 from feed_assets.state.records import ProcessInstanceStatus

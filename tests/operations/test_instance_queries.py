@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import DateTimeError, EntityNotFoundError, InstanceQueryError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.consolidation import Result
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.queries import find_running, list_instances, summarize_instances
 from feed_assets.operations.instances.ranges import (
     InstanceFilter,
@@ -14,6 +15,7 @@ from feed_assets.operations.instances.ranges import (
     parse_filter,
 )
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.timing.errors import DateTimeError
 from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
 from tests.operations.scenes import WEBSERVER, counting_world, listed, put, row, scene_of
 

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.errors import DefinitionsError, LocationUnreadableError
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.operations import location as location_module
 from feed_assets.operations.location import Location, declare_location, load_location
 from feed_assets.settings import Settings, load_settings

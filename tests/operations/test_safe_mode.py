@@ -3,13 +3,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import SafeModeError
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.cluster_dependents import update_cluster_dependents
 from feed_assets.operations.entities.listing import ListQuery
 from feed_assets.operations.entities.reading import find_page, find_status, show_definition
 from feed_assets.operations.entities.schedules import resume, schedule, suspend
 from feed_assets.operations.entities.touch import touch
+from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import Operation, is_safe_mode, load_safe_mode, require_mode, set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
@@ -40,6 +40,11 @@ TABLE = {
     Operation.INSTANCE_SUSPEND: True,
     Operation.INSTANCE_RESUME: False,
     Operation.INSTANCE_RERUN: False,
+    Operation.RETENTION_RUN: False,
+    Operation.RETENTION_APPROVE: False,
+    Operation.RETENTION_UNDO: False,
+    Operation.RETENTION_PURGE: False,
+    Operation.RETENTION_RELEASE: False,
 }
 
 

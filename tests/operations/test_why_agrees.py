@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from feed_assets.errors import LeaseHeldError
 from feed_assets.lifecycle.blockers import (
     Blocker,
     InputMissing,
@@ -32,6 +31,7 @@ from feed_assets.lifecycle.redefinition import note_changed
 from feed_assets.operations.explaining.explanations import find_blockers
 from feed_assets.operations.explaining.facts import load_dossier
 from feed_assets.state.definition_records import Schedule, ScheduleState
+from feed_assets.state.errors import LeaseHeldError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers

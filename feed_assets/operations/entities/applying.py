@@ -5,13 +5,14 @@ from types import MappingProxyType
 
 from feed_assets.definitions.edits import Remove
 from feed_assets.entities.common import Kind
-from feed_assets.errors import DefinitionsError, PlanOutdatedError
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.schedules import DELETED, TAKEN_OFF
 from feed_assets.loading.entity_files import LoadedBundle
 from feed_assets.operations.entities.planning import Planned, digest_change, weigh_change
 from feed_assets.operations.entities.registry import Registry, make_change
 from feed_assets.operations.entities.settling import end_work, settle_releases
 from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.errors import PlanOutdatedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.difference_records import EntityDifference, Turn
 from feed_assets.state.records import ProcessInstance

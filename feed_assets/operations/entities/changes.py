@@ -9,9 +9,9 @@ from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity, entity_digest
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.differences import diff_entities
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import DefinitionsError, EntityExistsError, EntityNotFoundError, EntityReferencedError
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.lifecycle.schedules import DELETED, TAKEN_OFF
 from feed_assets.loading.entity_files import EntityFile, LoadedBundle, parse_file
@@ -27,6 +27,7 @@ from feed_assets.operations.entities.settling import (
 )
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.errors import EntityExistsError, EntityReferencedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.definitions import Definitions

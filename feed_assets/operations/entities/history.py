@@ -7,8 +7,9 @@ from datetime import datetime
 from feed_assets.definitions.written import find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.differences import FieldChange, diff_entities, render_field
-from feed_assets.errors import EntityNotFoundError, VersionNotFoundError
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import FieldPath
+from feed_assets.operations.errors import VersionNotFoundError
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, Release
 from feed_assets.state.definitions import Definitions

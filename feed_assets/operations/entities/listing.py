@@ -9,8 +9,8 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import VerbRefusedError
 from feed_assets.operations.entities.states import EntityStatus
+from feed_assets.operations.errors import VerbRefusedError
 
 PAGE = 10
 

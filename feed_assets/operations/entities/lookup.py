@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
-from feed_assets.errors import TemplateError
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 

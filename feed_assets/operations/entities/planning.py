@@ -21,8 +21,8 @@ from feed_assets.definitions.written import (
 )
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.errors import VerbRefusedError
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
+from feed_assets.lifecycle.catching_up import ON_TIME
 from feed_assets.lifecycle.releases import load_standing
 from feed_assets.lifecycle.schedules import ScheduleView, load_schedules
 from feed_assets.loading.entity_files import EntityFile, LoadedBundle, usable_bundle
@@ -30,6 +30,7 @@ from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.registry import Registry, find_disorder
 from feed_assets.operations.entities.update_rules import require_updatable
+from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.consequences import decide_consequences
 from feed_assets.plan.difference_records import EntityDifference, PlanDifference, Standing
 from feed_assets.plan.differences import Touched, decide_processes, diff_bundles, find_touched
@@ -185,7 +186,8 @@ def weigh_change(
         ]
         for process in processes
     ]
-    return Weighed(difference=decide_consequences(before, after, entities, processes, registry.now), state=state)
+    difference = decide_consequences(before, after, entities, processes, registry.now, ON_TIME)
+    return Weighed(difference=difference, state=state)
 
 
 def _find_refusals(

@@ -12,14 +12,15 @@ from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.written import find_entity, find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import EntityNotFoundError, VerbRefusedError
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
 from feed_assets.operations.entities.registry import Registry, get_declared
 from feed_assets.operations.entities.states import EntityStatus, entity_status
+from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.definition_records import DocumentFormat
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.feed_instances import FeedInstances

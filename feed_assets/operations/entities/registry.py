@@ -10,8 +10,8 @@ from feed_assets.definitions.folder import open_folder
 from feed_assets.definitions.store import Check, DefinitionStore, Loaded
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.lifecycle.schedules import ScheduleView, load_schedules, state_without_row
 from feed_assets.loading.entity_files import LoadedBundle, usable_bundle

@@ -9,11 +9,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.lifecycle.schedules import ScheduleView, apply_schedules, decide_schedules, load_schedules
 from feed_assets.operations.entities.registry import Registry, get_declared, require_reachable
 from feed_assets.operations.entities.states import works_here
 from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.errors import NotSchedulableError, NotScheduledError, VerbRefusedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import ScheduleState
@@ -169,8 +169,8 @@ def require_schedulable(bundle: Bundle, entity: AnyEntity, clusters: Collection[
             )
         raise NotSchedulableError(
             subject=entity.label,
-            reason=f"on {cluster} it is about tables, and only feeds at locations are worked on",
-            next_step="Declare locations for the feed in question, or leave it submitted.",
+            reason=f"on {cluster} a feed of it lies nowhere",
+            next_step="Declare locations or a table for the feed in question.",
         )
 
 

@@ -85,9 +85,9 @@ def _state_on(bundle: Bundle, progress: Progress, entity: Feed | Process, cluste
 
 
 def works_here(bundle: Bundle, entity: Feed | Process, cluster: str) -> bool:
-    """Whether there is anything that does an entity's work on a cluster: an engine, and files instead of tables."""
+    """Whether there is anything that does an entity's work on a cluster: an engine, and a place for the data."""
     if isinstance(entity, Feed):
-        return entity.data_on(cluster) is not None
+        return entity.data_on(cluster) is not None or entity.table_on(cluster) is not None
     return runs_here(bundle, entity, cluster)
 
 

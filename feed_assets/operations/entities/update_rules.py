@@ -8,9 +8,9 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.differences import FieldChange, diff_entities
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import VerbRefusedError
 from feed_assets.lifecycle.schedules import ScheduleView
 from feed_assets.operations.entities.registry import Registry
+from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.signs import Weight, weigh
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.dates import render_datetime

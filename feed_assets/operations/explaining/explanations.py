@@ -147,7 +147,10 @@ class _Explainer:
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*explain_feed_state(self._scene, key, facts, writers), *late),
+            reasons=(
+                *explain_feed_state(self._scene, self._connection, key, facts, writers, is_root=is_root),
+                *late,
+            ),
         )
 
     def _is_told(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:

@@ -8,6 +8,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
+from feed_assets.operations.explaining.retention import explain_eviction, explain_keeping
 from feed_assets.operations.instances.rows import next_attempt, rendered
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord
@@ -194,16 +195,25 @@ def _shortened(digest: str | None) -> str:
 
 
 def explain_feed_state(
-    scene: Scene, key: FeedKey, facts: FeedFacts, writers: Sequence[Explanation]
+    scene: Scene,
+    connection: Connection,
+    key: FeedKey,
+    facts: FeedFacts,
+    writers: Sequence[Explanation],
+    *,
+    is_root: bool,
 ) -> tuple[Reason, ...]:
-    """All reasons of a feed instance; `writers` explain the process instances that write it."""
+    """All reasons of a feed instance; `writers` explain the process instances that write it. Until when it is kept is
+    told of the instance that was asked about.
+    """
     record = scene.plan.feeds[key.feed, key.cluster]
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
-        return tuple(_availability(facts))
+        keeping = explain_keeping(scene, connection, record, key) if is_root else ()
+        return (*_availability(facts), *keeping)
     reasons: list[Reason] = []
     if status is FeedInstanceStatus.EVICTED:
-        reasons.append(_eviction(facts))
+        reasons.extend(explain_eviction(connection, key, facts.events))
     elif key.nominal_time > scene.as_of:
         text = "its nominal time has not come"
         reasons.append(
@@ -231,14 +241,6 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
         )
     if len(facts.events) > len(there[-1:]):
         yield from _history(facts)
-
-
-def _eviction(facts: FeedFacts) -> Reason:
-    gone = [event for event in facts.events if event.kind is FeedEventKind.EVICTED]
-    if not gone:
-        return Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not say when", blocks=True)
-    text = f"it was evicted at {rendered(gone[-1].recorded_at)} by {gone[-1].origin}"
-    return Reason(code=ReasonCode.EVICTED, text=text, blocks=True, facts=_event_facts(gone[-1]))
 
 
 def _event_facts(event: FeedEvent) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.errors import DefinitionsError, EntityNotFoundError
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.issues import EntityKey, Issue
 from feed_assets.loading.entity_files import parse_file, read_entity_files
 from feed_assets.loading.falcon.writing import render_falcon

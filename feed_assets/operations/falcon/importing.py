@@ -11,7 +11,6 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import label_of
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.errors import StoreUnknownError
 from feed_assets.issues import EntityKey, Issue, Severity, split_error
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import EntityDocument, read_entity
@@ -21,6 +20,7 @@ from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.falcon.mapping import Addresses, ImportMapping
+from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
 
 VERSION = 1

@@ -8,8 +8,8 @@ from typing import NoReturn
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import ArrivalRefusedError
 from feed_assets.lifecycle.arrivals import Candidate, Seen, decide_seen, record_seen
+from feed_assets.operations.errors import ArrivalRefusedError
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.errors import InstanceQueryError
 from feed_assets.lifecycle.instance_actions import Acted, InstanceAction, apply_action, decide_action
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.operations.scene import Scene
 from feed_assets.state.audit import Audit

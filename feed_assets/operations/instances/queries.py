@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import InstanceQueryError
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import (
     SUMMARY_FILTERS,
     InstanceQuery,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import InstanceQueryError
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit

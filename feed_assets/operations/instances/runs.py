@@ -10,6 +10,7 @@ from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs, with_overrides
+from feed_assets.lifecycle.work_data import input_data, output_target, table_partition
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
 from feed_assets.operations.instances.queries import VERSION, list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery
@@ -125,11 +126,12 @@ def _params(scene: Scene, connection: Connection, governed: Governed, nominal_ti
     process = with_overrides(process, row.overrides)
     data = [_input_data(scene, governed, edge, row) for edge in process.inputs]
     context = with_inputs(text_context(plan, process, nominal_time), data)
-    outputs = {
-        edge.name: scene.feed_url(plan.feeds[edge.feed, edge.cluster], time)
+    outputs = [
+        output_target(edge.name, record, time, scene.feed_url(record, time))
         for edge in process.outputs
         if (time := plan.output_time(edge, nominal_time)) is not None
-    }
+        and (record := plan.feeds[edge.feed, edge.cluster])
+    ]
     return InstanceParams(
         process=process.process,
         cluster=process.cluster,
@@ -145,17 +147,11 @@ def _input_data(scene: Scene, governed: Governed, edge: InputEdge, row: ProcessI
     record = governed.plan.feeds[edge.feed, edge.cluster]
     times = next((frozen.nominal_times for frozen in row.inputs if frozen.name == edge.name), ())
     context = text_context(governed.plan, governed.record, row.nominal_time)
-    return InputData(
-        name=edge.name,
-        feed=edge.feed,
-        instances=tuple(InputInstance(nominal_time=time, url=scene.feed_url(record, time)) for time in reversed(times)),
-        format=record.format,
-        columns=record.columns,
-        options=dict(record.options),
-        partition=render_text(edge.partition, context) if edge.partition else None,
-        partitions=record.partitions,
-        optional=edge.optional,
+    instances = (
+        InputInstance(nominal_time=time, url=scene.feed_url(record, time), partition=table_partition(record, time))
+        for time in reversed(times)
     )
+    return input_data(edge, record, instances, context)
 
 
 def find_logs(scene: Scene, query: InstanceQuery, attempt: int | None = None) -> InstanceLogs:

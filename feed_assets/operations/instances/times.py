@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
-from feed_assets.errors import DateTimeError
 from feed_assets.operations.scene import Scene
 from feed_assets.timing.dates import parse_datetime
+from feed_assets.timing.errors import DateTimeError
 from feed_assets.timing.sequence import InstanceSequence
 
 _UTC = ZoneInfo("UTC")

@@ -5,18 +5,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark_addresses import check_spark_master, check_spark_remote
 from feed_assets.engines.workflow_files import check_url, find_function_fault
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
-from feed_assets.errors import ServiceError, StoreUnknownError, TableAddressError
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
+from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.port import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.work_folders import find_folder_fault, find_local_folder, make_folder
+from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.validation.rules_workflow import iter_files, iter_workflows
 from feed_assets.validation.scope import Complaint

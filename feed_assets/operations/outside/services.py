@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from feed_assets.engines.errors import ServiceError
 from feed_assets.entities.bundle import Bundle
-from feed_assets.errors import FeedAssetsError, ServiceError
+from feed_assets.errors import FeedAssetsError
 
 if TYPE_CHECKING:
     from feed_assets.engines.catalogs import Catalog
