@@ -15,6 +15,7 @@ from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, make_report
+from benchmarks.retention import measure_retention
 from benchmarks.ticks import measure_ticks
 from benchmarks.windows import measure_windows
 
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only",
         default=parts,
-        help=f"parts, as in {parts}: loading, ticks, runs, windows, definitions, explaining (all)",
+        help=f"parts, as in {parts}: loading, ticks, runs, windows, definitions, explaining, retention (all)",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes; shows that it works, not how fast it is")
     parser.add_argument("--json", type=Path, help="file for the report")
@@ -69,6 +70,8 @@ def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
             measure = measure_definitions
         case Part.EXPLAINING:
             measure = measure_explaining
+        case Part.RETENTION:
+            measure = measure_retention
         case _:
             assert_never(part)
     folder.mkdir()

@@ -27,6 +27,7 @@ class Part(StrEnum):
     WINDOWS = "d"
     DEFINITIONS = "e"
     EXPLAINING = "f"
+    RETENTION = "g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ def main(folder: str, pairs: str, hours: str, repeats: str, *counts: str) -> Non
             "idle": [bed.tick()[0] for _ in range(3 * int(repeats))],
             "look": [_look(bed) for _ in range(int(repeats))],
         }
-        for waiting in (BECOME_READY, len(bed.pairs)):
-            result[f"ready/{waiting}"] = [_ready(bed, waiting) for _ in range(3 * int(repeats))]
+        ready = [[_ready(bed, waiting) for waiting in _waiting(bed)] for _ in range(3 * int(repeats))]
+        result |= {f"ready/{waiting}": taken for waiting, *taken in zip(_waiting(bed), *ready, strict=True)}
         for count in map(int, counts):
             result[f"new/{count}"] = [_new(bed, count) for _ in range(int(repeats))]
         print(json.dumps(result))
@@ -38,6 +38,11 @@ def _look(bed: TickBed) -> dict[str, float]:
     assert f"{len(bed.pairs)} looks, 0 arrivals" in (result.skip_reason.skip_message or "")
     bed.settle()
     return {"tick": seconds}
+
+
+def _waiting(bed: TickBed) -> tuple[int, int]:
+    """How many instances wait, in turn, so that whatever else the machine does slows down both."""
+    return BECOME_READY, len(bed.pairs)
 
 
 def _ready(bed: TickBed, waiting: int) -> dict[str, float]:

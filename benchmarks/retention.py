@@ -1,0 +1,178 @@
+"""(g) Retention: planning, moving to the trash and deleting, against `find`, `rm -rf` and Hadoop's FileSystem.
+
+The trees are hourly instances, nine of ten expired, in one flat folder and in folders of years, months, days and hours.
+What deletes has a tree of its own each, made in the same way. Hadoop's times are taken inside the Java machine.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from statistics import median
+from zoneinfo import ZoneInfo
+
+from benchmarks.probes import ProbeError, say
+from benchmarks.report import Figure, Part, faster, within
+from feed_assets.engines.installation import spark_home
+from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.retention.eligibility import collect_candidates, find_before
+from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
+from feed_assets.storage.local import LocalStore
+from feed_assets.storage.trash_port import Trash
+from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.timing.templates import parse_path_template
+
+HOUR = timedelta(hours=1)
+START = datetime(1900, 1, 1, tzinfo=UTC)
+REPEATS = 3
+FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
+DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
+SWEEP = "measured"
+JAVA = Path(__file__).with_name("HadoopEviction.java")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Hourly instances below a folder; `depth` levels of folders, of which the last are the instances."""
+
+    root: Path
+    layout: str
+    count: int
+
+    @property
+    def depth(self) -> int:
+        return self.layout.count("/")
+
+    @property
+    def expired(self) -> int:
+        return self.count * 9 // 10
+
+    @property
+    def location(self) -> RetainedLocation:
+        template = parse_path_template(self.layout)
+        return RetainedLocation(
+            kind=LocationKind.DATA, store=StoreAddress(url=f"file://{self.root}"), template=template, obstacle=None
+        )
+
+    @property
+    def sequence(self) -> InstanceSequence:
+        return InstanceSequence(start=START, frequency=parse_frequency("hours(1)"), timezone=ZoneInfo("UTC"), end=None)
+
+    def path(self, index: int) -> str:
+        """The path of an instance below the root."""
+        return parse_path_template(self.layout).render(START + index * HOUR, ZoneInfo("UTC")).lstrip("/")
+
+    def make(self, files: Sequence[str] = ()) -> "Tree":
+        """Make the folders, each with these files."""
+        for index in range(self.count):
+            folder = f"{self.root}/{self.path(index)}"
+            os.makedirs(folder)  # noqa: PTH103 - a million of them
+            for name in files:
+                with open(f"{folder}/{name}", "w") as file:  # noqa: PTH123
+                    file.write(name)
+        return self
+
+
+def measure_retention(folder: Path, *, quick: bool) -> Iterator[Figure]:
+    """Yield the figures of part (g)."""
+    for count in (2_000,) if quick else (100_000, 1_000_000):
+        yield from _planning(folder / f"plan-{count}", count)
+    yield from _removing(folder / "remove", 2_000 if quick else 100_000)
+
+
+def _planning(folder: Path, count: int) -> Iterator[Figure]:
+    say(f"planning over {count:,} instances")
+    flat = Tree(root=folder / "flat", layout=FLAT, count=count).make()
+    deep = Tree(root=folder / "deep", layout=DEEP, count=count).make()
+    for name, tree in (("flat", flat), ("deep", deep)):
+        ours, finds = _by_turns(partial(_eligible, tree, tree.expired), partial(_find, tree))
+        of = f"what has expired, 90 % of {count:,} instances, {name}"
+        target = 1.0 if tree is flat else None
+        yield faster(Part.RETENTION, of, ours, "find", finds, at_least=target, note="walk, exact paths, decision")
+        globbed = _hadoop("glob", f"{tree.root}/{'/'.join(['*'] * tree.depth)}", expected=count)
+        yield faster(Part.RETENTION, of, ours, "Hadoop's globStatus", globbed, at_least=10.0)
+    few = 24 * 31
+    ours, finds = _by_turns(partial(_eligible, deep, few), partial(_find, deep))
+    name = f"what has expired, one month of {count:,} instances, deep"
+    yield faster(Part.RETENTION, name, ours, "find", finds, at_least=10.0 if count > few * 100 else None)
+    shutil.rmtree(folder)
+
+
+def _eligible(tree: Tree, expired: int) -> None:
+    policy = RetentionRecord(
+        limit=parse_frequency("hours(1)"), cadence=parse_frequency("days(1)"), trash=parse_frequency("days(7)")
+    )
+    as_of = START + (expired + 1) * HOUR
+    before = find_before(policy, as_of)
+    found = collect_candidates(LocalStore(tree.root), tree.location, tree.sequence, before)
+    if len(found.paths) != expired:
+        raise ProbeError(f"{len(found.paths)} of {expired} expired instances were found")
+
+
+def _find(tree: Tree) -> None:
+    level = str(tree.depth)
+    command = ["find", str(tree.root), "-mindepth", level, "-maxdepth", level, "-type", "d"]
+    found = subprocess.run(command, capture_output=True, check=True).stdout.count(b"\n")
+    if found != tree.count:
+        raise ProbeError(f"find has found {found} of {tree.count}")
+
+
+def _removing(folder: Path, count: int) -> Iterator[Figure]:
+    files = ("part-0.parquet", "_SUCCESS")
+    say(f"removing {count * 9 // 10:,} instances of {len(files)} files, three times")
+    trees = {name: Tree(root=folder / name, layout=DEEP, count=count).make(files) for name in ("ours", "rm", "hadoop")}
+    paths = [trees["ours"].path(index) for index in range(trees["ours"].expired)]
+    trash = LocalStore(trees["ours"].root).trash()
+    moved = _seconds(lambda: _put(trash, paths))
+    emptied = _seconds(lambda: trash.purge(SWEEP))
+    oracle = folder / "oracle"
+    oracle.write_text("".join(f"{trees['rm'].root}/{path}\n" for path in paths))
+    removed = _seconds(lambda: _rm(oracle))
+    oracle.write_text("".join(f"{trees['hadoop'].root}/{path}\n" for path in paths))
+    by_hadoop = _hadoop("evict", str(oracle), str(trees["hadoop"].root), expected=len(paths))
+    name = f"{len(paths):,} instances"
+    yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "rm -rf of a list", removed, at_least=0.9)
+    yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "a loop through Hadoop", by_hadoop, at_least=3.0)
+    yield faster(Part.RETENTION, f"{name} to the trash", moved, "deleting them ourselves", emptied, at_least=5.0)
+    yield within(Part.RETENTION, f"{name} to the trash and deleted", moved + emptied)
+    shutil.rmtree(folder)
+
+
+def _put(trash: Trash, paths: Sequence[str]) -> None:
+    for start in range(0, len(paths), 1_000):
+        trash.put(SWEEP, paths[start : start + 1_000])
+
+
+def _rm(oracle: Path) -> None:
+    with oracle.open("rb") as paths:
+        subprocess.run(["xargs", "-d", "\\n", "rm", "-rf"], stdin=paths, check=True)
+
+
+def _hadoop(*arguments: str, expected: int) -> float:
+    """Seconds of Hadoop's local filesystem for a glob or an eviction."""
+    home = spark_home()
+    if shutil.which("javac") is None:
+        raise ProbeError("Hadoop is measured by a program of one file: a JDK is needed, not only a Java runtime")
+    command = ["java", "-Dlog4j2.level=OFF", "-cp", f"{home}/jars/*", str(JAVA), *arguments]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    if int(said[-2]) != expected:
+        raise ProbeError(f"Hadoop has found {said[-2]} of {expected}")
+    return int(said[-1]) / 1e9
+
+
+def _by_turns(ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:
+    """Medians of both, measured by turns."""
+    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(REPEATS)]
+    return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
