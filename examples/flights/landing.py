@@ -21,8 +21,8 @@ WEATHER_START = datetime(2013, 11, 1, tzinfo=UTC)
 WEATHER_END = datetime(2013, 12, 1, 6, tzinfo=UTC)
 WEATHER_DELAY = timedelta(minutes=65)
 FLIGHTS_DELAY = timedelta(minutes=90)
-LATE_DAY = datetime(2013, 11, 5, 5, tzinfo=UTC)
-LATE_HOURS = frozenset({datetime(2013, 11, 5, 15, tzinfo=UTC), datetime(2013, 11, 5, 16, tzinfo=UTC)})
+LATE_DAY = datetime(2013, 11, 1, 4, tzinfo=UTC)
+LATE_HOURS = frozenset({datetime(2013, 11, 1, 15, tzinfo=UTC), datetime(2013, 11, 1, 16, tzinfo=UTC)})
 """Weather that is kept back until the day it belongs to, the one that begins at `LATE_DAY`, has been processed."""
 FLAG = "_SUCCESS"
 

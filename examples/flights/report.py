@@ -1,0 +1,160 @@
+"""What the demo prints at its end: what the month amounts to, in the record and in Dagster, and what retention did."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery
+from examples.flights.place import LATE_PROCESS, ROOT, UNTIL, Demo, DemoError, console
+from feed_assets.operations.location import Location
+from feed_assets.operations.overview import FeedOverview, feed_overview, iter_ran_without, process_overview
+from feed_assets.state.database import Database, open_database
+from feed_assets.timing.dates import render_datetime
+
+
+def report(database: Database, location: Location, deliveries: Sequence[Delivery]) -> None:
+    """Print what the month amounts to."""
+    landed = _landed_rows(deliveries)
+    feeds = Table("feed", "instances", "available", "evicted", "missing", "rows", title="Feeds")
+    overviews = [feed_overview(database, record, UNTIL) for record in location.plan.feeds.values()]
+    for feed in overviews:
+        rows = feed.rows if feed.rows is not None else landed.get(feed.feed)
+        counts = (feed.instances, feed.available, feed.evicted, len(feed.missing), "" if rows is None else rows)
+        feeds.add_row(feed.feed, *map(str, counts))
+    processes = Table("process", "instances", "succeeded", "median seconds", title="Processes")
+    for record in location.plan.processes.values():
+        process = process_overview(database, record, UNTIL)
+        seconds = "" if process.seconds is None else f"{process.seconds:.2f}"
+        processes.add_row(process.process, str(process.instances), str(process.succeeded), seconds)
+    console.print(feeds, processes)
+    for feed in overviews:
+        _print_missing(feed)
+    for record in location.plan.processes.values():
+        for ran in iter_ran_without(database, location.plan, record):
+            day = ran.nominal_time.astimezone(NEW_YORK)
+            hours = "1 hour" if len(ran.missing) == 1 else f"{len(ran.missing)} hours"
+            console.print(f"{ran.process} of {day:%d %B} ran without {hours} of its optional input {ran.input}")
+
+
+def _landed_rows(deliveries: Sequence[Delivery]) -> dict[str, int]:
+    rows: dict[str, int] = {}
+    for delivery in deliveries:
+        feed = delivery.path.split("/", 1)[0]
+        rows[feed] = rows.get(feed, 0) + len(delivery.rows)
+    return rows
+
+
+def _print_missing(feed: FeedOverview) -> None:
+    if feed.missing:
+        console.print(f"{feed.feed} never arrived for {', '.join(map(render_datetime, feed.missing))}")
+
+
+def check_dagster(demo: Demo, location: Location) -> None:
+    """Hold Dagster's own record against ours: every instance that has been there is a materialized partition there.
+
+    Raises:
+        DemoError: they differ.
+    """
+    from dagster import DagsterInstance
+
+    from feed_assets.orchestration.layout import lay_out
+
+    database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
+    layout = lay_out(location.plan)
+    with DagsterInstance.from_config(str(demo.home)) as instance:
+        for _ in range(60):
+            behind = []
+            for record in location.plan.feeds.values():
+                known = instance.get_materialized_partitions(layout.feed_asset(record.key)[0])
+                feed = feed_overview(database, record, UNTIL)
+                if len(known) != feed.available + feed.evicted:
+                    behind.append(f"{record.feed}: {len(known)} of {feed.available + feed.evicted}")
+            if not behind:
+                console.print("Every instance is a materialized partition in Dagster.")
+                return
+            time.sleep(1)
+    raise DemoError(f"Dagster's partitions do not agree: {'; '.join(behind)}")
+
+
+def report_late(demo: Demo, location: Location) -> None:
+    """Print what Dagster knows of the day whose weather came late: each time that it was made.
+
+    Raises:
+        DemoError: its output is what it was.
+    """
+    from dagster import AssetRecordsFilter, DagsterInstance
+
+    from feed_assets.orchestration import names
+    from feed_assets.orchestration.instance_runs import DATA_VERSION
+    from feed_assets.orchestration.layout import lay_out
+
+    asset_key, grid = lay_out(location.plan).feed_asset((LATE_PROCESS, "primary"))
+    wanted = AssetRecordsFilter(asset_key=asset_key, asset_partitions=[grid.key(LATE_DAY)])
+    table = Table("attempt", "weather hours", "bytes", "data version", "why", title=f"{LATE_PROCESS} of 1 November")
+    versions = set()
+    with DagsterInstance.from_config(str(demo.home)) as instance:
+        records = instance.fetch_materializations(wanted, limit=20, ascending=True).records
+    for told in filter(None, (record.asset_materialization for record in records)):
+        values = {name: value.value for name, value in told.metadata.items()}
+        version = (told.tags or {})[DATA_VERSION]
+        versions.add(version)
+        inputs = values[names.META_INPUTS]
+        hours = inputs["weather"] if isinstance(inputs, dict) else ""
+        why = values.get(names.META_LATE_DATA, "its inputs were there")
+        table.add_row(
+            *(str(values[names.META_ATTEMPT]), str(hours), str(values[names.META_BYTES]), version[:19], str(why))
+        )
+    console.print(table)
+    if len(versions) < 2:
+        raise DemoError("the output of the day whose weather came late has not changed")
+
+
+def report_retention(environment: Mapping[str, str]) -> None:
+    """Let what has expired of the raw feeds go as a person would: plan, approve, run, and undo one feed; print it.
+
+    Raises:
+        DemoError: nothing was evicted, or what was undone is not back.
+    """
+    for sweep in _ask(environment, "plan")["sweeps"]:
+        for each in sweep["asks"]:
+            console.print(f"The sweep of {', '.join(feed['feed'] for feed in sweep['feeds'])} asks: {each['sentence']}")
+        if sweep["asks"]:
+            _ask(environment, "approve", sweep["id"])
+        _ask(environment, "run", sweep["id"])
+    sweeps = [sweep for sweep in _ask(environment, "list")["sweeps"] if sweep["state"] == "DONE"]
+    table = Table("sweep", "by", "feed", "instances", "bytes", "evicted", title="Retention: raw feeds keep 20 days")
+    for sweep in sorted(sweeps, key=lambda sweep: str(sweep["id"])):
+        for feed in sweep["feeds"]:
+            numbers = (feed["instances"], feed["bytes"], feed["evicted"])
+            table.add_row(sweep["id"], sweep["author"], feed["feed"], *map(str, numbers))
+    evicted = [(sweep["id"], feed) for sweep in sweeps for feed in sweep["feeds"] if feed["evicted"]]
+    if not evicted:
+        raise DemoError("retention has evicted nothing")
+    sweep_id, feed = min(evicted, key=lambda each: each[1]["evicted"])
+    undone = _ask(environment, "undo", sweep_id, "--feed", feed["feed"])
+    table.add_row(sweep_id, "undo", feed["feed"], "", "", f"{undone['restored']} are back")
+    console.print(table)
+    if undone["restored"] != feed["evicted"]:
+        raise DemoError(f"only {undone['restored']} of {feed['evicted']} came back of sweep {sweep_id}")
+
+
+def _ask(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    """What `feed-assets retention` answers."""
+    done = subprocess.run(
+        [sys.executable, "-m", "feed_assets", "retention", *arguments, "--output", "json"],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise DemoError(f"feed-assets retention {' '.join(arguments)}: {done.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
