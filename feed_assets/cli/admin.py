@@ -1,4 +1,4 @@
-"""`admin`: safe mode and the audit."""
+"""`admin`: safe mode, the audit, and the messages for programs outside."""
 
 import click
 
@@ -9,13 +9,15 @@ from feed_assets.clock import open_clock
 from feed_assets.operations.safe_mode import SafeMode, load_safe_mode, set_safe_mode
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
+from feed_assets.state.outbox import Outbox
 
 NEWEST = 50
+MESSAGES = 1_000
 
 
 @click.group()
 def admin() -> None:
-    """Safe mode and the audit."""
+    """Safe mode, the audit, and the messages for programs outside."""
 
 
 @admin.command()
@@ -83,6 +85,44 @@ def audit(limit: int, output: str) -> None:
         for entry in entries
     ]
     print_table(("at", "author", "action", "target", "details"), rows)
+
+
+@admin.command()
+@click.option("--after", type=click.IntRange(min=0), default=0, show_default=True, help="Only those with a larger seq.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=MESSAGES, show_default=True, help="How many, oldest first."
+)
+@output_option
+def messages(after: int, limit: int, output: str) -> None:
+    """The messages for programs outside, oldest first; one for each evicted path and for each that is back.
+
+    A reader keeps the largest seq it has seen and asks for what comes --after it. No message is ever changed.
+    """
+    database = open_state(load_settings())
+    with database.read() as connection:
+        found = Outbox(connection).read(after, limit)
+    if output == "json":
+        shown = [
+            {
+                "seq": each.seq,
+                "topic": each.topic,
+                "recorded_at": each.recorded_at.isoformat(),
+                "payload": dict(each.payload),
+            }
+            for each in found
+        ]
+        print_json({"version": 1, "messages": shown})
+        return
+    rows = [
+        (
+            each.seq,
+            f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
+            each.topic,
+            ", ".join(f"{name}={value}" for name, value in each.payload.items()),
+        )
+        for each in found
+    ]
+    print_table(("seq", "at", "topic", "payload"), rows)
 
 
 def _sentence(mode: SafeMode) -> str:

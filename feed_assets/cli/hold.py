@@ -67,7 +67,7 @@ def add(
     scene = open_scene_for()
     added = add_hold(scene, name, span, reason=reason, author=author_of(author), expires_at=until, dry_run=dry_run)
     _print(added, output)
-    click.echo(f"{'would hold' if dry_run else 'held'} by {name!r}", err=True)
+    click.echo(f"{'would be held' if dry_run else 'held'} by {name!r}", err=True)
 
 
 @hold.command()

@@ -16,6 +16,8 @@ from feed_assets.state.sweep_records import ItemOutcome, SweepState
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.retention.worksite import Worksite
+    from feed_assets.operations.retention.planning import RetentionPlan
+    from feed_assets.operations.retention.running import Ran
     from feed_assets.operations.scene import Scene
 
 FAILED = 1
@@ -65,7 +67,9 @@ def plan(
 
 @retention.command()
 @click.argument("plan", required=False)
-@click.option("--feed", "feeds", multiple=True, help="Plan this feed and run what asks nobody; may be repeated.")
+@click.option(
+    "--feed", "feeds", multiple=True, help="Go on with, or plan and run this feed, if it asks nobody; may be repeated."
+)
 @clusters_option
 @change_options
 @click.pass_context
@@ -82,11 +86,11 @@ def run(
 
     Without PLAN and --feed all sweeps are run that wait for it, or broke off. What protects an instance is looked at
     again right before it is moved; what has changed since the plan stays. The exit code is 1 if something was refused
-    by storage, or a part of a sweep is in other hands.
+    by storage, a sweep cannot be run now, or a part of one is in other hands.
     """
     from feed_assets.operations.retention.planning import plan_retention
     from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.running import Ran, find_runnable, run_sweeps
+    from feed_assets.operations.retention.running import find_runnable, run_sweeps
 
     if plan is not None and (feeds or clusters):
         raise click.UsageError("PLAN says what is run; --feed and --clusters go without it.")
@@ -94,43 +98,48 @@ def run(
     if plan is not None:
         sweeps = [find_sweep(scene, plan)]
     elif feeds:
-        planned = plan_retention(
-            scene, author=author_of(author), feeds=feeds, clusters=clusters, dry_run=dry_run
-        ).sweeps
-        sweeps = [sweep for sweep in planned if sweep.state is SweepState.PLANNED]
-        for sweep in planned:
-            if sweep.state is SweepState.ASKING:
-                click.echo(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
+        broken_off = [sweep for sweep in find_runnable(scene, clusters, feeds) if sweep.state is SweepState.RUNNING]
+        planned = plan_retention(scene, author=author_of(author), feeds=feeds, clusters=clusters, dry_run=dry_run)
+        sweeps = broken_off + [sweep for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
+        _tell_who_waits(planned)
     else:
         sweeps = find_runnable(scene, clusters)
     with Progress() as progress:
-        ran = (
-            Ran(sweeps=tuple(sweeps))
-            if dry_run
-            else run_sweeps(
-                scene,
-                site,
-                sweeps,
-                author=author_of(author),
-                progress=lambda sweep, settled, total: progress.show(sweep.sweep_id, settled, total),
-            )
+        ran = run_sweeps(
+            scene,
+            site,
+            sweeps,
+            author=author_of(author),
+            dry_run=dry_run,
+            progress=lambda sweep, settled, total: progress.show(sweep.sweep_id, settled, total),
         )
     if output == "json":
         print_json(ran.to_json())
     else:
         print_sweeps(ran.sweeps)
-    _end_run(ctx, ran.sweeps, is_complete=ran.is_complete or dry_run)
+    _end_run(ctx, ran)
 
 
-def _end_run(ctx: click.Context, sweeps: Any, *, is_complete: bool) -> None:
-    if not sweeps:
+def _tell_who_waits(planned: "RetentionPlan") -> None:
+    for feed in planned.feeds:
+        if feed.left_out:
+            click.echo(f"feed '{feed.record.feed}' on {feed.record.cluster} is left out: {feed.left_out}", err=True)
+    for sweep in planned.sweeps:
+        if sweep.state is SweepState.ASKING:
+            click.echo(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
+
+
+def _end_run(ctx: click.Context, ran: "Ran") -> None:
+    if not ran.sweeps and not ran.refused:
         click.echo("no sweep waits to be run", err=True)
-    for sweep in sweeps:
-        if sweep.state is SweepState.RUNNING and not is_complete:
+    for refused in ran.refused:
+        click.echo(f"feed-assets: {refused}", err=True)
+    for sweep in ran.sweeps:
+        if sweep.state is SweepState.RUNNING and not ran.is_dry_run:
             click.echo(
                 f"others work on a part of {sweep.sweep_id}; give the command again when they have ended", err=True
             )
-    if not is_complete:
+    if not ran.is_complete:
         ctx.exit(FAILED)
 
 

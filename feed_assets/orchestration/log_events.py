@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from dagster import AssetKey, AssetMaterialization, AssetObservation, MetadataValue
 
+from feed_assets.entities.common import LocationKind
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import DATA_VERSION
 from feed_assets.orchestration.layout import AssetLayout
@@ -26,7 +27,7 @@ def build_told(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[Tol
     for event in events:
         key = (event.feed, event.cluster)
         record = layout.plan.feeds.get(key)
-        if record is None or not record.sequence.contains(event.nominal_time):
+        if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
             continue
         asset_key, grid = layout.feed_asset(key)
         partition = grid.key(event.nominal_time)
@@ -34,6 +35,11 @@ def build_told(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[Tol
             yield _arrival(record, event, asset_key, partition)
         elif event.kind is FeedEventKind.EVICTED:
             yield _eviction(event, asset_key, partition)
+
+
+def _is_of_data(event: FeedEvent) -> bool:
+    """Whether an event is about an instance itself, and not about the stats, say, that belong to it."""
+    return event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
 
 
 def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetMaterialization:

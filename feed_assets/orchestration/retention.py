@@ -31,14 +31,16 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.holders import name_holder
 from feed_assets.lifecycle.retention.movers import choose_measurer, choose_mover
 from feed_assets.lifecycle.retention.planning import Ask, Planned, plan_sweeps
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.sweeping import run_sweep
+from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
 from feed_assets.lifecycle.retention.turns import Due, apply_turns, find_due, pass_turns
 from feed_assets.lifecycle.retention.worksite import Worksite
 from feed_assets.lifecycle.schedules import load_schedules, state_without_row
+from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.reloading import follow_definitions
@@ -104,13 +106,10 @@ def _find_work(runtime: Runtime, database: Database, plan: Plan, cluster: str, a
     """What a run would do, in a few words; empty if nothing. Emptying the trash alone waits for the next turn."""
     with database.read() as connection:
         due = _find_due(runtime, connection, plan, cluster, as_of)
-        broken_off = [
-            sweep
-            for sweep in Sweeps(connection).with_state(cluster, {SweepState.RUNNING})
-            if not _is_worked_on(connection, sweep, runtime.wall.now())
-        ]
+        wall = runtime.wall.now()
+        waiting = [each for each in find_waiting(connection, cluster) if not _is_worked_on(connection, each, wall)]
     parts = [f"the turn of {len(due)} feeds"] if due else []
-    parts += [f"{len(broken_off)} sweeps that broke off"] if broken_off else []
+    parts += [f"{len(waiting)} sweeps that were approved or broke off"] if waiting else []
     return " and ".join(parts)
 
 
@@ -148,6 +147,7 @@ def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
     )
     def plan_op(context: OpExecutionContext) -> list[str]:
         site = _site(runtime, context)
+        require_mode(site.database, Operation.RETENTION_RUN)
         now = site.clock.now()
         with site.database.read() as connection:
             due = _find_due(runtime, connection, site.plan, cluster, now)
@@ -163,10 +163,10 @@ def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
         )
         with site.database.begin() as connection:
             pass_turns(connection, due, now)
-            left = Sweeps(connection).with_state(cluster, {SweepState.RUNNING})
+            waiting = find_waiting(connection, cluster)
         _log_plan(context, planned)
         ready = [sweep.sweep_id for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
-        return [*(sweep.sweep_id for sweep in left), *ready]
+        return [*(sweep.sweep_id for sweep in waiting), *ready]
 
     return plan_op
 
@@ -182,7 +182,11 @@ def _sweep_op(runtime: Runtime, cluster: str) -> OpDefinition:
         site = _site(runtime, context)
         for sweep_id in sweeps:
             mover = choose_mover(_paths_of(site.database, sweep_id), site.stores, _session(context, cluster))
-            sweep = run_sweep(site, sweep_id, mover=mover)
+            try:
+                sweep = run_sweep(site, sweep_id, mover=mover)
+            except SweepRefusedError as exc:
+                context.log.warning(str(exc))
+                continue
             context.log.info(f"sweep {sweep_id}: {describe_sweep(sweep)}")
             context.add_output_metadata({names.META_SWEEP: sweep_id})
 
@@ -198,7 +202,12 @@ def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
     )
     def purge_op(context: OpExecutionContext) -> None:
         site = _site(runtime, context)
-        for purged in purge_sweeps(site, cluster, find_purgeable(site, cluster, site.clock.now())):
+        try:
+            found = find_purgeable(site, cluster, site.clock.now())
+        except SweepRefusedError as exc:
+            context.log.warning(str(exc))
+            return
+        for purged in purge_sweeps(site, cluster, found):
             if purged.obstacle:
                 context.log.warning(f"the trash of sweep {purged.sweep.sweep_id} stays: {purged.obstacle}")
             else:

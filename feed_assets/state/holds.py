@@ -53,7 +53,7 @@ class Holds:
         """The holds of a name, whatever has become of them, oldest first."""
         return self._select(_T.name == name)
 
-    def newest(self, limit: int) -> list[Hold]:
+    def newest(self, limit: int | None = None) -> list[Hold]:
         """At most `limit` holds, whatever has become of them, newest first; for people who look."""
         found = self._connection.execute(select(*_RAW).order_by(_T.number.desc()).limit(limit))
         return [_from_row(row) for row in found]

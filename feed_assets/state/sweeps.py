@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Unpack
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from feed_assets.state.retention_schema import IS_TO_PURGE, sweep_chunks, sweeps
 from feed_assets.state.sweep_content import NewChunk
@@ -79,11 +79,6 @@ class Sweeps:
         is_due = (_T.cluster == cluster, _T.purge_at <= as_of, IS_TO_PURGE, _T.state.in_(_values(_PURGEABLE)))
         statement = select(*sweeps.columns).where(*is_due).order_by(_T.purge_at, _T.sweep_id).limit(limit)
         return [_from_row(row) for row in self._connection.execute(statement)]
-
-    def last_created_at(self, cluster: str) -> datetime | None:
-        """When the newest sweep of a cluster was planned; None if there is none."""
-        newest: datetime | None = self._connection.scalar(select(func.max(_T.created_at)).where(_T.cluster == cluster))
-        return newest
 
     def transition(self, sweep_id: str, expected: AbstractSet[SweepState], **changes: Unpack[SweepChanges]) -> bool:
         """Change a sweep if its state is one of `expected`; whether it was. Of two racing, one wins."""

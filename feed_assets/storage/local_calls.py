@@ -97,7 +97,7 @@ class LocalCalls:
         """Rename within one filesystem in a single step; `FileExistsError` if anything stands there."""
         if not _rename_onto_nothing(folder, name, to_folder, to_name):
             if self.find(to_folder, to_name) is not None:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to_name)
+                raise _error(errno.EEXIST, to_name)
             os.rename(name, to_name, src_dir_fd=folder, dst_dir_fd=to_folder)
 
     def replace(self, folder: int, name: str, to_name: str) -> None:
@@ -108,7 +108,7 @@ class LocalCalls:
         """Write a file and bring it to disk; its directory is the caller's to flush."""
 
         def opener(name: str, flags: int) -> int:
-            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+            return os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
 
         with open(name, "wb", buffering=0, opener=opener) as stream:
             stream.write(data)
@@ -118,9 +118,9 @@ class LocalCalls:
         """Read a regular file."""
 
         def opener(name: str, flags: int) -> int:
-            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
 
-        with open(name, "rb", buffering=0, opener=opener) as stream:
+        with open(name, "rb", opener=opener) as stream:
             return stream.read()
 
     def remove_file(self, folder: int, name: str) -> None:
@@ -130,7 +130,7 @@ class LocalCalls:
         except PermissionError:  # what some systems answer for a directory, too
             found = self.find(folder, name)
             if found is not None and stat.S_ISDIR(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name) from None
+                raise _error(errno.EISDIR, name) from None
             raise
 
     def remove_folder(self, folder: int, name: str) -> None:
@@ -146,7 +146,7 @@ class LocalCalls:
         if syncfs is None:
             os.sync()
         elif syncfs(folder) != 0:
-            raise _error(str(folder))
+            raise _error(ctypes.get_errno(), str(folder))
 
     @contextmanager
     def opened(self, folder: int, path: str) -> Iterator[int]:
@@ -199,7 +199,7 @@ def _open_beneath(folder: int, path: str) -> int | None:
             return opened
         if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):  # "something was renamed meanwhile"
             break
-    raise _error(path)
+    raise _error(ctypes.get_errno(), path)
 
 
 def _open_in_steps(folder: int, path: str) -> int:
@@ -212,7 +212,7 @@ def _open_in_steps(folder: int, path: str) -> int:
             os.close(current)
             current = below
             if os.fstat(current).st_dev != device:
-                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+                raise _error(errno.EXDEV, path)
     except OSError:
         os.close(current)
         raise
@@ -226,13 +226,14 @@ def _rename_onto_nothing(folder: int, name: str, to_folder: int, to_name: str) -
         return False
     if renameat2(folder, os.fsencode(name), to_folder, os.fsencode(to_name), _RENAME_NOREPLACE) == 0:
         return True
-    if ctypes.get_errno() in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-        return False
-    raise _error(name)
-
-
-def _error(path: str) -> OSError:
     number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        return False
+    raise _error(number, name)
+
+
+def _error(number: int, path: str) -> OSError:
+    """The error of a number, as an object of the class that Python has for it."""
     return OSError(number, os.strerror(number), path)
 
 

@@ -47,7 +47,7 @@ class LocalTrash(Trash):
             make_directories(f"{self._root}/{self._area}")
         except OSError as exc:
             raise self.store._refused("", exc) from exc
-        with self._opened("") as root:
+        with self._opened() as root:
             if root is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
             with self._moving(root, sweep) as passage:
@@ -59,8 +59,10 @@ class LocalTrash(Trash):
 
     def find_description(self, sweep: str) -> Mapping[str, object] | None:
         with self._opened(self._folder(sweep)) as folder:
+            if folder is None:
+                return None
             try:
-                found = None if folder is None else json.loads(self._calls.read_file(folder, _DESCRIPTION))
+                found = json.loads(self._calls.read_file(folder, _DESCRIPTION))
             except (FileNotFoundError, ValueError):
                 return None
         return found if isinstance(found, dict) else None
@@ -73,7 +75,7 @@ class LocalTrash(Trash):
 
     def purge(self, sweep: str) -> Purged:
         folder = self._folder(sweep)
-        with self._opened("") as root:
+        with self._opened() as root:
             if root is None:
                 return Purged(sweep=sweep, files=0, is_complete=True)
             mounts = find_mounts(self._root)
@@ -83,8 +85,7 @@ class LocalTrash(Trash):
             if not earlier.is_complete:
                 return earlier
             try:
-                if not self._condemn(root, sweep, folder):
-                    return earlier
+                self._condemn(root, sweep, folder)
             except FileExistsError:
                 return replace(earlier, is_complete=False, obstacle="another purge of it is under way")
             now = self._remove(root, sweep)
@@ -94,9 +95,11 @@ class LocalTrash(Trash):
         plain_base = parse_path(self.store.root_url, base) if base.strip("/") else ""
         removed: list[str] = []
         occupied: set[str] = set()
-        with self._opened("") as root:
-            for parent in self._parents(plain_base, paths) if root is not None else ():
-                is_removed = None if parent in occupied or root is None else self._remove_if_empty(root, parent)
+        with self._opened() as root:
+            if root is None:
+                return removed
+            for parent in self._parents(plain_base, paths):
+                is_removed = None if parent in occupied else self._remove_if_empty(root, parent)
                 if is_removed:
                     removed.append(parent)
                 elif is_removed is None:
@@ -113,8 +116,10 @@ class LocalTrash(Trash):
 
     def contents(self, sweep: str) -> Iterator[str]:
         with self._opened(f"{self._folder(sweep)}/tree") as folder:
-            for depth in [] if folder is None else self._calls.list_folder(folder):
-                if folder is not None and depth.isdecimal():
+            if folder is None:
+                return
+            for depth in self._calls.list_folder(folder):
+                if depth.isdecimal():
                     with self._calls.opened(folder, depth) as opened:
                         yield from walk_below(self._calls, opened, int(depth), lambda _, names: names)
 
@@ -129,8 +134,8 @@ class LocalTrash(Trash):
         try:
             make_directories(str(target.parent))
             for file in copied.files:
-                self._fill_file(plain, copied, file, target / file if file else target)
-            for folder, _, _ in os.walk(target, topdown=False):
+                self._fill_file(plain, copied, file, target / file)
+            for folder, _, _ in os.walk(target):
                 flush_file(folder)
             flush_file(str(target.parent))
         except OSError as exc:
@@ -144,7 +149,7 @@ class LocalTrash(Trash):
         with place.open("wb", buffering=0) as stream:
             read = copied.read(file, stream)
             os.fsync(stream.fileno())
-        with place.open("rb", buffering=0) as stream:
+        with place.open("rb") as stream:
             check_copy(self.store.root_url, plain, read, read_entry(file, stream))
 
     def _folder(self, sweep: str) -> str:
@@ -154,7 +159,7 @@ class LocalTrash(Trash):
         self, sweep: str, paths: Sequence[str], move: Callable[[Passage, str, str], Moved], nothing: Outcome
     ) -> list[Moved]:
         self._folder(sweep)
-        with self._opened("") as root:
+        with self._opened() as root:
             if root is None:
                 return [Moved(path=path, outcome=nothing, reason="nothing is there") for path in paths]
             with self._moving(root, sweep) as passage:
@@ -169,12 +174,12 @@ class LocalTrash(Trash):
             return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
         return move(passage, path, plain)
 
-    def _condemn(self, root: int, sweep: str, folder: str) -> bool:
-        """Put the folder of a sweep where nothing is restored from; False if there is none."""
+    def _condemn(self, root: int, sweep: str, folder: str) -> None:
+        """Put the folder of a sweep, if there is one, where nothing is restored from."""
         try:
             self._calls.close(self._calls.open_folder(root, folder))
         except FileNotFoundError:
-            return False
+            return
         with self._moving(root, sweep, fcntl.LOCK_EX) as passage:
             passage.make(self._purging)
             with (
@@ -184,10 +189,9 @@ class LocalTrash(Trash):
                 try:
                     self._calls.move(area, sweep, purging, sweep)
                 except FileNotFoundError:
-                    return False
+                    return
                 self._calls.flush_folder(purging)
                 self._calls.flush_folder(area)
-        return True
 
     def _remove(self, root: int, sweep: str) -> Purged:
         """Remove what a purge has condemned, if anything."""
@@ -209,7 +213,7 @@ class LocalTrash(Trash):
         for path in paths:
             with suppress(PathRefusedError):
                 parent = parse_path(self.store.root_url, path).rpartition("/")[0]
-                while len(parent) > len(below) and parent.startswith(below) and parent not in found:
+                while parent and parent.startswith(below) and parent not in found:
                     found.add(parent)
                     parent = parent.rpartition("/")[0]
         return sorted(found, key=lambda parent: (-parent.count("/"), parent))
@@ -229,7 +233,7 @@ class LocalTrash(Trash):
         return True
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[int | None]:
+    def _opened(self, path: str = "") -> Iterator[int | None]:
         """A folder below the root; None if it, or the root, is missing. What goes wrong inside is translated."""
         try:
             with ExitStack() as stack:

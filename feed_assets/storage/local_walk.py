@@ -193,4 +193,4 @@ def _count_file(count: Count, path: str, found: os.stat_result) -> None:
 
 def _join_signs(signs: list[str]) -> str:
     signs.sort()
-    return blake2b("\0".join(signs).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return blake2b(os.fsencode("\0".join(signs)), digest_size=16).hexdigest()

@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs/guarantees.md").read_text("utf-8")
 ACTING = [
     file
     for folder in ("lifecycle", "orchestration", "operations")
-    for file in (ROOT / "feed_assets" / folder).glob("*.py")
+    for file in (ROOT / "feed_assets" / folder).rglob("*.py")
 ]
 
 

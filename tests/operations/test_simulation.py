@@ -65,7 +65,7 @@ DAYS = Pace(
     windows=("now(0,0)", "now(-24,0) now(0,0)", "yesterday(0,0) today(0,0)", "today(-48,0) today(0,0)"),
     cut_off="days(80)",
     retry="hours(1)",
-    late="hours(40)",
+    late="hours(90)",
     length=timedelta(days=90),
     quiet=timedelta(days=30),
     every=(timedelta(hours=25), timedelta(hours=31)),

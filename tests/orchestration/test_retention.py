@@ -11,6 +11,7 @@ from feed_assets.lifecycle.retention.holders import name_holder
 from feed_assets.lifecycle.retention.planning import Ask, plan_sweeps
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.lifecycle.retention.worksite import Worksite
+from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.retention import build_retention_job, run_retention_tick
@@ -45,6 +46,10 @@ def look(world: World) -> RunRequest | SkipReason:
 
 def run(world: World) -> ExecuteInProcessResult:
     assert isinstance(look(world), RunRequest)
+    return execute(world)
+
+
+def execute(world: World) -> ExecuteInProcessResult:
     job = build_retention_job(world.runtime, "here")
     return job.execute_in_process(
         instance=world.instance, resources={names.spark_resource("here"): LazyPySparkResource(spark_config={})}
@@ -105,6 +110,41 @@ def test_what_would_take_everything_waits_for_a_person(world: World) -> None:
     with world.runtime.database(world.instance).read() as connection:
         (sweep,) = Sweeps(connection).with_state("here", {SweepState.ASKING})
     assert [obstacle.sentence for obstacle in sweep.obstacles] == ["All 10 instances of the feed would go."]
+
+
+def test_what_was_approved_is_run_by_the_next_tick(world: World) -> None:
+    world.at(NOON + timedelta(hours=6))
+    run(world)
+    with world.runtime.database(world.instance).begin() as connection:
+        (sweep,) = Sweeps(connection).with_state("here", {SweepState.ASKING})
+        Sweeps(connection).transition(
+            sweep.sweep_id, {SweepState.ASKING}, state=SweepState.PLANNED, approved_by="ann", approved_at=NOON
+        )
+    world.at(NOON + timedelta(hours=12))
+
+    assert run(world).success
+
+    assert evicted(world) == list(LANDED)
+
+
+def test_a_clock_that_has_jumped_empties_no_trash(world: World) -> None:
+    run(world)
+    world.at(NOON + timedelta(days=400))
+
+    assert run(world).success
+
+    trash = world.runtime.stores.get(world.runtime.plan.clusters["here"].store).trash()
+    assert [len(list(trash.contents(sweep))) for sweep in trash.sweeps()] == [len(EXPIRED)]
+
+
+def test_a_run_by_hand_is_refused_in_safe_mode(world: World) -> None:
+    request = look(world)
+    set_safe_mode(world.runtime.database(world.instance), is_on=True, author="test", now=NOON)
+
+    assert isinstance(request, RunRequest)
+    with pytest.raises(SafeModeError, match="run of sweeps: it is not allowed during safe mode"):
+        execute(world)
+    assert evicted(world) == []
 
 
 def test_a_sweep_that_broke_off_is_gone_on_with(world: World) -> None:

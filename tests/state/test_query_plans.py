@@ -124,7 +124,6 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "newest sweeps of a cluster": lambda c: Sweeps(c).newest(9, cluster="primary"),
     "open sweeps": lambda c: Sweeps(c).with_state("primary"),
     "sweeps to purge": lambda c: Sweeps(c).to_purge("primary", hour(0), 9),
-    "last sweep": lambda c: Sweeps(c).last_created_at("primary"),
     "begin a sweep": lambda c: Sweeps(c).transition("s1", {SweepState.PLANNED}, state=SweepState.RUNNING),
     "heads of chunks": lambda c: SweepChunks(c, "s1").heads(),
     "open chunks": lambda c: SweepChunks(c, "s1").heads(state=ChunkState.OPEN),

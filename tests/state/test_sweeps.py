@@ -77,8 +77,6 @@ def test_the_newest_sweeps_come_first_and_the_beginning_of_an_id_finds_it(databa
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a")] == ["a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a2")] == ["a2"]
         assert sweeps.find_prefix("c") == []
-        assert sweeps.last_created_at("primary") == hour(2)
-        assert sweeps.last_created_at("elsewhere") is None
 
 
 def test_open_sweeps_are_those_that_wait_or_work(database: Database) -> None:

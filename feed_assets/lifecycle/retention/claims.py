@@ -52,13 +52,14 @@ class Claims:
         with self.database.begin() as connection:
             chunks = SweepChunks(connection, self.sweep_id)
             found = chunks.claim(self.holder, self.wall.now(), self.ttl, limit, state=state, after=after)
-            if not found:
-                dead = {head.holder for head in chunks.heads(state=state) if head.holder and is_dead(head.holder)}
-                for holder in sorted(dead):
-                    chunks.release(holder)
-                if dead:
-                    found = chunks.claim(self.holder, self.wall.now(), self.ttl, limit, state=state, after=after)
+            if not found and _release_dead(chunks):
+                found = chunks.claim(self.holder, self.wall.now(), self.ttl, limit, state=state, after=after)
         return found
+
+    def release_dead(self) -> None:
+        """Free what workers of this machine have that have died."""
+        with self.database.begin() as connection:
+            _release_dead(SweepChunks(connection, self.sweep_id))
 
     def left(self, *states: ChunkState) -> list[ChunkHead]:
         """The chunks in some states, whoever has them."""
@@ -122,6 +123,13 @@ class Grip:
                 self._claims.renew(self._chunk)
             except StateError:
                 _logger.exception("leases of chunk %d could not be renewed", self._chunk.number)
+
+
+def _release_dead(chunks: SweepChunks) -> bool:
+    dead = {head.holder for head in chunks.heads() if head.holder and is_dead(head.holder)}
+    for holder in sorted(dead):
+        chunks.release(holder)
+    return bool(dead)
 
 
 @contextmanager

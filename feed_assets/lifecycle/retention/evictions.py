@@ -26,9 +26,10 @@ from feed_assets.state.records import (
 from feed_assets.state.sweep_records import OutboxMessage, SweepChunk, SweepItem
 
 TOPIC = "eviction"
-"""Under what messages about evicted paths are in the outbox."""
+"""Under what messages about evicted paths are in the outbox, and about those that came back."""
 
 DELETE = "DELETE"
+RESTORE = "RESTORE"
 _WAS = "was"
 
 
@@ -54,9 +55,10 @@ class Removal:
         """The instances of items."""
         return [FeedKey(self.chunk.feed, self.cluster, item.nominal_time) for item in items]
 
-    def key_of(self, kind: FeedEventKind, item: SweepItem) -> str:
-        """What makes the event about an item unique."""
-        return f"sweep/{self.chunk.sweep_id}/{kind.value.lower()}/{self.chunk.kind}/{item.path}"
+
+def event_key(chunk: SweepChunk, kind: FeedEventKind, item: SweepItem) -> str:
+    """What makes the event, and the message, about an item of a chunk unique."""
+    return f"sweep/{chunk.sweep_id}/{kind.value.lower()}/{chunk.kind}/{item.path}"
 
 
 def record_evicted(
@@ -95,7 +97,8 @@ def record_evicted(
         )
         Manifests(connection).remove(gone)
         LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
-    Outbox(connection).append_many([_message(removal, item, as_of) for item in items])
+    kind = FeedEventKind.EVICTED
+    Outbox(connection).append_many([_message(removal, item, DELETE, kind, as_of) for item in items])
 
 
 def record_restored(
@@ -104,7 +107,7 @@ def record_restored(
     rows: Mapping[SweepItem, FeedInstance | None],
     as_of: datetime,
 ) -> None:
-    """Log that paths are back, with their rows as they are to be (None for what is no data)."""
+    """Log that paths are back, with their rows as they are to be (None for what is no data); each has a message."""
     if not rows:
         return
     lock_log(connection)
@@ -120,7 +123,7 @@ def record_restored(
             bytes=row.bytes if row else item.bytes,
             files=row.files if row else item.files,
             payload={"sweep": removal.chunk.sweep_id, "path": item.path, "kind": removal.chunk.kind},
-            idempotency_key=removal.key_of(FeedEventKind.RESTORED, item),
+            idempotency_key=event_key(removal.chunk, FeedEventKind.RESTORED, item),
         )
         for item, row in rows.items()
     ]
@@ -142,6 +145,8 @@ def record_restored(
         for row, seq in zip(rows.values(), seqs, strict=True)
         if row is not None
     )
+    kind = FeedEventKind.RESTORED
+    Outbox(connection).append_many([_message(removal, item, RESTORE, kind, as_of) for item in rows])
 
 
 def find_evictions(connection: Connection, removal: Removal, items: Iterable[SweepItem]) -> dict[SweepItem, FeedEvent]:
@@ -150,7 +155,9 @@ def find_evictions(connection: Connection, removal: Removal, items: Iterable[Swe
     events = EventLog(connection).for_instances(removal.keys(items))
     by_key = {event.idempotency_key: event for found in events.values() for event in found}
     return {
-        item: event for item in items if (event := by_key.get(removal.key_of(FeedEventKind.EVICTED, item))) is not None
+        item: event
+        for item in items
+        if (event := by_key.get(event_key(removal.chunk, FeedEventKind.EVICTED, item))) is not None
     }
 
 
@@ -204,16 +211,16 @@ def _evicted(
         bytes=row.bytes if removal.is_data and row and row.bytes is not None else item.bytes,
         files=row.files if removal.is_data and row and row.files is not None else item.files,
         payload=payload,
-        idempotency_key=removal.key_of(FeedEventKind.EVICTED, item),
+        idempotency_key=event_key(removal.chunk, FeedEventKind.EVICTED, item),
     )
 
 
-def _message(removal: Removal, item: SweepItem, as_of: datetime) -> OutboxMessage:
+def _message(removal: Removal, item: SweepItem, operation: str, kind: FeedEventKind, as_of: datetime) -> OutboxMessage:
     return OutboxMessage(
         topic=TOPIC,
         recorded_at=as_of,
         payload={
-            "operation": DELETE,
+            "operation": operation,
             "feed": removal.chunk.feed,
             "cluster": removal.cluster,
             "nominal_time": item.nominal_time.isoformat(),
@@ -223,5 +230,5 @@ def _message(removal: Removal, item: SweepItem, as_of: datetime) -> OutboxMessag
             "sweep": removal.chunk.sweep_id,
             "rule": item.rule,
         },
-        idempotency_key=removal.key_of(FeedEventKind.EVICTED, item),
+        idempotency_key=event_key(removal.chunk, kind, item),
     )

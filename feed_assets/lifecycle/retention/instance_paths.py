@@ -15,7 +15,7 @@ from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.template_syntax import Piece, TimeVariable, text_of
 from feed_assets.timing.templates import PathTemplate, parse_path_template
-from feed_assets.timing.zones import is_fixed, offset_changes, resolve_wall
+from feed_assets.timing.zones import offset_changes, resolve_wall
 
 _DATES = (TimeVariable.YEAR, TimeVariable.MONTH, TimeVariable.DAY)
 _UTC = ZoneInfo("UTC")
@@ -196,7 +196,7 @@ class _Calendar:
         self._sequence = sequence
         self._changes = [change.at for change in offset_changes(sequence.timezone)]
         self.days: dict[str, datetime | None] = {}
-        last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=-1)
+        last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=0)
         date, time = template.pieces[: last + 1], template.pieces[last + 1 :]
         self._date = _template_of(date)
         is_cut = self._date.variables == _DATES and _template_of(time).variables in (
@@ -205,11 +205,10 @@ class _Calendar:
             (TimeVariable.HOUR, TimeVariable.MINUTE),
         )
         self.cut = len(self._date.render(_SAMPLE, _UTC)) if is_cut else 0
-        self.times = _times_of(_template_of(time)) if is_cut else {}
+        self.times = _times_of(_template_of(time))
         self._period = _period_of(template)
         self._step = sequence.frequency.as_duration()
         self._is_even = sequence.is_elapsed and self._step % self._period == _NO_TIME
-        self._is_fixed = is_fixed(sequence.timezone)
 
     def is_date(self, text: str) -> bool:
         """Whether the text, up to `cut`, is of a date that exists; if so, it is in `days` then."""
@@ -223,7 +222,7 @@ class _Calendar:
 
     def _find_start(self, wall: datetime) -> datetime | None:
         """The nominal time of midnight's path, if all others of the date follow it as the clock does."""
-        if not self._is_even or not (self._is_fixed or self._is_quiet(wall)):
+        if not self._is_even or not self._is_quiet(wall):
             return None
         sequence = self._sequence
         try:

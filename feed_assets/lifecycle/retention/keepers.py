@@ -91,7 +91,8 @@ def find_keepers(
         for time, reason in found.items():
             kept.setdefault(time, []).append(Kept(keeper, reason))
 
-    note(Keeper.HOLD, _held(connection, record, wanted, asked.as_of))
+    for hold in Holds(connection).find_for(*record.key, min(wanted), max(wanted), asked.as_of):
+        note(Keeper.HOLD, {time: _hold(hold) for time in wanted if hold.covers(*record.key, time)})
     if asked.holder is not None:
         note(Keeper.LEASE, _leased(connection, record, wanted, asked))
     readings = find_readings(connection, governance, record)
@@ -126,13 +127,6 @@ def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple
 def leased_by(holder: str | None) -> str:
     """How it is said that somebody has a lease."""
     return f"'{holder}' works on it"
-
-
-def _held(
-    connection: Connection, record: FeedRecord, times: Collection[datetime], as_of: datetime
-) -> dict[datetime, str]:
-    holds = Holds(connection).find_for(*record.key, min(times), max(times), as_of)
-    return {time: _hold(hold) for hold in reversed(holds) for time in times if hold.covers(*record.key, time)}
 
 
 def _hold(hold: Hold) -> str:

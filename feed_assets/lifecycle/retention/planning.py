@@ -99,8 +99,8 @@ def plan_sweeps(
         SweepRefusedError: a sweep of one of the feeds began meanwhile.
     """
     with database.read() as connection:
-        at_work = _by_feed(Sweeps(connection).with_state(cluster, _AT_WORK))
-        asking = _by_feed(Sweeps(connection).with_state(cluster, {SweepState.ASKING})) if ask.automatic else {}
+        others = Sweeps(connection).with_state(cluster, _AT_WORK | _UNBEGUN if ask.automatic else _AT_WORK)
+        standing = _by_feed(each for each in others if each.state is not SweepState.PLANNED or each.approved_by)
         seen = load_clock_seen(connection, cluster)
         log_seq = EventLog(connection).last_seq()
     planned = []
@@ -108,10 +108,9 @@ def plan_sweeps(
     for record in feeds:
         if record.retention is None:
             continue
-        other = at_work.get(record.feed) or asking.get(record.feed)
+        other = standing.get(record.feed)
         if other is not None:
-            verb = "waits for approval" if other.state is SweepState.ASKING else f"is {other.state.value}"
-            planned.append(PlannedFeed(record=record, left_out=f"sweep {other.sweep_id} of it {verb}"))
+            planned.append(PlannedFeed(record=record, left_out=f"sweep {other.sweep_id} of it {_standing(other)}"))
         else:
             planned.append(_plan_feed(database, stores, governance, record, ask, seen, measurer))
     drafts = _drafts(cluster, planned, ask, log_seq)
@@ -121,13 +120,24 @@ def plan_sweeps(
     superseded: tuple[Sweep, ...] = ()
     if not dry_run:
         superseded = _store(database, cluster, drafts, ask, is_sane=is_sane)
-    sweep_of = {count.feed: sweep.sweep_id for sweep, _ in drafts for count in sweep.counts}
+    stored = () if dry_run else drafts
+    sweep_of = {count.feed: sweep.sweep_id for sweep, _ in stored for count in sweep.counts}
     return Planned(
         sweeps=tuple(sweep for sweep, _ in drafts),
         feeds=tuple(replace(each, sweep_id=sweep_of.get(each.record.feed)) for each in planned),
         superseded=superseded,
         is_clock_sane=is_sane,
     )
+
+
+def _standing(sweep: Sweep) -> str:
+    match sweep.state:
+        case SweepState.ASKING:
+            return "waits for approval"
+        case SweepState.PLANNED:
+            return "is approved, and will be run"
+        case _:
+            return f"is {sweep.state.value}"
 
 
 def _by_feed(sweeps: Iterable[Sweep]) -> dict[str, Sweep]:

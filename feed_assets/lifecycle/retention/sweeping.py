@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from sqlalchemy import Connection
+
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.claims import lease_holder, released
@@ -34,6 +36,12 @@ class Begun:
 
     sweep: Sweep
     is_resumed: bool
+
+
+def find_waiting(connection: Connection, cluster: str) -> list[Sweep]:
+    """The sweeps of a cluster that somebody has approved, or that broke off, the one planned first first."""
+    found = Sweeps(connection).with_state(cluster, {SweepState.PLANNED, SweepState.RUNNING})
+    return [sweep for sweep in found if sweep.state is SweepState.RUNNING or sweep.approved_by is not None]
 
 
 def run_sweep(
@@ -74,12 +82,21 @@ def begin_sweep(site: Worksite, sweep_id: str) -> Begun:
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is SweepState.RUNNING:
             return Begun(sweep=sweep, is_resumed=True)
-        reason = _reason_not_to_begin(sweeps, sweep, now)
-        if reason is not None:
-            raise SweepRefusedError(sweep=sweep_id, reason=reason[0], next_step=reason[1])
+        _require_runnable(sweeps, sweep, now)
         SweepChunks(connection, sweep_id).require_intact(sweep)
         sweeps.transition(sweep_id, {SweepState.PLANNED}, state=SweepState.RUNNING, started_at=now)
         return Begun(sweep=require_sweep(sweeps, sweep_id), is_resumed=False)
+
+
+def require_runnable(site: Worksite, sweep: Sweep) -> None:
+    """Make sure that a sweep could be run now, also one that is not stored.
+
+    Raises:
+        SweepRefusedError: it could not.
+    """
+    with site.database.read() as connection:
+        if sweep.state is not SweepState.RUNNING:
+            _require_runnable(Sweeps(connection), sweep, site.clock.now())
 
 
 def sweep_chunks(
@@ -126,12 +143,18 @@ def end_sweep(site: Worksite, sweep_id: str) -> Sweep:
         return require_sweep(sweeps, sweep_id)
 
 
+def _require_runnable(sweeps: Sweeps, sweep: Sweep, now: datetime) -> None:
+    reason = _reason_not_to_begin(sweeps, sweep, now)
+    if reason is not None:
+        raise SweepRefusedError(sweep=sweep.sweep_id, reason=reason[0], next_step=reason[1])
+
+
 def _reason_not_to_begin(sweeps: Sweeps, sweep: Sweep, now: datetime) -> tuple[str, str] | None:
     match sweep.state:
         case SweepState.PLANNED:
             pass
         case SweepState.ASKING:
-            why = "; ".join(obstacle.sentence for obstacle in sweep.obstacles)
+            why = "; ".join(obstacle.sentence.rstrip(".") for obstacle in sweep.obstacles)
             return f"it waits for approval: {why}", "Look at it, and approve or cancel it."
         case _:
             return f"it is {sweep.state.value}", "Plan anew."

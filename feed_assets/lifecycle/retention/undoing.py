@@ -1,6 +1,6 @@
 """Undoing a sweep: what it took away comes back, all or some, chunk by chunk, as far as nothing newer is there."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from feed_assets.lifecycle.errors import SweepRefusedError
@@ -19,7 +19,7 @@ from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.port import InstanceStore
 
 UNDOABLE = frozenset({SweepState.RUNNING, SweepState.DONE, SweepState.UNDOING, SweepState.UNDONE, SweepState.PURGED})
-_WORKED_ON = (ChunkState.OPEN, ChunkState.DONE)
+_WORKED_ON = (ChunkState.DONE, ChunkState.OPEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,23 @@ def undo_sweep(
     claims = site.claims(sweep_id)
     restored, settled = 0, 0
     left: list[tuple[str, ItemResult]] = []
+    looked_at: set[int] = set()
+    claims.release_dead()
     with released(claims):
         for state in _WORKED_ON:
             after = -1
             while (chunk := claims.take(state, after)) is not None:
                 after = chunk.number
+                looked_at.add(after)
                 back, away = worker.restore(chunk)
                 restored += back
                 left += away
                 settled += chunk.count
                 if progress is not None:
                     progress(settled, sweep.paths)
-    others = [head for head in claims.left(*_WORKED_ON) if head.holder not in (None, site.holder)]
-    return Undone(sweep=_end(site, sweep), restored=restored, left=tuple(left), is_complete=not others)
+    is_complete = all(head.number in looked_at for head in claims.left(*_WORKED_ON))
+    ended = _end(site, sweep) if is_complete else sweep
+    return Undone(sweep=ended, restored=restored, left=tuple(left), is_complete=is_complete)
 
 
 def _begin(site: Worksite, sweep_id: str, wanted: Wanted) -> tuple[Sweep, bool]:
@@ -116,7 +120,7 @@ def _begin(site: Worksite, sweep_id: str, wanted: Wanted) -> tuple[Sweep, bool]:
 
 
 def _end(site: Worksite, sweep: Sweep) -> Sweep:
-    """UNDONE if all is back; what it was before if something is still away; UNDOING while others work on it."""
+    """UNDONE if all is back; what it was before if something is still away; UNDOING where chunks were never run."""
     with site.database.begin() as connection:
         sweeps, chunks = Sweeps(connection), SweepChunks(connection, sweep.sweep_id)
         states = {head.state for head in chunks.heads()}
@@ -140,18 +144,20 @@ class _Worker:
     sweep: Sweep
     wanted: Wanted
     is_resumed: bool
+    _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
-        """Bring back what is wanted of a chunk that is ours: how much, and what could not be."""
-        wanted = self.wanted.places(chunk)
-        if not wanted:
+        """Bring back what is wanted of a chunk that is ours: how much, and what could not be.
+
+        What an undo that broke off has put back is recorded with it, wanted now or not.
+        """
+        wanted = set(self.wanted.places(chunk))
+        if not wanted and not self.is_resumed:
             return 0, []
         removal, store = self._origin(chunk)
-        if chunk.results:
-            places = [place for place in wanted if chunk.results[place].outcome in AWAY]
-        else:
-            trashed = set(store.trash().contents(chunk.sweep_id))
-            places = [place for place in wanted if chunk.items[place].path in trashed]
+        places = self._places_away(chunk, store, wanted)
+        if not places and not wanted:
+            return 0, []
         restoration = Restoration(
             site=self.site, sweep=self.sweep, chunk=chunk, removal=removal, store=store, is_resumed=self.is_resumed
         )
@@ -160,8 +166,23 @@ class _Worker:
         with Grip(self.site.claims(chunk.sweep_id), chunk, keys) as grip:
             results = restoration.restore(grip, places)
         back = [place for place in places if results[place].outcome is ItemOutcome.RESTORED]
-        left = [(chunk.items[place].path, results[place]) for place in places if results[place].outcome in AWAY]
-        return len(back), left
+        away = [place for place in places if place in wanted and results[place].outcome in AWAY]
+        return len(back), [(chunk.items[place].path, results[place]) for place in away]
+
+    def _places_away(self, chunk: SweepChunk, store: InstanceStore, wanted: set[int]) -> list[int]:
+        """The wanted items that went, and those that an undo that broke off may have put back."""
+        if chunk.results and not self.is_resumed:
+            return [place for place in sorted(wanted) if chunk.results[place].outcome in AWAY]
+        if store.root_url not in self._trashed:
+            self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
+        in_trash = {place for place, item in enumerate(chunk.items) if item.path in self._trashed[store.root_url]}
+        if not chunk.results:
+            return sorted(wanted & in_trash)
+        away = {place for place, result in enumerate(chunk.results) if result.outcome in AWAY}
+        unsure = sorted(away - wanted - in_trash)
+        measures = store.measure([chunk.items[place].path for place in unsure])
+        back = {place for place, measure in zip(unsure, measures, strict=True) if measure.exists}
+        return sorted(away & wanted | back)
 
     def _origin(self, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
         """Where the items of a chunk were: in the store that their events name, else where the feed has its place."""

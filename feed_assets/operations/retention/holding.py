@@ -16,6 +16,7 @@ from feed_assets.timing.dates import render_datetime
 
 VERSION = 1
 _MOMENT = timedelta(microseconds=1)
+_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,8 @@ def list_holds(scene: Scene, *, limit: int, everything: bool = False, feed: str 
     """The holds that protect something now; with `everything` also those released or expired. Newest first."""
     with scene.database.read() as connection:
         holds = Holds(connection)
-        found = holds.newest(limit) if everything else list(reversed(holds.active(scene.as_of)))[:limit]
-    return [hold for hold in found if feed is None or hold.feed in (None, feed)]
+        found = holds.newest() if everything else list(reversed(holds.active(scene.as_of)))
+    return [hold for hold in found if feed is None or hold.feed in (None, feed)][:limit]
 
 
 def hold_undone(
@@ -151,13 +152,13 @@ def undo_hold(sweep: Sweep) -> str:
 
 
 def hold_to_json(hold: Hold) -> dict[str, object]:
-    """The JSON form of a hold; `end` is the first time after it."""
+    """The JSON form of a hold; `end` is the first minute after it, as nominal times are minutes."""
     return {
         "name": hold.name,
         "feed": hold.feed,
         "cluster": hold.cluster,
         "start": _text(hold.first),
-        "end": _text(None if hold.last is None else hold.last + _MOMENT),
+        "end": _text(None if hold.last is None else hold.last.replace(second=0, microsecond=0) + _MINUTE),
         "reason": hold.reason,
         "author": hold.author,
         "created_at": _text(hold.created_at),

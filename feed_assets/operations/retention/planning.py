@@ -10,7 +10,7 @@ from feed_assets.lifecycle.retention.planning import Ask, Planned, PlannedFeed, 
 from feed_assets.lifecycle.schedules import load_schedules
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.retention.auditing import note
-from feed_assets.operations.retention.reading import sweep_to_json
+from feed_assets.operations.retention.reading import require_clusters, sweep_to_json
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.definition_records import ScheduleState
@@ -170,13 +170,7 @@ def reasons_of(feed: PlannedFeed) -> list[str]:
 
 def _wanted(scene: Scene, feeds: Sequence[str], clusters: Sequence[str]) -> dict[str, list[FeedRecord]]:
     """The feeds in question, by cluster."""
-    unknown = sorted(set(clusters) - set(scene.plan.clusters))
-    if unknown:
-        raise InstanceQueryError(
-            subject=f"cluster {unknown[0]!r}",
-            reason="it is not declared",
-            next_step=f"Declared are {', '.join(sorted(scene.plan.clusters))}.",
-        )
+    require_clusters(scene, clusters)
     for name in feeds:
         on = scene.clusters_of(Kind.FEED, name)
         missing = sorted(set(clusters) - set(on))

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.report import render_evicted_paths, render_evicted_times
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.scene import Scene
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ItemOutcome, ItemResult, Sweep, SweepItem, SweepState
@@ -70,6 +71,21 @@ def find_sweep(scene: Scene, text: str) -> Sweep:
     reason = "several begin so" if candidates else "it does not exist"
     next_step = "Write more of its id." if candidates else "`feed-assets retention list` has those there are."
     raise SweepRefusedError(sweep=repr(text), reason=reason, next_step=next_step)
+
+
+def require_clusters(scene: Scene, clusters: Collection[str]) -> None:
+    """Make sure that clusters are declared.
+
+    Raises:
+        InstanceQueryError: one is not.
+    """
+    unknown = sorted(set(clusters) - set(scene.plan.clusters))
+    if unknown:
+        raise InstanceQueryError(
+            subject=f"cluster {unknown[0]!r}",
+            reason="it is not declared",
+            next_step=f"Declared are {', '.join(sorted(scene.plan.clusters))}.",
+        )
 
 
 def list_sweeps(

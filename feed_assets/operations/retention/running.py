@@ -7,18 +7,16 @@ from feed_assets.clock import Clock
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.clock_witness import note_clock
 from feed_assets.lifecycle.retention.holders import name_holder
-from feed_assets.lifecycle.retention.sweeping import run_sweep
+from feed_assets.lifecycle.retention.sweeping import require_runnable, run_sweep
 from feed_assets.lifecycle.retention.worksite import Worksite
 from feed_assets.operations.retention.auditing import note
-from feed_assets.operations.retention.reading import sweep_to_json
+from feed_assets.operations.retention.reading import require_clusters, sweep_to_json
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.operations.scene import Scene
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.timing.frequency import Frequency, Unit
 
 VERSION = 1
-DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 OnProgress = Callable[[Sweep, int, int], None]
 """Called with a sweep, how many of its paths are settled, and how many there are."""
@@ -41,24 +39,39 @@ def site_of(scene: Scene, clock: Clock, wall: Clock, *, author: str) -> Worksite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """The sweeps that were run, as they stand now."""
+    """The sweeps that were run, as they stand now; `refused` has those that cannot be run now, with the reasons."""
 
     sweeps: tuple[Sweep, ...]
+    refused: tuple[SweepRefusedError, ...] = ()
+    is_dry_run: bool = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether each has come to its end, and storage refused nothing."""
-        return all(sweep.state is SweepState.DONE and not any(c.failed for c in sweep.counts) for sweep in self.sweeps)
+        """Whether each has come to its end, and storage refused nothing; a dry run is where none is refused."""
+        if self.refused:
+            return False
+        return self.is_dry_run or all(
+            sweep.state is SweepState.DONE and not any(count.failed for count in sweep.counts) for sweep in self.sweeps
+        )
 
     def to_json(self) -> dict[str, object]:
         """The JSON form, `version` 1."""
-        return {"version": VERSION, "sweeps": [sweep_to_json(sweep) for sweep in self.sweeps]}
+        return {
+            "version": VERSION,
+            "dry_run": self.is_dry_run,
+            "sweeps": [sweep_to_json(sweep) for sweep in self.sweeps],
+            "refused": [{"sweep": error.sweep, "reason": error.reason} for error in self.refused],
+        }
 
 
 def find_runnable(scene: Scene, clusters: Collection[str] = (), feeds: Collection[str] = ()) -> list[Sweep]:
     """The sweeps that wait to be run, or broke off, the one planned first first; only of some clusters and feeds if
     given.
+
+    Raises:
+        InstanceQueryError: there is no such cluster.
     """
+    require_clusters(scene, clusters)
     with scene.database.read() as connection:
         found = [
             sweep
@@ -69,22 +82,35 @@ def find_runnable(scene: Scene, clusters: Collection[str] = (), feeds: Collectio
 
 
 def run_sweeps(
-    scene: Scene, site: Worksite, sweeps: Sequence[Sweep], *, author: str, progress: OnProgress | None = None
+    scene: Scene,
+    site: Worksite,
+    sweeps: Sequence[Sweep],
+    *,
+    author: str,
+    dry_run: bool = False,
+    progress: OnProgress | None = None,
 ) -> Ran:
-    """Run sweeps, one after another, or go on with those that broke off.
+    """Run sweeps, one after another, or go on with those that broke off. One that is not to be run keeps no other from
+    it; with `dry_run` it is only found out which those are.
 
     Raises:
         SafeModeError: safe mode is on.
-        SweepRefusedError: one is not to be run.
         SweepDamagedError: one is not what was planned.
         StorageError: the filesystem refused; a repeat goes on.
     """
     require_mode(scene.database, Operation.RETENTION_RUN)
-    done = []
+    done, refused = [], []
     for sweep in sweeps:
-        note(scene, author, "retention run", sweep)
-        done.append(run_sweep(site, sweep.sweep_id, progress=_bound(progress, sweep)))
-    return Ran(sweeps=tuple(done))
+        try:
+            require_runnable(site, sweep)
+            if dry_run:
+                done.append(sweep)
+                continue
+            note(scene, author, "retention run", sweep)
+            done.append(run_sweep(site, sweep.sweep_id, progress=_bound(progress, sweep)))
+        except SweepRefusedError as exc:
+            refused.append(exc)
+    return Ran(sweeps=tuple(done), refused=tuple(refused), is_dry_run=dry_run)
 
 
 def _bound(progress: OnProgress | None, sweep: Sweep) -> Callable[[int, int], None] | None:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.retention.clock_witness import load_clock_seen
 from feed_assets.lifecycle.retention.ends import TRASH_OF_NOBODY
-from feed_assets.lifecycle.retention.limits import decide_clock
 from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.restoring import AWAY
 from feed_assets.lifecycle.retention.sweeping import Progress
@@ -15,16 +13,14 @@ from feed_assets.lifecycle.retention.undoing import UNDOABLE, Undone, Wanted, un
 from feed_assets.lifecycle.retention.worksite import Worksite
 from feed_assets.operations.retention.auditing import note
 from feed_assets.operations.retention.holding import hold_undone
-from feed_assets.operations.retention.reading import sweep_to_json
+from feed_assets.operations.retention.reading import require_clusters, sweep_to_json
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.operations.scene import Scene
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import Hold, Sweep
+from feed_assets.state.sweep_records import Hold, Sweep, SweepState
 from feed_assets.timing.dates import render_datetime
-from feed_assets.timing.frequency import Frequency, Unit
 
 VERSION = 1
-DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +97,7 @@ def bring_back(
     if dry_run:
         return _foreseen(scene, sweep, wanted)
     holds: list[Hold] = []
-    if with_hold and sweep.state in UNDOABLE:
+    if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
         holds = hold_undone(scene, sweep, feeds or None, times or None, author, _held_until(scene, sweep))
     undone = undo_sweep(site, sweep.sweep_id, wanted, progress=progress)
     note(scene, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
@@ -168,30 +164,19 @@ def empty_trash(
 
     Raises:
         SafeModeError: safe mode is on.
+        InstanceQueryError: there is no such cluster.
         SweepRefusedError: the clock cannot be right, so nobody knows what is over its time.
         StorageError: the filesystem refused; a repeat goes on.
     """
     require_mode(scene.database, Operation.RETENTION_PURGE)
+    require_clusters(scene, clusters)
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}
     purged: list[PurgedSweep] = []
     for cluster in sorted(named or clusters or scene.plan.clusters):
-        if not at_once:
-            _require_clock(scene, cluster)
         found = find_purgeable(site, cluster, scene.as_of, at_once=at_once, only=ids or None)
         done = purge_sweeps(site, cluster, found, dry_run=dry_run)
         purged += done
         for each in done if not dry_run else ():
             note(scene, author, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
     return Emptied(purged=tuple(purged), is_dry_run=dry_run)
-
-
-def _require_clock(scene: Scene, cluster: str) -> None:
-    with scene.database.read() as connection:
-        seen = load_clock_seen(connection, cluster)
-    for obstacle in decide_clock(DAILY, scene.as_of, seen):
-        raise SweepRefusedError(
-            sweep=f"purge of {cluster}",
-            reason=obstacle.sentence.rstrip("."),
-            next_step="Correct the clock, or purge with --now if it is right.",
-        )

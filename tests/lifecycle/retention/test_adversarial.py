@@ -17,6 +17,8 @@ from tests.lifecycle.retention.yard import Tree, Yard, kept_feed, tree_of
 
 RUNS = int(os.environ.get("FEED_ASSETS_TEST_ADVERSARIAL_RUNS", "40"))
 SEED = int(os.environ.get("FEED_ASSETS_TEST_SEED", "1"))
+MOST_CALLS = 300
+"""About how many calls the largest plan and run of a scenario make."""
 
 
 class SwappingCalls(LocalCalls):
@@ -113,7 +115,7 @@ def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(grounds: tuple[Yard,
                 victim.symlink_to(outside)
 
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        calls.swap, calls.left = swap, chance.randint(1, 60)
+        calls.swap, calls.left = swap, chance.randint(1, MOST_CALLS)
         sweep(yard, scenario)
         calls.left = 0
         assert tree_of(outside) == guarded

@@ -1,7 +1,9 @@
 """What a walk finds is what the template itself says of every name, one by one."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from time import tzset
 from typing import cast
 from zoneinfo import ZoneInfo
 
@@ -96,6 +98,7 @@ def found_in(
     assert list(zip(columns.paths, columns.nominal_times, strict=True)) == [
         (each.path, each.nominal_time) for each in found
     ]
+    assert columns.kind is LocationKind.DATA
     assert {(each.kind, each.bytes, each.files) for each in found} <= {(LocationKind.DATA, None, None)}
     paths = {each.path: each.nominal_time for each in found}
     assert len(paths) == len(found)
@@ -218,6 +221,10 @@ NEW_YORK = parse_timezone("America/New_York")
 HOURLY = parse_path_template("d/${YEAR}/${MONTH}/${DAY}/${HOUR}")
 
 
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
 def hourly_in_new_york(start: str, end: str | None = None, frequency: str = "hours(1)") -> InstanceSequence:
     return InstanceSequence(
         start=datetime.fromisoformat(start).replace(tzinfo=UTC),
@@ -254,7 +261,8 @@ def test_a_path_that_several_instances_share_is_as_old_as_the_youngest() -> None
 def test_what_is_no_instance_is_as_old_as_its_name_says() -> None:
     sequence = hourly_in_new_york("2013-11-01T00:17", "2013-11-02T00:00")
     for path, time in [("d/2013/10/31/19", "2013-10-31T23:00"), ("d/2013/11/02/05", "2013-11-02T09:00")]:
-        assert find_nominal_time(HOURLY, path, sequence) == datetime.fromisoformat(time).replace(tzinfo=UTC)
+        assert find_nominal_time(HOURLY, path, sequence) == at(time)
+        assert found_in(NamedStore([path]), HOURLY, sequence, None) == {path: at(time)}
     assert find_nominal_time(HOURLY, "d/2013/11/01/19", sequence) == datetime(2013, 11, 1, 23, 17, tzinfo=UTC)
 
 
@@ -294,21 +302,119 @@ def test_a_day_that_is_only_partly_old_gives_its_old_hours() -> None:
             assert len(found_in(NamedStore(paths), template, sequence, before)) == hour
 
 
-def test_a_million_names_are_told_apart_by_their_dates() -> None:
-    """One look at each date, by its text, whatever its times: what makes it fast."""
-    matcher = PathMatcher(
-        parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), hourly_in_new_york("2013-06-01"), None
-    )
-    names = [f"2013-06-{day:02d}-{hour:02d}" for day in range(1, 31) for hour in range(24)]
+@contextmanager
+def counting_looks() -> Iterator[list[str]]:
+    """The texts that templates are asked for while this lasts."""
     asked: list[str] = []
-    find = matcher._calendar._date.__class__.parse
+    parse = PathTemplate.parse
 
     def counted(template: PathTemplate, path: str, zone: ZoneInfo) -> datetime | None:
         asked.append(path)
-        return find(template, path, zone)
+        return parse(template, path, zone)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PathTemplate, "parse", counted)
-        assert matcher.choose("", names) == names
-        assert len(list(matcher.iter_times(f"d/{name}" for name in names))) == len(names)
+        yield asked
+
+
+@pytest.mark.parametrize("before", [None, "2013-06-30T16:30", "2013-07-01T04:17"])
+@pytest.mark.parametrize(
+    ("start", "end"), [("2013-06-01", None), ("2013-05-01T00:17", None), ("2013-05-01T00:17", "2013-07-01T04:00")]
+)
+def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | None, before: str | None) -> None:
+    """One look at each date, by its text, whatever its times: what makes it fast."""
+    bound = None if before is None else datetime.fromisoformat(before).replace(tzinfo=UTC)
+    sequence = hourly_in_new_york(start, end)
+    texts = [(day, hour) for day in range(1, 31) for hour in range(24)]
+    hours = sum(
+        bound is None or time < bound for time in sequence.between(at("2013-06-01T04:00"), at("2013-07-01T04:00"))
+    )
+    with counting_looks() as asked:
+        matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
+        chosen = matcher.choose("", [f"2013-06-{day:02d}-{hour:02d}" for day, hour in texts])
+        assert len(list(matcher.iter_times(f"d/{name}" for name in chosen))) == len(chosen) == hours
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
+    with counting_looks() as asked:
+        matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
+        for day in range(1, 31):
+            folder = f"2013-06-{day:02d}"
+            chosen = matcher.choose(folder, [f"{hour:02d}" for hour in range(24)])
+            hours -= len(chosen)
+            assert len(list(matcher.iter_times(f"d/{folder}/{name}" for name in chosen))) == len(chosen)
+    assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
+    assert hours == 0
+
+
+@pytest.mark.parametrize(
+    ("day", "looks"), [("1900-12-31", 25), ("1901-01-01", 1), ("2099-12-31", 1), ("2100-01-01", 25)]
+)
+def test_beyond_what_is_known_of_the_clocks_each_path_is_looked_at(day: str, looks: int) -> None:
+    matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), hourly_in_new_york(day), None)
+    with counting_looks() as asked:
+        assert len(matcher.choose(day, [f"{hour:02d}" for hour in range(24)])) == 24
+    assert len(asked) == looks
+
+
+def test_an_hour_that_the_clocks_skip_has_no_path_in_any_century() -> None:
+    template = parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}")
+    for day in ("2013-03-10", "2150-03-08"):
+        names = NamedStore(f"d/{day}/{hour:02d}" for hour in range(24))
+        found = found_in(names, template, hourly_in_new_york("2010-01-01"), None)
+        assert {path[-2:] for path in found} == {f"{hour:02d}" for hour in range(24)} - {"02"}
+        assert found[f"d/{day}/03"] - found[f"d/{day}/01"] == timedelta(hours=1)
+
+
+def test_the_walk_asks_for_no_more_than_it_finds() -> None:
+    """The choice of names is exact by itself: on an even day, an odd one, and where a date is cut off by the moment."""
+    for start, day, before, hours in (
+        ("2013-06-01", "2013-06-20", "2013-06-20T16:00", 12),
+        ("2013-06-01", "2013-06-20", "2013-06-20T04:00", 0),
+        ("2013-06-01", "2013-06-20", "2013-06-21T04:00", 24),
+        ("2013-11-01", "2013-11-03", "2013-11-03T16:00", 11),
+        ("2013-11-01", "2013-11-03", "2013-11-04T05:00", 24),
+    ):
+        names = [f"{hour:02d}" for hour in range(24)]
+        sequence, bound = hourly_in_new_york(start), at(before)
+        folders = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
+        assert folders.choose(day, [*names, "24", "5"]) == names[:hours]
+        files = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
+        assert files.choose("", [f"{day}-{name}" for name in [*names, "24"]]) == [
+            f"{day}-{name}" for name in names[:hours]
+        ]
+        moments = [time for _, time in files.iter_times(f"d/{day}-{name}" for name in [*names, "24", "x"])]
+        assert len(moments) == hours
+        assert all(time < bound for time in moments)
+    swapped = PathMatcher(parse_path_template("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))
+    assert swapped.choose("06", ["2013", "2014"]) == ["2013"]
+    for before, years in {"2014-01-01T04:00": ["2012"], "2014-01-01T04:01": ["2012", "2013"]}.items():
+        yearly = PathMatcher(parse_path_template("d/${YEAR}"), hourly_in_new_york("2013-06-01"), at(before))
+        assert yearly.choose("", ["2012", "2013", "2014"]) == years
+
+
+def test_a_folder_is_entered_if_it_can_be_before_the_moment_in_any_zone() -> None:
+    matcher = PathMatcher(HOURLY, hourly_in_new_york("2010-01-01"), at("2013-06-20T00:00"))
+    assert matcher.choose("2013/06", ["19", "20", "21", "22"]) == ["19", "20"]
+
+
+def test_a_date_whose_times_lie_in_several_folders_is_known_in_each() -> None:
+    template = parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}/${MINUTE}")
+    paths = [f"d/2013-06-02/{hour:02d}/{minute}" for hour in range(24) for minute in ("00", "15", "60")]
+    found = found_in(NamedStore(paths), template, hourly_in_new_york("2013-06-01", frequency="minutes(15)"), None)
+    assert sorted(found) == [path for path in paths if not path.endswith("60")]
+
+
+def test_a_template_without_a_date_has_no_instances() -> None:
+    for text in ("d/${HOUR}", "d/${HOUR}/x-${MINUTE}", "d/${MONTH}/${DAY}"):
+        path = parse_path_template(text).render(at("2013-06-01"), NEW_YORK)
+        assert found_in(NamedStore([path]), parse_path_template(text), hourly_in_new_york("2013-06-01"), None) == {}
+
+
+def test_the_zone_of_the_machine_plays_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    tzset()
+    try:
+        found = found_in(NamedStore(["d/2013/06/02/05"]), HOURLY, hourly_in_new_york("2013-06-01"), None)
+    finally:
+        monkeypatch.undo()
+        tzset()
+    assert found == {"d/2013/06/02/05": at("2013-06-02T09:00")}

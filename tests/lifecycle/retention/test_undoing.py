@@ -1,19 +1,22 @@
 """Undo brings back what a sweep took, whole or in part, and never replaces anything; purge ends that."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.retention.holders import name_holder
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.lifecycle.retention.undoing import Wanted
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
-from feed_assets.state.sweep_records import ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweeps import Sweeps
 from tests.lifecycle.retention.yard import Tree, Yard, hourly, kept_feed, paths_of
 from tests.lifecycle.world import START, at
 
@@ -192,9 +195,9 @@ def test_a_sweep_of_a_feed_that_is_declared_no_more_is_undone(yard: Yard) -> Non
 
 def test_the_trash_is_purged_when_its_time_is_over_and_not_before(yard: Yard) -> None:
     sweep = yard.run(yard.planned())
-    yard.now = at("10")
+    yard.wait(at("10"))
     assert purge(yard) == {}
-    yard.now = at("11")
+    yard.wait(at("11"))
     assert purge(yard) == {sweep.sweep_id: None}
     assert yard.sweep(sweep.sweep_id).state is SweepState.PURGED
     assert yard.world.store().trash().sweeps() == []
@@ -206,7 +209,7 @@ def test_the_trash_is_purged_when_its_time_is_over_and_not_before(yard: Yard) ->
 def test_the_trash_of_what_is_held_is_not_purged(yard: Yard) -> None:
     sweep = yard.run(yard.planned())
     yard.hold("audit", first=EXPIRED[2], last=EXPIRED[2])
-    yard.now = at("20")
+    yard.wait(at("20"))
     assert purge(yard)[sweep.sweep_id] == "hold 'audit' of bob is on feed 'clicks': an audit"
     assert yard.undo(sweep).sweep.state is SweepState.UNDONE
 
@@ -214,7 +217,8 @@ def test_the_trash_of_what_is_held_is_not_purged(yard: Yard) -> None:
 def test_a_purge_that_is_only_tried_removes_nothing(yard: Yard) -> None:
     sweep = yard.run(yard.planned())
     tree = yard.tree(hidden=True)
-    site = yard.site(at("20"))
+    yard.wait(at("20"))
+    site = yard.site()
     found = find_purgeable(site, "primary", at("20"))
     assert [each.sweep.sweep_id for each in purge_sweeps(site, "primary", found, dry_run=True)] == [sweep.sweep_id]
     assert yard.tree(hidden=True) == tree
@@ -238,7 +242,7 @@ def test_what_is_archived_comes_back_from_the_archive_after_the_purge(tmp_path: 
     yard, tree = archived(tmp_path, state_url)
     rows = yard.rows()
     sweep = yard.run(yard.planned())
-    yard.now = at("12")
+    yard.wait(at("12"))
     assert purge(yard) == {sweep.sweep_id: None}
     done = yard.undo(sweep)
     assert (done.restored, done.left) == (24, ())
@@ -257,3 +261,98 @@ def test_an_archive_that_is_taken_keeps_the_instance(tmp_path: Path, state_url: 
     assert yard.outcomes(sweep) == {ItemOutcome.EVICTED: 23, ItemOutcome.REFUSED: 1}
     assert sum(count.failed for count in sweep.counts) == 1
     assert paths_of([EXPIRED[3]]) <= set(yard.tree()) <= set(tree)
+
+
+def put_back_unrecorded(yard: Yard, sweep: Sweep, *times: datetime) -> None:
+    """What an undo leaves that dies between the filesystem and the record."""
+    undo_begins(yard, sweep)
+    yard.world.store().trash().restore(sweep.sweep_id, sorted(paths_of(times)))
+
+
+def undo_begins(yard: Yard, sweep: Sweep) -> None:
+    with yard.world.database.begin() as connection:
+        Sweeps(connection).transition(sweep.sweep_id, {SweepState.DONE}, state=SweepState.UNDOING)
+
+
+def dead_holder() -> str:
+    """A name of a worker of this machine that has ended."""
+    host, _, _, token = name_holder().split("/")
+    return f"{host}/1/0/{token}"
+
+
+def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
+    yard = Yard.of(tmp_path)
+    yard.land("clicks", *EXPIRED, *YOUNG)
+    yard.arrive(at("04"))
+    tree = yard.tree()
+    sweep = yard.run(yard.planned())
+    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
+    yard.site(holder=dead_holder()).claims(sweep.sweep_id).take(ChunkState.DONE)
+
+    done = yard.undo(sweep)
+
+    assert (done.restored, done.left, done.sweep.state) == (24, (), SweepState.UNDONE)
+    assert yard.tree() == tree
+
+
+def test_a_sweep_is_being_undone_while_others_work_on_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
+    yard = Yard.of(tmp_path)
+    yard.land("clicks", *EXPIRED, *YOUNG)
+    yard.arrive(at("04"))
+    tree = yard.tree()
+    sweep = yard.run(yard.planned())
+    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
+    elsewhere = yard.site(holder="elsewhere").claims(sweep.sweep_id)
+    assert elsewhere.take(ChunkState.DONE) is not None
+
+    done = yard.undo(sweep)
+
+    assert (done.restored, done.is_complete, done.sweep.state) == (18, False, SweepState.UNDOING)
+    yard.lag += 2 * TTL
+    done = yard.undo(sweep)
+    assert (done.restored, done.left, done.sweep.state) == (6, (), SweepState.UNDONE)
+    assert yard.tree() == tree
+
+
+def test_what_an_undo_that_broke_off_has_put_back_is_recorded_by_one_of_something_else(yard: Yard) -> None:
+    tree = yard.tree()
+    sweep = yard.run(yard.planned())
+    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
+
+    done = yard.undo(sweep, Wanted(times=frozenset(EXPIRED[20:22])))
+
+    assert (done.restored, done.left, done.sweep.state) == (5, (), SweepState.DONE)
+    done = yard.undo(sweep)
+    assert (done.restored, done.left, done.sweep.state) == (19, (), SweepState.UNDONE)
+    assert yard.tree() == tree
+    assert {yard.rows()[time].status for time in EXPIRED} == {FeedInstanceStatus.AVAILABLE}
+
+
+def test_the_trash_of_what_is_back_may_be_purged_though_it_is_held(yard: Yard) -> None:
+    sweep = yard.run(yard.planned())
+    yard.undo(sweep, Wanted(times=frozenset(EXPIRED[2:3])))
+    yard.hold("undone", first=EXPIRED[2], last=EXPIRED[2])
+    yard.wait(at("20"))
+    assert purge(yard) == {sweep.sweep_id: None}
+
+
+def test_the_trash_of_a_store_that_nobody_declares_any_more_stays_and_says_so(tmp_path: Path) -> None:
+    elsewhere = f"file://{tmp_path}/elsewhere"
+    yard = Yard.of(
+        tmp_path, kept_feed(locations={"data": f"{elsewhere}/clicks/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"})
+    )
+    for time in (*EXPIRED, at("03T23:00")):
+        folder = tmp_path / f"elsewhere/clicks/{time:%Y-%m-%d/%H}"
+        folder.mkdir(parents=True)
+        (folder / "part").write_text("1")
+    yard.arrive(at("04"))
+    sweep = yard.run(yard.planned())
+    yard.world.declare(kept_feed("others"))
+    yard.wait(at("20"))
+    assert "no feed or cluster lies there any more" in (purge(yard)[sweep.sweep_id] or "")
+    assert yard.sweep(sweep.sweep_id).state is SweepState.DONE
+    assert list((tmp_path / "elsewhere").rglob("part"))

@@ -12,6 +12,7 @@ from typing import Any
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.feed import Feed
+from feed_assets.lifecycle.retention.clock_witness import note_clock
 from feed_assets.lifecycle.retention.planning import Ask, Planned, plan_sweeps
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.retention.undoing import EVERYTHING, Undone, Wanted, undo_sweep
@@ -113,6 +114,12 @@ class Yard:
         """Go on to a time, and record what has arrived."""
         self.now = at
         self.world.tick(at)
+
+    def wait(self, until: datetime) -> None:
+        """Go on to a time that retention has no reason to doubt."""
+        self.now = until
+        with self.world.database.begin() as connection:
+            note_clock(connection, "primary", until)
 
     def plan(self, *feeds: str, as_of: datetime | None = None, cluster: str = "primary", **more: Any) -> Planned:
         """Plan sweeps of feeds, of all if none is named."""

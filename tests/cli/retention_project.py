@@ -1,0 +1,78 @@
+"""A project in which six of ten hours of clicks have expired, and all hours of views, and commands given in it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import Result
+
+from tests.cli.project import run
+from tests.operations.desk import CLICKS, CLUSTER, with_validity
+
+LANDED = {"clicks": range(10), "views": range(2)}
+EXPIRED = [f"clicks/2013-11-03/{hour:02d}" for hour in range(6)]
+NOON = "2013-11-03T12:00Z"
+_LOCATION = "/{}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """At noon, with no record of anything."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    feeds: list[dict[str, Any]] = []
+    for name, hours in LANDED.items():
+        feed = with_validity({**CLICKS, "name": name, "locations": {"data": _LOCATION.format(name)}})
+        feed["clusters"]["primary"]["retention"] = {"limit": "hours(6)"}  # type: ignore[index]
+        feeds.append(feed)
+        for hour in hours:
+            folder = tmp_path / f"data/{name}/2013-11-03/{hour:02d}"
+            folder.mkdir(parents=True)
+            (folder / "part.csv").write_text(f"{name} {hour}")
+            (folder / "_SUCCESS").touch()
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all([CLUSTER, *feeds]))
+    set_clock(tmp_path, NOON)
+    return tmp_path
+
+
+def set_clock(project: Path, now: str) -> None:
+    """Let the time of the data stand still."""
+    replay = {"origin": now, "real_start": now, "speed": 1, "until": now}
+    settings = {"state": f"sqlite:///{project}/state.db", "demo": {"replay": replay}}
+    (project / "feed_assets.yaml").write_text(yaml.safe_dump(settings))
+
+
+def ok(result: Result) -> str:
+    """What a command prints that succeeds."""
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(result: Result) -> str:
+    """What a command says that ends with 1."""
+    assert result.exit_code == 1, result.output
+    return result.stderr
+
+
+def table(result: Result) -> list[list[str]]:
+    """The rows of what a command prints."""
+    return [line.split("\t") for line in ok(result).splitlines()]
+
+
+def retention(*arguments: str, exit_code: int = 0) -> Any:
+    """The JSON form of what `feed-assets retention` says."""
+    result = run("retention", *arguments, "--output", "json")
+    assert result.exit_code == exit_code, result.output
+    return json.loads(result.stdout)
+
+
+def planned(*feeds: str) -> str:
+    """The id of a new plan of feeds."""
+    options = [text for feed in feeds for text in ("--feed", feed)]
+    (sweep,) = retention("plan", *options)["sweeps"]
+    return str(sweep["id"])

@@ -1,0 +1,165 @@
+"""`feed-assets hold …` as people give it, and what it does to retention."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.project import run
+from tests.cli.retention_project import ok, planned, project, refused, retention, set_clock, table
+
+__all__ = ["project"]
+
+SPAN = ["--start", "2013-11-03T01:00Z", "--end", "2013-11-03T03:00Z"]
+
+
+def document(*arguments: str) -> list[dict[str, Any]]:
+    told = json.loads(ok(run("hold", *arguments, "--output", "json")))
+    assert told["version"] == 1
+    found: list[dict[str, Any]] = told["holds"]
+    return found
+
+
+def add(name: str, *arguments: str) -> list[dict[str, Any]]:
+    return document("add", name, *arguments, "--reason", "numbers")
+
+
+def kept() -> dict[str, int]:
+    """What a plan of clicks says that it keeps."""
+    found: dict[str, int] = retention("plan", "--feed", "clicks", "--dry-run")["feeds"][0]["kept"]
+    return found
+
+
+def test_a_hold_is_on_a_range_and_its_end_is_not_in_it(project: Path) -> None:
+    result = run("hold", "add", "audit", "--feed", "clicks", *SPAN, "--reason", "numbers")
+    assert ok(result) == "audit\tclicks\tevery\t2013-11-03T01:00Z\t2013-11-03T03:00Z\t\tann\tnumbers\t\n"
+    assert result.stderr == "held by 'audit'\n"
+    assert kept() == {"hold": 2}
+    sweep = planned("clicks")
+    ok(run("retention", "run", sweep))
+    left = sorted(path.name for path in (project / "data/clicks/2013-11-03").iterdir())
+    assert left == ["01", "02", "06", "07", "08", "09"]
+
+
+def test_a_hold_of_one_instance_ends_a_minute_later(project: Path) -> None:
+    (hold,) = add("one", "--feed", "clicks", "--instance", "2013-11-03T05:00Z")
+    assert (hold["start"], hold["end"], hold["cluster"]) == ("2013-11-03T05:00Z", "2013-11-03T05:01Z", None)
+    assert kept() == {"hold": 1}
+
+
+def test_a_hold_without_a_range_is_on_all_that_is_to_come(project: Path) -> None:
+    (hold,) = add("all", "--every-feed", "--clusters", "primary")
+    assert (hold["feed"], hold["cluster"], hold["start"], hold["end"]) == (None, "primary", None, None)
+    assert ok(run("hold", "list")).startswith("all\tevery\tprimary\t\t\t\tann\tnumbers\t")
+    assert kept() == {"hold": 6}
+
+
+def test_a_hold_expires_by_itself(project: Path) -> None:
+    add("audit", "--feed", "clicks", "--until", "2013-11-03T13:00Z")
+    assert kept() == {"hold": 6}
+    set_clock(project, "2013-11-03T13:00Z")
+    assert kept() == {}
+    assert document("list") == []
+    assert [hold["expires_at"] for hold in document("list", "--all")] == ["2013-11-03T13:00Z"]
+
+
+def test_a_plan_made_before_a_hold_does_not_take_what_is_held(project: Path) -> None:
+    sweep = planned("clicks")
+    add("audit", "--feed", "clicks")
+    assert retention("run", sweep)["sweeps"][0]["feeds"][0]["kept"] == 6
+    item = retention("show", sweep, "--limit", "1")["items"][0]
+    assert (item["outcome"], item["outcome_reason"]) == ("KEPT", "hold: hold 'audit' of ann: numbers")
+
+
+def test_several_holds_protect_until_the_last_is_released(project: Path) -> None:
+    add("audit", "--feed", "clicks", "--feed", "views")
+    add("trial", "--feed", "clicks")
+    assert [(hold["name"], hold["feed"]) for hold in document("list")] == [
+        ("trial", "clicks"),
+        ("audit", "views"),
+        ("audit", "clicks"),
+    ]
+
+    result = run("hold", "release", "audit", "--author", "bob")
+
+    assert [row[-1] for row in table(result)] == ["2013-11-03T12:00Z"] * 2
+    assert result.stderr == "released 'audit'\n"
+    assert kept() == {"hold": 6}
+    ok(run("hold", "release", "trial"))
+    assert kept() == {}
+    assert ok(run("hold", "list")) == ""
+    assert [hold["released_by"] for hold in document("list", "--all")] == ["ann", "bob", "bob"]
+
+
+def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
+    add("mine", "--feed", "views")
+    add("others", "--feed", "clicks")
+    add("every", "--every-feed")
+    assert [hold["name"] for hold in document("list", "--feed", "views")] == ["every", "mine"]
+    assert [hold["name"] for hold in document("list", "--limit", "2")] == ["every", "others"]
+    for options in ([], ["--all"]):
+        assert [hold["name"] for hold in document("list", "--feed", "views", "--limit", "2", *options)] == [
+            "every",
+            "mine",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["add", " ", "--every-feed"], "a hold: it has no name"),
+        (["add", "audit", "--feed", "clicsk"], "there is no feed 'clicsk'"),
+        (["add", "audit", "--every-feed", "--clusters", "nowhere"], "cluster nowhere: it is not declared"),
+        (["add", "audit", "--every-feed", *SPAN, "--start", SPAN[3]], "its end is not after its start"),
+        (["add", "audit", "--every-feed", "--until", "2013-11-03T12:00Z"], "it would have expired already"),
+        (["release", "audit"], "hold 'audit': there is none of this name"),
+    ],
+)
+def test_a_hold_that_is_none_is_refused(project: Path, arguments: list[str], message: str) -> None:
+    options = ["--reason", "numbers"] if arguments[0] == "add" else []
+    result = run("hold", *arguments, *options)
+    assert message in refused(result)
+    assert result.stdout == ""
+    assert document("list", "--all") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["add", "audit", "--every-feed"],
+        ["add", "audit", "--reason", "numbers"],
+        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--every-feed"],
+        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--instance", "2013-11-03T05:00Z", *SPAN],
+        ["add", "audit", "--reason", "numbers", "--feed", "clicks", "--until", "tomorrow"],
+        ["release"],
+    ],
+)
+def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
+    result = run("hold", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_dry_run_holds_and_releases_nothing(project: Path) -> None:
+    result = run("hold", "add", "audit", "--feed", "clicks", "--reason", "numbers", "--dry-run")
+    assert (result.exit_code, result.stderr) == (0, "would be held by 'audit'\n")
+    assert document("list", "--all") == []
+    add("audit", "--feed", "clicks")
+    result = run("hold", "release", "audit", "--dry-run")
+    assert (result.exit_code, result.stderr) == (0, "would release 'audit'\n")
+    assert [hold["released_at"] for hold in document("list")] == [None]
+
+
+def test_what_was_released_is_not_released_again(project: Path) -> None:
+    add("audit", "--feed", "clicks")
+    ok(run("hold", "release", "audit"))
+    assert "hold 'audit': it was released already" in refused(run("hold", "release", "audit"))
+    add("audit", "--feed", "clicks")
+    assert kept() == {"hold": 6}
+
+
+def test_safe_mode_lets_holds_come_and_not_go(project: Path) -> None:
+    ok(run("admin", "safemode", "on"))
+    add("audit", "--feed", "clicks")
+    assert "release of holds: it is not allowed during safe mode" in refused(run("hold", "release", "audit"))
+    assert [hold["name"] for hold in document("list")] == ["audit"]

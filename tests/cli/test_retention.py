@@ -1,0 +1,384 @@
+"""`feed-assets retention …` as people give it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from feed_assets.state.audit import Audit
+from feed_assets.state.database import open_database
+from feed_assets.state.sweep_records import SweepState
+from feed_assets.state.sweeps import Sweeps
+from tests.cli.project import run
+from tests.cli.retention_project import EXPIRED, NOON, ok, planned, project, refused, retention, set_clock, table
+from tests.lifecycle.retention.yard import Tree, tree_of
+
+__all__ = ["project"]
+
+WEEK_LATER = "2013-11-11T12:00Z"
+
+
+def let_a_week_pass(project: Path) -> None:
+    """Let the clock go on by steps, as it does where retention is planned every few days."""
+    for now in ("2013-11-06T12:00Z", "2013-11-09T12:00Z", WEEK_LATER):
+        set_clock(project, now)
+        ok(run("retention", "plan", "--feed", "clicks"))
+
+
+def swept(feed: str = "clicks") -> str:
+    """The id of a sweep that has been run."""
+    sweep = planned(feed)
+    ok(run("retention", "run", sweep))
+    return sweep
+
+
+def state(sweep: str) -> str:
+    return str(retention("show", sweep)["sweep"]["state"])
+
+
+def everything(project: Path) -> tuple[Tree, list[str]]:
+    """All that a command could change: the trees with what is hidden, and what the record says of sweeps."""
+    listed = run("retention", "list").stdout.splitlines()
+    return tree_of(project / "data", hidden=True), [*listed, run("hold", "list", "--all").stdout]
+
+
+def test_a_plan_has_a_row_for_each_feed_and_removes_nothing(project: Path) -> None:
+    before = tree_of(project / "data", hidden=True)
+
+    result = run("retention", "plan")
+
+    clicks, views = table(result)
+    assert clicks[1:11] == [
+        "primary", "clicks", "6", "10", "6", "48 bytes", "2013-11-03T00:00Z", "2013-11-03T05:00Z", "age 6", "0",
+    ]  # fmt: skip
+    assert views[1:6] == ["primary", "views", "2", "2", "2"]
+    assert views[-1] == "asks: All 2 instances of the feed would go."
+    assert result.stderr == f"planned: 8 paths, 62 bytes, as of {NOON}\n"
+    assert tree_of(project / "data", hidden=True) == before
+    assert {(row[0], row[2], row[4]) for row in table(run("retention", "list"))} == {
+        (views[0], "ASKING", "ann"),
+        (clicks[0], "PLANNED", "ann"),
+    }
+    assert [row[0] for row in table(run("retention", "list", "--state", "asking"))] == [views[0]]
+
+
+def test_a_plan_as_json_says_which_paths_are_kept_and_why(project: Path) -> None:
+    ok(run("hold", "add", "audit", "--feed", "clicks", "--instance", "2013-11-03T02:00Z", "--reason", "numbers"))
+
+    told = retention("plan", "--feed", "clicks")
+
+    (feed,) = told["feeds"]
+    assert (told["version"], told["dry_run"], told["as_of"]) == (1, False, NOON)
+    assert (feed["instances"], feed["kept"]) == (5, {"hold": 1})
+    assert feed["kept_paths"] == [
+        {"path": "clicks/2013-11-03/02", "reasons": ["hold: hold 'audit' of ann: numbers"]},
+    ]
+    assert feed["sweep"] == told["sweeps"][0]["id"]
+
+
+def test_a_plan_for_another_time_counts_ages_to_that_and_cannot_run_before(project: Path) -> None:
+    (sweep,) = retention("plan", "--feed", "clicks", "--at", "2013-11-03T14:00Z")["sweeps"]
+    other = planned("views")
+    ok(run("retention", "approve", other))
+
+    result = run("retention", "run")
+
+    assert sweep["instances"] == 8
+    assert refused(result).splitlines()[-1] == (
+        f"feed-assets: sweep {sweep['id']}: the clock stands at {NOON}, and it was planned for a later time: "
+        "2013-11-03T14:00Z. Correct the clock, or plan anew."
+    )
+    assert (state(sweep["id"]), state(other)) == ("PLANNED", "DONE")
+
+
+def test_a_newer_plan_takes_the_place_of_an_older_one(project: Path) -> None:
+    older = planned("clicks")
+    result = run("retention", "plan", "--feed", "clicks")
+    assert result.stderr.splitlines()[0] == f"it takes the place of {older}"
+    assert state(older) == "SUPERSEDED"
+    assert "it is SUPERSEDED" in refused(run("retention", "run", older))
+
+
+def test_nothing_to_remove_is_no_mistake(project: Path) -> None:
+    swept()
+    result = run("retention", "plan", "--feed", "clicks")
+    assert (result.exit_code, result.stderr) == (0, f"nothing is to be removed as of {NOON}\n")
+    result = run("retention", "run")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sweep waits to be run\n")
+
+
+def test_a_plan_is_shown_with_its_paths_and_found_by_the_beginning_of_its_id(project: Path) -> None:
+    sweep = planned("clicks")
+
+    result = run("retention", "show", sweep[:-2], "--limit", "2")
+
+    lines = ok(result).splitlines()
+    assert lines[:3] == [f"plan: {sweep}", "cluster: primary", "state: PLANNED"]
+    assert lines[-3:] == [
+        "feed clicks: 6 instances, 6 paths, 48 bytes; evicted 0, kept 0, failed 0",
+        f"clicks\tdata\t2013-11-03T00:00Z\t{EXPIRED[0]}\t8 bytes\t2\tage\t\tit is older than hours(6) as of {NOON}",
+        f"clicks\tdata\t2013-11-03T01:00Z\t{EXPIRED[1]}\t8 bytes\t2\tage\t\tit is older than hours(6) as of {NOON}",
+    ]
+    assert result.stderr == "2 of 6 paths; --limit shows more\n"
+
+
+def test_a_run_moves_what_was_planned_and_shows_what_became_of_it(project: Path) -> None:
+    sweep = planned("clicks")
+    (project / "data" / EXPIRED[3] / "late.csv").write_text("late")
+
+    (row,) = table(run("retention", "run", sweep))
+
+    assert (row[0], row[2], row[9:]) == (sweep, "DONE", ["5", "1", "0"])
+    left = sorted(path.name for path in (project / "data/clicks/2013-11-03").iterdir())
+    assert left == ["03", "06", "07", "08", "09"]
+    told = retention("show", sweep, "--outcome", "CHANGED")
+    assert (told["matching"], told["items"][0]["path"]) == (1, EXPIRED[3])
+    assert told["items"][0]["outcome_reason"] == "something has been written into it since the sweep was planned"
+    assert told["sweep"]["purge_at"] == "2013-11-10T12:00Z"
+
+
+def test_a_run_of_a_feed_plans_it_and_tells_what_asks(project: Path) -> None:
+    result = run("retention", "run", "--feed", "clicks", "--feed", "views", "--output", "json")
+    assert result.exit_code == 0
+    (sweep,) = json.loads(result.stdout)["sweeps"]
+    assert (sweep["state"], [feed["evicted"] for feed in sweep["feeds"]]) == ("DONE", [6])
+    assert result.stderr.endswith(" asks: All 2 instances of the feed would go.\n")
+    assert (project / "data/views/2013-11-03/00").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--feed", "clicks"]])
+def test_a_run_goes_on_with_what_broke_off(project: Path, arguments: list[str]) -> None:
+    sweep = planned("clicks")
+    with open_database(f"sqlite:///{project}/state.db").begin() as connection:
+        Sweeps(connection).transition(sweep, {SweepState.PLANNED}, state=SweepState.RUNNING)
+
+    result = run("retention", "run", *arguments)
+
+    assert [(row[0], row[2]) for row in table(result)] == [(sweep, "DONE")]
+    left_out = f"feed 'clicks' on primary is left out: sweep {sweep} of it is RUNNING\n"
+    assert result.stderr == (left_out if arguments else "")
+
+
+def test_a_run_of_all_takes_what_was_planned_and_not_what_asks(project: Path) -> None:
+    ok(run("retention", "plan"))
+    assert [row[2] for row in table(run("retention", "run"))] == ["DONE"]
+    assert sorted(row[2] for row in table(run("retention", "list"))) == ["ASKING", "DONE"]
+
+
+def test_what_asks_is_run_when_it_was_approved(project: Path) -> None:
+    sweep = planned("views")
+    assert refused(run("retention", "run", sweep)) == (
+        f"feed-assets: sweep {sweep}: it waits for approval: All 2 instances of the feed would go. "
+        "Look at it, and approve or cancel it.\n"
+    )
+
+    (row,) = table(run("retention", "approve", sweep))
+
+    assert row[2] == "PLANNED"
+    assert retention("show", sweep)["sweep"]["approved_by"] == "ann"
+    assert "nothing to approve" in refused(run("retention", "approve", sweep))
+    assert retention("run", sweep)["sweeps"][0]["state"] == "DONE"
+
+
+def test_what_was_cancelled_never_runs(project: Path) -> None:
+    sweep = planned("clicks")
+    assert table(run("retention", "cancel", sweep))[0][2] == "CANCELLED"
+    assert "it is CANCELLED" in refused(run("retention", "cancel", sweep))
+    assert "it is CANCELLED" in refused(run("retention", "run", sweep))
+    assert "it has taken nothing away" not in run("retention", "list").stderr
+    assert "so it has taken nothing away" in refused(run("retention", "undo", sweep))
+
+
+def test_an_undo_brings_all_back_and_holds_it(project: Path) -> None:
+    before = tree_of(project / "data")
+    sweep = swept()
+    assert tree_of(project / "data") != before
+
+    result = run("retention", "undo", sweep)
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (f"undo of {sweep}: brought back 6 paths; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n")
+    assert tree_of(project / "data") == before
+    assert state(sweep) == "UNDONE"
+    assert retention("plan", "--feed", "clicks")["feeds"][0]["kept"] == {"hold": 6}
+    ok(run("hold", "release", f"undo-{sweep}"))
+    assert run("retention", "undo", sweep).stderr == f"undo of {sweep}: brought back 0 paths\n"
+    assert retention("plan", "--feed", "clicks")["feeds"][0]["instances"] == 6
+
+
+def test_an_undo_of_one_instance_leaves_the_others_away(project: Path) -> None:
+    sweep = swept()
+    arguments = ["undo", sweep, "--feed", "clicks", "--instance", "2013-11-03T02:00Z", "--no-hold"]
+    told = retention(*arguments)
+    assert (told["restored"], told["left"], told["complete"], told["hold"]) == (1, [], True, None)
+    assert sorted(path.name for path in (project / "data/clicks/2013-11-03").iterdir())[:2] == ["02", "06"]
+    assert state(sweep) == "DONE"
+    assert f"sweep {sweep}: it is not about feed 'views'" in refused(run("retention", "undo", sweep, "--feed", "views"))
+
+
+def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
+    sweep = swept()
+    folder = project / "data" / EXPIRED[0]
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_text("newer")
+
+    result = run("retention", "undo", sweep)
+
+    assert (result.exit_code, result.stdout.split("\t")[:2]) == (1, [EXPIRED[0], "OCCUPIED"])
+    assert "brought back 5 paths, could not bring back 1" in result.stderr
+    assert (folder / "part.csv").read_text() == "newer"
+
+
+def test_the_trash_is_purged_after_its_time_or_at_once(project: Path) -> None:
+    sweep = swept()
+    assert run("retention", "purge").stderr == "purged 0 sweeps, 0 files\n"
+
+    let_a_week_pass(project)
+    result = run("retention", "purge", sweep)
+
+    assert ok(result) == f"{sweep}\tprimary\t13\t\n"
+    assert result.stderr == "purged 1 sweeps, 13 files\n"
+    assert state(sweep) == "PURGED"
+    assert not (project / "data/.feed-assets/trash" / sweep).exists()
+    left = retention("undo", sweep, exit_code=1)["left"]
+    assert {each["outcome"] for each in left} == {"LOST"}
+
+
+def test_a_purge_stops_where_the_clock_has_jumped_and_goes_on_when_told(project: Path) -> None:
+    sweep = swept()
+    set_clock(project, "2033-11-11T12:00Z")
+    assert "purge of primary" in refused(run("retention", "purge"))
+    assert retention("purge", sweep, "--now")["purged"] == [{"sweep": sweep, "files": 13, "obstacle": None}]
+
+
+def test_the_trash_of_what_is_held_stays_and_that_of_what_is_back_does_not_matter(project: Path) -> None:
+    sweep = swept()
+    ok(run("retention", "undo", sweep, "--instance", "2013-11-03T02:00Z"))
+    ok(run("hold", "add", "audit", "--feed", "clicks", "--instance", "2013-11-03T04:00Z", "--reason", "numbers"))
+
+    result = run("retention", "purge", "--now")
+
+    assert result.exit_code == 1
+    assert result.stdout == f"{sweep}\tprimary\t0\thold 'audit' of ann is on feed 'clicks': numbers\n"
+    assert result.stderr == "purged 0 sweeps, 0 files; 1 had to stay\n"
+    ok(run("hold", "release", "audit"))
+    assert retention("purge", "--now")["purged"][0]["obstacle"] is None
+    assert (project / "data" / EXPIRED[2] / "part.csv").read_text() == "clicks 2"
+
+
+def test_a_report_has_the_lines_of_falcon(project: Path) -> None:
+    sweep = swept()
+    paths, times = ok(run("retention", "report", sweep)).splitlines()
+    assert paths == "instancePaths=" + ",".join(f"/{path}" for path in EXPIRED)
+    assert times == "instances=" + ",".join(f"20131103{hour:02d}00" for hour in range(6))
+    (feed,) = retention("report", sweep)["feeds"]
+    assert (feed["feed"], feed["paths"], feed["instances"]) == ("clicks", paths, times)
+
+
+def test_a_dry_run_changes_nothing(project: Path) -> None:
+    done = swept()
+    asking = planned("views")
+    let_a_week_pass(project)
+    for hour in range(12):
+        (project / f"data/clicks/2013-11-11/{hour:02d}").mkdir(parents=True)
+    waiting = planned("clicks")
+    before = everything(project)
+    for arguments in (
+        ["plan"],
+        ["run"],
+        ["run", waiting],
+        ["run", "--feed", "clicks"],
+        ["approve", asking],
+        ["cancel", asking],
+        ["undo", done],
+        ["undo", done, "--instance", "2013-11-03T02:00Z"],
+        ["purge"],
+        ["purge", "--now"],
+    ):
+        result = run("retention", *arguments, "--dry-run")
+        assert result.exit_code == 0, (arguments, result.output)
+        assert everything(project) == before, arguments
+
+
+def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
+    result = run("retention", "plan", "--dry-run")
+    assert [row[0] for row in table(result)] == ["", ""]
+    assert result.stderr == f"would be planned: 8 paths, 62 bytes, as of {NOON}\n"
+    asking = planned("views")
+    assert "it waits for approval" in refused(run("retention", "run", asking, "--dry-run"))
+    assert retention("run", asking, "--dry-run", exit_code=1)["refused"][0]["sweep"] == asking
+    assert retention("approve", asking, "--dry-run")["sweep"]["state"] == "PLANNED"
+    done = swept()
+    assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would bring back 6 paths\n"
+    assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweeps")
+
+
+@pytest.mark.parametrize("verb", ["run", "show", "approve", "cancel", "undo", "purge", "report"])
+def test_a_plan_that_is_not_there_is_named(project: Path, verb: str) -> None:
+    result = run("retention", verb, "2013")
+    assert refused(result) == (
+        "feed-assets: sweep '2013': it does not exist. `feed-assets retention list` has those there are.\n"
+    )
+    assert result.stdout == ""
+
+
+def test_a_beginning_that_several_have_is_not_enough(project: Path) -> None:
+    planned("clicks")
+    planned("views")
+    assert "several begin so. Write more of its id." in refused(run("retention", "show", "2013"))
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "purge"])
+def test_a_cluster_that_is_not_declared_is_refused(project: Path, verb: str) -> None:
+    assert refused(run("retention", verb, "--clusters", "primary,nowhere")) == (
+        "feed-assets: cluster 'nowhere': it is not declared. Declared are primary.\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["plan", "run"])
+def test_a_feed_that_is_not_declared_is_refused(project: Path, verb: str) -> None:
+    assert "there is no feed 'clicsk'" in refused(run("retention", verb, "--feed", "clicsk"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show"],
+        ["undo"],
+        ["run", "plan", "--feed", "clicks"],
+        ["plan", "--at", "tomorrow"],
+        ["list", "--state", "GONE"],
+        ["show", "plan", "--outcome", "GONE"],
+    ],
+)
+def test_wrong_usage_ends_with_2(project: Path, arguments: list[str]) -> None:
+    result = run("retention", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_safe_mode_refuses_all_that_takes_away_or_brings_back(project: Path) -> None:
+    done = swept()
+    asking = planned("views")
+    waiting = [f"data/clicks/2013-11-02/{hour:02d}" for hour in range(3)]
+    for path in waiting:
+        (project / path).mkdir(parents=True)
+    sweep = planned("clicks")
+    ok(run("admin", "safemode", "on", "--reason", "a move"))
+    before = everything(project)
+    for arguments in (["run"], ["run", sweep], ["approve", asking], ["undo", done], ["purge", "--now"]):
+        for option in ([], ["--dry-run"]):
+            said = refused(run("retention", *arguments, *option))
+            assert "it is not allowed during safe mode (ann has switched it on: a move)" in said, arguments
+    assert everything(project) == before
+    ok(run("retention", "cancel", asking))
+    assert retention("plan", "--feed", "clicks")["feeds"][0]["instances"] == 3
+    assert ok(run("retention", "report", done))
+
+
+def test_what_was_done_is_in_the_audit(project: Path) -> None:
+    sweep = swept()
+    ok(run("retention", "undo", sweep, "--author", "bob"))
+    with open_database(f"sqlite:///{project}/state.db").read() as connection:
+        entries = Audit(connection).newest(10)
+    told = [(entry.action, entry.author) for entry in entries if "retention" in entry.action]
+    assert told == [("retention undo", "bob"), ("retention run", "ann"), ("retention plan", "ann")]

@@ -1,0 +1,104 @@
+"""docs/retention.md against the code: rules, keepers, states, codes, outcomes, messages and numbers."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import pytest
+
+from feed_assets.entities.common import LocationKind, Retention
+from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.retention import evictions, limits, movers, turns
+from feed_assets.lifecycle.retention.eligibility import Rule
+from feed_assets.lifecycle.retention.evictions import Removal, _message
+from feed_assets.lifecycle.retention.keepers import Keeper
+from feed_assets.lifecycle.retention.limits import ObstacleCode
+from feed_assets.operations.explaining.records import ReasonCode
+from feed_assets.orchestration import names
+from feed_assets.orchestration.retention import EVERY_MINUTE
+from feed_assets.state.records import FeedEventKind
+from feed_assets.state.retention_schema import outbox
+from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
+from feed_assets.storage.paths import CONTROL_FOLDER
+from tests.documents.markdown import ROOT, codes, plain, tables_of
+
+DOCUMENT = "docs/retention.md"
+PAGE = " ".join((ROOT / DOCUMENT).read_text("utf-8").split())
+SOURCE = ROOT / "feed_assets/operations/explaining/retention.py"
+
+
+def rows_of(header: str) -> list[tuple[str, ...]]:
+    (table,) = [table for table in tables_of(DOCUMENT) if table.header[0] == header and table.section != "What is told"]
+    return list(table.rows)
+
+
+def names_in(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [plain(row[0]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("header", "enumeration"),
+    [
+        ("rule", Rule),
+        ("keeper", Keeper),
+        ("state", SweepState),
+        ("code", ObstacleCode),
+        ("outcome", ItemOutcome),
+    ],
+)
+def test_each_name_is_described_once(header: str, enumeration: type[StrEnum]) -> None:
+    assert names_in(rows_of(header)) == [member.value for member in enumeration]
+
+
+def test_codes_of_why_are_those_that_retention_gives() -> None:
+    (table,) = [table for table in tables_of(DOCUMENT) if table.section == "What is told"]
+    used = set(re.findall(r"ReasonCode\.([A-Z_]+)", SOURCE.read_text("utf-8")))
+    assert set(names_in(table.rows)) == {ReasonCode[name].value for name in used}
+
+
+def test_a_message_has_the_fields_that_are_named() -> None:
+    moment = datetime(2013, 11, 1, tzinfo=UTC)
+    item = SweepItem("clicks/2013", moment, None, None, Rule.AGE, "it is old")
+    chunk = SweepChunk(
+        sweep_id="s1",
+        number=0,
+        feed="clicks",
+        kind=LocationKind.DATA,
+        first=moment,
+        last=moment,
+        count=1,
+        digest="",
+        items=(item,),
+    )
+    removal = Removal(chunk=chunk, cluster="primary", store="file:///data", origin="test")
+    message = _message(removal, item, evictions.DELETE, FeedEventKind.EVICTED, moment)
+    _, _, after = PAGE.partition("**Messages.**")
+    written = codes(after.partition("**Report.**")[0])
+    assert [name for name in written if name in message.payload] == list(message.payload)
+    assert {outbox.name, evictions.TOPIC, evictions.DELETE, evictions.RESTORE} <= set(written)
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert {row[0]: row[1] for row in rows_of("number")} == {
+        "paths a chunk": str(CHUNK_ITEMS),
+        "paths from which Spark's executors are used": str(movers.WORTH_SPARK),
+        "chunks on executors at once": str(movers.CHUNKS_AT_ONCE),
+        "paths measured by a process where sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
+        "paths measured with Spark where sizes decide nothing": str(movers.SparkMeasurer.at_most),
+        "feeds a turn": str(turns.FEEDS_A_TURN),
+        "least days that a clock jumps": str(limits._LEAST_JUMP.days),
+        "cadences that a clock jumps": str(limits._CLOCK_CADENCES),
+        "cadences of which any sweep may take the instances": str(limits._CADENCES),
+    }
+    assert f"of any other after {TTL.total_seconds():.0f} seconds" in PAGE
+    assert f"`{Retention.model_fields['trash'].default}` unless declared" in PAGE
+
+
+def test_names_in_dagster_and_in_storage_are_those_of_the_code() -> None:
+    for name in (names.META_WHY, names.META_STATUS, names.META_SWEEP):
+        assert f"`{name}`" in PAGE
+    assert names.retention_job("primary") == "retention_primary"
+    assert "`retention_<cluster>`" in PAGE
+    assert EVERY_MINUTE == "* * * * *"
+    assert f"`{CONTROL_FOLDER}/trash/<sweep>/`" in PAGE
