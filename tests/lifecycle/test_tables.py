@@ -18,7 +18,7 @@ from tests.lifecycle.retention.yard import Yard
 from tests.lifecycle.world import START, World, at, process, validity
 from tests.tables import Catalog
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 ONE = at("01T01:00")
 CLICKS = "catalog:{database}:clicks#ds=${{YEAR}}-${{MONTH}}-${{DAY}};hour=${{HOUR}}"

@@ -9,6 +9,7 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
+from feed_assets.storage import local_calls
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.registry import open_store
 from tests.storage.beds import Bed, local_bed, object_bed
@@ -42,7 +43,15 @@ def s3_options() -> Iterator[dict[str, object]]:
 
 
 FILES = ("local", "memory", pytest.param("s3", marks=pytest.mark.server))
-ALL = (*FILES, pytest.param("table", marks=pytest.mark.server))
+ALL = (*FILES, pytest.param("table", marks=[pytest.mark.server, pytest.mark.spark]))
+
+
+@pytest.fixture(params=["kernel", "portable"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the system calls of a new Linux, and without: then paths are opened step by step."""
+    if request.param == "portable":
+        monkeypatch.setattr(local_calls, "_load_openat2", lambda: None)
+        monkeypatch.setattr(local_calls, "_load", lambda _: None)
 
 
 @pytest.fixture(params=ALL)

@@ -1,5 +1,8 @@
 """Copies of instances between stores of all kinds: exact, verified, and made before anything is taken away."""
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +10,13 @@ import pytest
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local_calls import LocalCalls
+from feed_assets.storage.paths import path_name
 from feed_assets.storage.port import Availability, InstanceStore
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.trash_port import Moved, Outcome
 from tests.storage.beds import Bed, publish
+from tests.storage.trees import land
 
 HOUR = "weather/2013/11/03/05"
 OLD = "old/2013-11-03-05"
@@ -152,3 +158,50 @@ def test_a_store_that_refuses_is_an_error_and_nothing_is_taken_away(tmp_path: Pa
     with pytest.raises(StorageError):
         store.trash().archive(HOUR, LocalStore(tmp_path / "file/archive"), OLD, SWEEP)
     assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
+
+
+def test_a_copy_is_on_disk_in_a_hidden_place_before_it_is_anybodys_to_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, archive = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "archive")
+    publish(source, HOUR, {"x": b"123", "sub/y": b"12345"}, flag=None)
+    flushed: dict[str, int] = {}
+
+    def remember(handle: int) -> None:
+        found = os.fstat(handle)
+        place = os.path.relpath(Path(f"/proc/self/fd/{handle}").readlink(), tmp_path / "archive")
+        flushed[place] = found.st_size if stat.S_ISREG(found.st_mode) else -1
+        assert archive.trash().sweeps() == []
+        assert not (tmp_path / "archive" / OLD).exists()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", remember)
+        patch.setattr(LocalCalls, "flush_folder", lambda *_: None)
+        assert archive.trash().receive(source, HOUR, OLD).outcome is Outcome.MOVED
+    top = f".feed-assets/incoming/{path_name(OLD)}/tree/2/old"
+    copy = f".feed-assets/incoming/{path_name(OLD)}/tree/2/{OLD}"
+    expected = {f"{copy}/x": 3, f"{copy}/sub/y": 5, f"{copy}/sub": -1, copy: -1, top: -1}
+    assert expected.items() <= flushed.items()
+
+
+def test_a_copy_that_is_damaged_on_its_way_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, archive = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "archive")
+    land(tmp_path / "root", HOUR, x=b"123")
+
+    def damage(handle: int) -> None:
+        os.pwrite(handle, b"9", 1)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for disturb, words in ((damage, "the copy of 'x' is not what was read"), (fail, os.strerror(errno.EIO))):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda handle, do=disturb: do(handle) if _is_file(handle) else None)
+            with pytest.raises(StorageError, match=words) as caught:
+                archive.trash().receive(source, HOUR, OLD)
+        assert str(caught.value).startswith(f"{archive.root_url}: {OLD!r}: ")
+        assert not (tmp_path / "archive/old").exists()
+
+
+def _is_file(handle: int) -> bool:
+    return stat.S_ISREG(os.fstat(handle).st_mode)

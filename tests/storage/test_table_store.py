@@ -20,7 +20,7 @@ from tests.storage.shops import Shop, open_shop
 from tests.storage.table_bed import open_local
 from tests.tables import Catalog
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 DAY = "ds=2013-11-03/region=eu"
 OTHER = "ds=2013-11-03/region=us"

@@ -17,7 +17,7 @@ from tests.storage.beds import publish, read_all
 from tests.storage.shops import Shop, open_shop
 from tests.tables import Catalog
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 DAYS = [f"ds=2013-11-0{day}/region=eu" for day in range(1, 6)]
 MOVED, ALREADY, VANISHED = Outcome.MOVED, Outcome.ALREADY, Outcome.VANISHED
