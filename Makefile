@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test lint bench clean
+.PHONY: help demo dev test lint bench mutants clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -34,5 +34,8 @@ lint: $(VENV)/.installed  ## Lint, types and the layer contract
 bench: $(VENV)/.installed  ## Measure against named peers; writes artifacts/benchmarks.json
 	$(BIN)/python -m benchmarks --json artifacts/benchmarks.json
 
+mutants: $(VENV)/.installed  ## Change what decides and does deletions; tests must notice 95 %
+	$(BIN)/python -m benchmarks.mutants
+
 clean:  ## Remove what the commands above have made
-	rm -rf $(VENV) .demo artifacts
+	rm -rf $(VENV) .demo artifacts mutants
