@@ -69,6 +69,8 @@ def receive_instance(
         if source.measure([path])[0].sign != before.sign:
             return _changed(to_path)
         moved = intake.restore(token, [to_path])[0]
+        if moved.outcome is Outcome.LOST and not copied.files:
+            return Moved(path=to_path, outcome=Outcome.ALREADY, reason="an object store has no empty folders")
         return replace(moved, bytes=before.bytes, files=before.files) if moved.outcome is Outcome.MOVED else moved
     except InstanceNotFoundError:
         if before.exists:

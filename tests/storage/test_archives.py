@@ -57,6 +57,16 @@ def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(file_bed
     assert archive_hour(file_bed, archive).outcome is Outcome.ALREADY
 
 
+def test_an_instance_without_files_goes_and_comes_back(tmp_path: Path, archive: InstanceStore) -> None:
+    store = LocalStore(tmp_path / "here")
+    (tmp_path / "here" / HOUR / "deep").mkdir(parents=True)
+    outcome = store.trash().archive(HOUR, archive, OLD, SWEEP).outcome
+    assert outcome is Outcome.MOVED
+    assert not (tmp_path / "here" / HOUR).exists()
+    assert store.trash().restore(SWEEP, [HOUR])[0].outcome is Outcome.MOVED
+    assert (tmp_path / "here" / HOUR / "deep").is_dir()
+
+
 def test_what_was_archived_comes_back_from_the_trash_and_when_that_is_purged_from_the_archive(
     file_bed: Bed, archive: InstanceStore
 ) -> None:

@@ -255,7 +255,7 @@ def test_paths_within_and_above_one_another_do_not_mix(file_bed: Bed) -> None:
 
 
 def test_a_store_itself_cannot_take_an_instance_away() -> None:
-    takes = {"stage", "publish", "discard", "recover", "sweep_staging", "copying"}
+    takes = {"stage", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
         "all_files", "check_root", "fetch", "files", "local_path", "look", "manifest", "measure", "open",

@@ -263,6 +263,8 @@ def test_what_is_no_instance_is_as_old_as_its_name_says() -> None:
     for path, time in [("d/2013/10/31/19", "2013-10-31T23:00"), ("d/2013/11/02/05", "2013-11-02T09:00")]:
         assert find_nominal_time(HOURLY, path, sequence) == at(time)
         assert found_in(NamedStore([path]), HOURLY, sequence, None) == {path: at(time)}
+    ended = hourly_in_new_york("2013-06-01T00:17", "2013-06-20T00:00")
+    assert found_in(NamedStore(["d/2013/06/20/05"]), HOURLY, ended, None) == {"d/2013/06/20/05": at("2013-06-20T09:00")}
     assert find_nominal_time(HOURLY, "d/2013/11/01/19", sequence) == datetime(2013, 11, 1, 23, 17, tzinfo=UTC)
 
 
@@ -418,3 +420,13 @@ def test_the_zone_of_the_machine_plays_no_part(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.undo()
         tzset()
     assert found == {"d/2013/06/02/05": at("2013-06-02T09:00")}
+
+
+@pytest.mark.parametrize("frequency", ["hours(24)", "days(1)"])
+def test_a_day_is_as_old_as_its_instance_in_the_middle_of_it(frequency: str) -> None:
+    template = parse_path_template("d/${YEAR}-${MONTH}-${DAY}")
+    sequence = InstanceSequence(
+        start=at("2013-06-01T05:00"), frequency=parse_frequency(frequency), timezone=parse_timezone("UTC")
+    )
+    assert found_in(NamedStore(["d/2013-06-20"]), template, sequence, None) == {"d/2013-06-20": at("2013-06-20T05:00")}
+    assert found_in(NamedStore(["d/2013-06-20"]), template, sequence, at("2013-06-20T05:00")) == {}

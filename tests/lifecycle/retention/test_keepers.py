@@ -312,7 +312,7 @@ def test_what_somebody_began_to_read_while_it_was_moved_is_put_back(
                 )
             return done
 
-        found.put = put_and_begin
+        monkeypatch.setattr(found, "put", put_and_begin)
         return found
 
     monkeypatch.setattr(store, "trash", trash)
