@@ -23,7 +23,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import collect_candidates, find_before
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.trash_port import Trash
+from feed_assets.storage.port import Trash
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_path_template

@@ -32,7 +32,7 @@ from feed_assets.state.records import (
     NewFeedEvent,
     PlannedLook,
 )
-from feed_assets.storage.port import Availability, Look
+from feed_assets.storage.records import Availability, Look
 
 ORIGIN = "arrival"
 BATCH = 2_000

@@ -15,7 +15,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.port import Availability, Scan, ScannedFile
+from feed_assets.storage.records import Availability, Scan, ScannedFile
 
 ORIGIN = "late data"
 

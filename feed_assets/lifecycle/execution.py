@@ -41,7 +41,8 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.storage.port import InstanceStore, Manifest, Staging
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Manifest, Staging
 from feed_assets.timing.text import TextContext, render_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from feed_assets.lifecycle.arrivals import Candidate, look_at
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import FeedRecord, Key
-from feed_assets.storage.port import Availability
+from feed_assets.storage.records import Availability
 
 RELEASES = 10
 """How many of the newest releases are asked where feeds lie."""

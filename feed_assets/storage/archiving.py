@@ -8,8 +8,8 @@ from typing import Protocol
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StorageError
 from feed_assets.storage.manifests import SupportsWrite, read_entry
 from feed_assets.storage.paths import path_name
-from feed_assets.storage.port import InstanceStore, ManifestEntry
-from feed_assets.storage.trash_port import Moved, Outcome, Purged
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import ManifestEntry, Moved, Outcome, Purged
 
 _THREADS = 8
 

@@ -27,8 +27,8 @@ from feed_assets.storage.local_tree import (
 from feed_assets.storage.local_walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, Guard, InstanceStore, Look, Manifest, Measure, Scan, Staging
-from feed_assets.storage.trash_port import Trash
+from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.records import Look, Manifest, Measure, Scan, Staging
 
 
 class LocalStore(InstanceStore):

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, touches_mount
 from feed_assets.storage.local_walk import obstacle_of
-from feed_assets.storage.trash_port import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome
 
 _TRIES = 20
 _WORTH_FLUSHING_ALL = 8

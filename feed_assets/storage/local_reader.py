@@ -12,15 +12,7 @@ from typing import TypeVar
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.local_tree import Follow, TreeFile, iter_tree, read_file, read_files, tree_file
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import (
-    Availability,
-    Look,
-    Scan,
-    ScannedFile,
-    files_to_read,
-    missing,
-    nothing_to_scan,
-)
+from feed_assets.storage.records import Availability, Look, Scan, ScannedFile, files_to_read, missing, nothing_to_scan
 
 _TRIES = 50
 _SCANS = 3

@@ -29,7 +29,7 @@ from feed_assets.storage.local_tree import (
 )
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME, is_content, path_name
-from feed_assets.storage.port import Manifest
+from feed_assets.storage.records import Manifest
 
 _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR})
 _TRIES = 10

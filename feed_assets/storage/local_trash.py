@@ -23,8 +23,8 @@ from feed_assets.storage.local_tree import flush_file, make_directories
 from feed_assets.storage.local_walk import walk_below
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
-from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.trash_port import Moved, Outcome, Purged, Trash
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
 
 _DESCRIPTION = "sweep.json"
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.paths import is_content_name
-from feed_assets.storage.port import ManifestEntry
+from feed_assets.storage.records import ManifestEntry
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -10,7 +10,8 @@ from hashlib import blake2b
 
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, touches_mount
 from feed_assets.storage.paths import CONTROL_FOLDER
-from feed_assets.storage.port import Choose, Measure
+from feed_assets.storage.port import Choose
+from feed_assets.storage.records import Measure
 
 _PASSED_OVER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 _LEVELS = 200

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.port import Manifest, ManifestEntry, content_digest
+from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 
 VERSION = 1
 CHUNK = 1 << 20

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.object_tree import ObjectFile, ObjectListing
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content
-from feed_assets.storage.port import Availability, Look, Measure, ScannedFile, missing
+from feed_assets.storage.records import Availability, Look, Measure, ScannedFile, missing
 
 MOVING = "trash-"
 """How the marker of a move to the trash begins, which stands where that of a publication would."""

@@ -18,7 +18,7 @@ from feed_assets.storage.object_looks import MOVING
 from feed_assets.storage.object_slot import read_marker
 from feed_assets.storage.object_tree import ObjectFile, each, list_objects, open_object, read_object, remove_objects
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
-from feed_assets.storage.trash_port import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome
 
 _BATCH = 64
 

@@ -17,7 +17,7 @@ from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object_tree import each, list_objects, read_object, remove_below, remove_objects
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
-from feed_assets.storage.port import Manifest
+from feed_assets.storage.records import Manifest
 
 _BATCH = 64
 

@@ -41,11 +41,9 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import (
+from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.records import (
     Availability,
-    Choose,
-    Guard,
-    InstanceStore,
     Look,
     Manifest,
     ManifestEntry,
@@ -56,7 +54,6 @@ from feed_assets.storage.port import (
     nothing_to_scan,
 )
 from feed_assets.storage.scratch import Scratch
-from feed_assets.storage.trash_port import Trash
 
 _TRIES = 10
 _SCANS = 3

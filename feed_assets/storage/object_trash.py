@@ -28,8 +28,8 @@ from feed_assets.storage.object_tree import (
     remove_objects,
 )
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token
-from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.trash_port import Moved, Outcome, Purged, Trash
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
 
 
 class ObjectTrash(Trash):

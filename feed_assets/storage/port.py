@@ -4,194 +4,24 @@ An instance is a directory known by its path below the store's root. The docstri
 contract; every adapter passes one behaviour suite.
 """
 
-import hashlib
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from feed_assets.storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from feed_assets.storage.trash_port import Trash
-
-# "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
-_WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
-
-
-class Availability(StrEnum):
-    """What a look at an instance's directory tells. The names are those of Falcon's feed instance listing."""
-
-    MISSING = "MISSING"
-    PARTIAL = "PARTIAL"
-    EMPTY = "EMPTY"
-    AVAILABLE = "AVAILABLE"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One instance as it stood when looked at.
-
-    `path` is the path that was asked for, unchanged. `bytes` and `files` count content (see `Manifest`) and are 0
-    where nothing is. `modified_at` (UTC) is the newest change that the filesystem tells of: of a content file, of the
-    availability flag or, where directories have times, of the directory; None where nothing is. Equal `bytes`,
-    `files` and `modified_at` are a cheap sign, not a proof, that nothing changed: only manifests prove it.
-    Differs from Falcon: its size of a missing instance is -1, and its sizes count every replica of a block.
-    """
-
-    path: str
-    availability: Availability
-    bytes: int
-    files: int
-    modified_at: datetime | None
-
-
-def missing(path: str) -> Look:
-    """The look at a path where nothing is."""
-    return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestEntry:
-    """One content file: path relative to the instance with `/`, size in bytes, `sha256:<hex>` of its bytes."""
-
-    path: str
-    size: int
-    checksum: str
-    unknown: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """The content of an instance, entries in the order of their paths.
-
-    Content is every file except the availability flag and those that Spark does not read either: a path of which one
-    part begins with `.`, or with `_` and has no `=` in it. `digest` depends on content only (see `content_digest`), so
-    equal content has equal digests wherever it lies. `extra` is what the publisher said (empty for a computed
-    manifest); `unknown` keeps fields written by a newer version through a round trip.
-    """
-
-    version: int = 1
-    entries: tuple[ManifestEntry, ...]
-    digest: str
-    bytes: int
-    files: int
-    extra: Mapping[str, str] = field(default_factory=dict)
-    unknown: Mapping[str, object] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, entries: Iterable[ManifestEntry], extra: Mapping[str, str] | None = None) -> Self:
-        """Order the entries and compute digest and totals.
-
-        >>> from feed_assets.storage.port import Manifest, ManifestEntry
-        >>> one = ManifestEntry(path="b", size=1, checksum="sha256:1")
-        >>> two = ManifestEntry(path="a", size=2, checksum="sha256:2")
-        >>> manifest = Manifest.of([one, two])
-        >>> [entry.path for entry in manifest.entries], manifest.bytes, manifest.files
-        (['a', 'b'], 3, 2)
-        >>> manifest.digest == Manifest.of([two, one], {"run": "r1"}).digest
-        True
-        """
-        ordered = tuple(sorted(entries, key=lambda entry: entry.path))
-        return cls(
-            entries=ordered,
-            digest=content_digest(ordered),
-            bytes=sum(entry.size for entry in ordered),
-            files=len(ordered),
-            extra=dict(extra or {}),
-        )
-
-
-def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
-    """`sha256:<hex>` over path, size and checksum of each entry, in order. The id that Spark puts into the name of each
-    file that it writes does not count, so the same rows written by another run have the same digest.
-
-    >>> from feed_assets.storage.port import ManifestEntry, content_digest
-    >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
-    >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="sha256:1")]) for name in names)
-    >>> one == two
-    True
-    """
-    digest = hashlib.sha256()
-    for path, size, checksum in sorted((_WRITER.sub("", each.path), each.size, each.checksum) for each in entries):
-        digest.update(path.encode("utf-8", "surrogateescape"))
-        digest.update(f"\0{size}\0{checksum}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannedFile:
-    """One content file: path, size and checksum as in a manifest, and a `sign` that a later scan compares.
-
-    Equal signs of one path mean that the file was not written in between; "" is no sign, and equals none. `checksum` is
-    `sha256:<hex>`, or `etag:<tag>` or `md5:<…>` where the storage itself tells one of the content.
-    """
-
-    path: str
-    size: int
-    sign: str
-    checksum: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scan:
-    """The content of an instance, with as little of it read as possible; `files` in the order of their paths.
-
-    There are no files unless it is AVAILABLE. `read` is how many of them had to be read. Equal digests of two scans of
-    one store mean equal content; they are those of manifests where every checksum is a sha256.
-    """
-
-    availability: Availability
-    files: tuple[ScannedFile, ...]
-    read: int
-
-    @property
-    def digest(self) -> str:
-        """`sha256:<hex>` over path, size and checksum of each file."""
-        return content_digest(self.files)
-
-    @property
-    def bytes(self) -> int:
-        """The size of all files."""
-        return sum(file.size for file in self.files)
-
-
-def nothing_to_scan(availability: Availability) -> Scan:
-    """The scan of an instance that is not AVAILABLE."""
-    return Scan(availability=availability, files=(), read=0)
-
-
-def files_to_read(files: Iterable[ScannedFile], earlier: Scan | None) -> tuple[list[ScannedFile], list[ScannedFile]]:
-    """Part scanned files whose checksum is not known yet (""): those that an earlier scan knows, with its checksum, and
-    those that must be read.
-    """
-    known = {(file.path, file.size, file.sign): file for file in (earlier.files if earlier else ()) if file.sign}
-    settled: list[ScannedFile] = []
-    unread: list[ScannedFile] = []
-    for file in files:
-        found = file if file.checksum else known.get((file.path, file.size, file.sign))
-        (unread if found is None else settled).append(found or file)
-    return settled, unread
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """A hidden place for the next content of one instance.
-
-    A writer writes files below `url`, which Spark can open (with the store's `spark_scheme`, or `file` where it has
-    none), or below `local_path`; what lies in either is published. Both may be deleted and made again by the writer,
-    as Spark does.
-    """
-
-    path: str
-    token: str
-    url: str
-    local_path: Path
-
+from feed_assets.storage.records import (
+    Look,
+    Manifest,
+    Measure,
+    Moved,
+    Outcome,
+    Purged,
+    Scan,
+    Staging,
+)
 
 Guard: TypeAlias = Callable[[], None]
 """Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
@@ -200,22 +30,6 @@ Guard: TypeAlias = Callable[[], None]
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Given a folder, by its path relative to the base of a walk ("" for the base), and the names in it: those to go on
 with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """All that a path holds: flag, manifest and hidden files too. A symbolic link counts as a file of no bytes.
-
-    `obstacle` says why it must not be moved; None if it may. `sign` changes when something is written in it, as far as
-    the filesystem tells; "" where nothing `exists`. Signs are compared with signs of the same path and store only.
-    """
-
-    path: str
-    exists: bool = False
-    bytes: int = 0
-    files: int = 0
-    obstacle: str | None = None
-    sign: str = ""
 
 
 class InstanceStore(ABC):
@@ -382,3 +196,112 @@ class InstanceStore(ABC):
             reason=f"the filesystem refused: {reason}",
             next_step="Check that the storage is reachable, that it has space and that this user may use the path.",
         )
+
+
+class Trash(ABC):
+    """The trash of one store, safe to use from several threads and processes on different paths.
+
+    A `sweep` is the id of a removal: one plain name of letters, digits, `.`, `_`, `-`, of at most 200 characters. What
+    it took away is in the hidden folder of the store, below `.feed-assets/trash/<sweep>/`, until it is purged.
+    A path that is none of the store's is answered by REFUSED. Every method raises `StorageError` when the filesystem
+    refuses as a whole; then a repeat of the same call finishes the work: at any moment, also after a crash, each
+    instance is at its place or whole in the trash (on an object store possibly PARTIAL at its place and whole in the
+    trash, until the repeat). No symbolic link is followed, no other filesystem is entered.
+    `flag` is the availability flag of the instances: where nothing can be renamed it goes first when an instance is
+    taken away, and comes last when it is put back, so that no reader sees part of an available instance.
+    """
+
+    store: InstanceStore
+
+    @abstractmethod
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        """Write what the sweep is about beside what it takes away; on disk when this returns. Call it before `put`.
+
+        So the trash explains itself to people, also without the state database. A later document takes the place of
+        an earlier one. The document is JSON.
+        """
+
+    @abstractmethod
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        """Return what `describe` wrote; None if there is none, or it cannot be read."""
+
+    @abstractmethod
+    def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
+        """Take instances away: one answer for each path, in order. Flushed to disk once, when all are moved.
+
+        MOVED, ALREADY (moved before, nothing stands there), VANISHED, REFUSED, or CHANGED (this sweep moved it before
+        and another one has come since, or it changed while it was moved). One large call is cheaper than many.
+        """
+
+    @abstractmethod
+    def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
+        """Put instances back, byte for byte: one answer for each path, in order. Flushed as `put`.
+
+        MOVED, OCCUPIED (something stands there; it is not touched and the trash keeps its own), LOST or REFUSED.
+        Parents that were removed are made again with the rights they had.
+        """
+
+    @abstractmethod
+    def purge(self, sweep: str) -> Purged:
+        """Remove for good all that a sweep took away. From the first moment on nothing of it can be restored.
+
+        Links are removed, not what they lead to. What is in the middle of a broken-off restore is kept and named as
+        `obstacle`: restore it again before. A purge of a sweep that is not in the trash is complete.
+        """
+
+    @abstractmethod
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
+        """Remove the parents of `paths` that are strictly below `base` and empty; return those removed, deepest first.
+
+        `base` may be "", the root. A path that is not below `base` has no such parents. Nothing but an empty directory
+        is ever removed; a link or mount point on the way ends it. An object store has no directories: it removes none.
+        """
+
+    @abstractmethod
+    def sweeps(self) -> list[str]:
+        """Return the ids of all sweeps that have something in the trash, in order; a purge that broke off included."""
+
+    @abstractmethod
+    def contents(self, sweep: str) -> Iterator[str]:
+        """Find the paths that can be restored, in no order; none while a purge has broken off."""
+
+    @abstractmethod
+    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+        """Copy all files of an instance of another store (flag, manifest, hidden ones) to `to_path` of this one.
+
+        Written to a hidden place, read back and compared by checksum, then put in its place as `restore` does.
+        MOVED; ALREADY if all that stands there is equal; OCCUPIED if it is not; VANISHED if the source is missing;
+        CHANGED if it did not hold still; REFUSED. Rights, times and empty directories are not copied.
+        """
+
+    def archive(self, path: str, to: InstanceStore, to_path: str, sweep: str, *, flag: str | None = None) -> Moved:
+        """Copy an instance to another store (see `receive`), and only then take it away (see `put`).
+
+        The answer names `path`: that of `put` if the copy stands, else that of `receive`. ALREADY when the instance had
+        been archived and taken away by this sweep before.
+        """
+        if self._has_begun(sweep, path):
+            return self.put(sweep, [path], flag=flag)[0]
+        received = to.trash().receive(self.store, path, to_path, flag=flag)
+        match received.outcome:
+            case Outcome.MOVED | Outcome.ALREADY | Outcome.VANISHED:
+                return self.put(sweep, [path], flag=flag)[0]
+            case _:
+                return replace(received, path=path)
+
+    def bring_back(
+        self, path: str, origin: InstanceStore, origin_path: str, sweep: str, *, flag: str | None = None
+    ) -> Moved:
+        """Put an archived instance back: from the trash if it is still there, else as a copy from the archive.
+
+        Answers as `restore` or `receive`; LOST if neither has it. The archive keeps its own.
+        """
+        restored = self.restore(sweep, [path])[0]
+        if restored.outcome is not Outcome.LOST:
+            return restored
+        received = replace(self.receive(origin, origin_path, path, flag=flag), path=path)
+        return restored if received.outcome is Outcome.VANISHED else received
+
+    def _has_begun(self, sweep: str, path: str) -> bool:  # noqa: ARG002
+        """Whether taking an instance away has begun, and left what is there in a state that cannot be copied."""
+        return False

@@ -21,11 +21,9 @@ from feed_assets.storage.errors import (
 from feed_assets.storage.metastore import Metastore, Partition, Table
 from feed_assets.storage.partition_names import PartitionSpec, parse_partition, parse_values
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token
-from feed_assets.storage.port import (
+from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.records import (
     Availability,
-    Choose,
-    Guard,
-    InstanceStore,
     Look,
     Manifest,
     Measure,
@@ -40,7 +38,6 @@ from feed_assets.storage.table_partitions import TablePartitions
 from feed_assets.storage.table_places import VERSIONS_FOLDER, OpenStore, Place, is_own_folder, version_path
 from feed_assets.storage.table_trash import TableTrash, purge_superseded, remove_superseded
 from feed_assets.storage.table_walk import PartitionTree
-from feed_assets.storage.trash_port import Trash
 
 _TRIES = 5
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})

@@ -12,10 +12,10 @@ from feed_assets.storage.errors import StorageError
 from feed_assets.storage.metastore import Partition, Table
 from feed_assets.storage.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.paths import parse_token, path_name
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table_partitions import TablePartitions
 from feed_assets.storage.table_places import VERSIONS_FOLDER, Place, version_path
-from feed_assets.storage.trash_port import Moved, Outcome, Purged, Trash
 
 _VERSION = 1
 _SUPERSEDED = "superseded-"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.port import Availability
+from feed_assets.storage.records import Availability
 
 Case = dict[str, Any]
 TABLE = "feed_listing.json"

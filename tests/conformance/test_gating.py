@@ -18,7 +18,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.records import Frontier, FrontierKind, ProcessInstance, ProcessInstanceStatus
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.port import Availability
+from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 from tests.lifecycle.world import START, World, at, feed, process

@@ -51,7 +51,8 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
 )
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.port import InstanceStore, Look
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Look
 from feed_assets.storage.registry import open_store
 
 if TYPE_CHECKING:

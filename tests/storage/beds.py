@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.storage.port import InstanceStore, Manifest, Staging
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Manifest, Staging
 
 Files = Mapping[str, bytes]
 

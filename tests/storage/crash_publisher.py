@@ -16,7 +16,7 @@ from unittest.mock import patch
 from feed_assets.storage import local_slot
 from feed_assets.storage.errors import StagingLostError
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.port import Staging
+from feed_assets.storage.records import Staging
 from tests.storage.beds import allow, cannot_exchange, publish, read_all, stage
 
 PATH = "weather/05"

@@ -12,10 +12,10 @@ from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.metastore import Table
 from feed_assets.storage.partition_names import parse_partition_name
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Availability, Choose, Guard, InstanceStore, Look, Manifest, Measure, Scan, Staging
+from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, Staging
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table_store import TableStore
-from feed_assets.storage.trash_port import Moved, Purged, Trash
 from tests.storage.beds import Bed, Files
 from tests.tables import Catalog
 

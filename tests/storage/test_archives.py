@@ -12,9 +12,9 @@ from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.local_calls import LocalCalls
 from feed_assets.storage.paths import path_name
-from feed_assets.storage.port import Availability, InstanceStore
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
-from feed_assets.storage.trash_port import Moved, Outcome
 from tests.storage.beds import Bed, publish
 from tests.storage.trees import land
 

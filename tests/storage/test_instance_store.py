@@ -12,7 +12,7 @@ from feed_assets.storage.errors import (
     StagingLostError,
     StorageError,
 )
-from feed_assets.storage.port import Availability, Manifest
+from feed_assets.storage.records import Availability, Manifest
 from tests.storage.beds import Bed, FencedOut, allow, forbid, publish, read_all, stage
 
 HOUR = "weather/2013/11/03/05"

@@ -13,7 +13,7 @@ from feed_assets.storage.errors import PathRefusedError, StorageError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.local_calls import LocalCalls
 from feed_assets.storage.local_walk import LocalMeasure, obstacle_of
-from feed_assets.storage.trash_port import Moved, Outcome, Purged
+from feed_assets.storage.records import Moved, Outcome, Purged
 from tests.storage.trees import FailAt, WatchedCalls, land, memory_folder
 
 SWEEP = "sweep-1"

@@ -15,7 +15,7 @@ from feed_assets.storage import local_reader, local_slot
 from feed_assets.storage.errors import PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.local_tree import TreeFile, iter_tree
-from feed_assets.storage.port import Availability, Look, Manifest
+from feed_assets.storage.records import Availability, Look, Manifest
 from tests.storage.beds import FencedOut, allow, cannot_exchange, publish, read_all, stage
 
 HOUR = "weather/05"

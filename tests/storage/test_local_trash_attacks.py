@@ -17,7 +17,7 @@ import pytest
 from feed_assets.storage import local_calls
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.trash_port import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome
 from tests.storage.trees import Tree, WatchedCalls, land, memory_folder, read_tree
 
 ATTACKS = int(os.environ.get("FEED_ASSETS_ATTACKS", "40"))

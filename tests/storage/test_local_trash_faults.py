@@ -15,9 +15,9 @@ import pytest
 import feed_assets
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Outcome
 from feed_assets.storage.registry import open_store
-from feed_assets.storage.trash_port import Outcome, Trash
 from tests.storage.trees import Died, FailAt, Tree, WatchedCalls, land, memory_folder, read_tree
 
 PROJECT = Path(feed_assets.__path__[0]).parent

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.trash_port import Outcome
+from feed_assets.storage.records import Outcome
 from tests.storage.trees import WatchedCalls, land
 
 SWEEP = "sweep-1"

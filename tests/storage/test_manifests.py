@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
-from feed_assets.storage.port import Manifest, ManifestEntry
+from feed_assets.storage.records import Manifest, ManifestEntry
 
 names = st.binary(min_size=1).map(os.fsdecode) | st.text(st.characters(categories=("L", "P", "Z")), min_size=1)
 entries = st.builds(

@@ -10,7 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from feed_assets.storage.errors import InstanceChangingError, StorageError
 from feed_assets.storage.object_store import ObjectStore
-from feed_assets.storage.port import Availability, Staging
+from feed_assets.storage.records import Availability, Staging
 from feed_assets.storage.registry import open_store
 from tests.storage.beds import FencedOut, allow, forbid, publish, read_all, stage
 from tests.storage.conftest import BUCKET

@@ -11,8 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.object_store import ObjectStore
-from feed_assets.storage.port import Availability
-from feed_assets.storage.trash_port import Outcome
+from feed_assets.storage.records import Availability, Outcome
 from tests.storage.beds import allow, publish
 from tests.storage.trees import Died
 

@@ -10,7 +10,7 @@ import pytest
 
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.object_tree import ObjectFile, list_objects
-from feed_assets.storage.port import Availability, Manifest, ManifestEntry, Scan
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
 from tests.storage.beds import Bed, local_bed, publish
 
 HOUR = "weather/2013/11/03/05"

@@ -11,7 +11,7 @@ import pytest
 
 from feed_assets.storage.errors import PathRefusedError, StorageError, StoreUnknownError, TableRefusedError
 from feed_assets.storage.metastore import Partition, Table
-from feed_assets.storage.port import Availability
+from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table_store import TableStore
 from tests.servers import free_port

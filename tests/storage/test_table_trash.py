@@ -11,7 +11,7 @@ import pytest
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.metastore import Partition, Table
-from feed_assets.storage.trash_port import Outcome
+from feed_assets.storage.records import Outcome
 from feed_assets.timing.templates import parse_path_template
 from tests.storage.beds import publish, read_all
 from tests.storage.shops import Shop, open_shop

@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 from feed_assets.storage.errors import PathRefusedError
-from feed_assets.storage.port import Availability, InstanceStore
-from feed_assets.storage.trash_port import Moved, Outcome, Purged
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Availability, Moved, Outcome, Purged
 from tests.storage.beds import Bed, publish
 
 HOURS = ["weather/2013/11/01/00", "weather/2013/11/01/01", "weather/2013/11/02/00"]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
-from feed_assets.storage.port import Measure
+from feed_assets.storage.records import Measure
 from tests.storage.beds import Bed, publish
 
 DAYS = ("2013/11/01", "2013/11/02", "2013/12/01", "2014/01/01")

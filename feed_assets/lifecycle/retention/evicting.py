@@ -26,7 +26,7 @@ from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.trash_port import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome
 from feed_assets.timing.dates import render_datetime
 
 _OUTCOME = {

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import StoreAddress
-from feed_assets.storage.port import Measure
-from feed_assets.storage.trash_port import Moved
+from feed_assets.storage.records import Measure, Moved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.trash_port import Purged
+from feed_assets.storage.records import Purged
 from feed_assets.timing.frequency import Frequency, Unit
 
 SWEEPS_AT_ONCE = 1_000

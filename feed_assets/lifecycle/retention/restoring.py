@@ -13,7 +13,7 @@ from feed_assets.state.records import FeedEvent, FeedInstance, FeedInstanceStatu
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.trash_port import Moved, Outcome
+from feed_assets.storage.records import Moved, Outcome
 
 _OUTCOME = {
     Outcome.MOVED: ItemOutcome.RESTORED,

@@ -15,7 +15,7 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEvent, FeedInstanceStatus
-from feed_assets.storage.port import Availability, Look
+from feed_assets.storage.records import Availability, Look
 from feed_assets.timing.dates import render_datetime
 
 VERSION = 1

@@ -15,7 +15,7 @@ from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
 from feed_assets.storage.errors import StoreUnknownError
-from feed_assets.storage.port import Availability
+from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.work_folders import find_folder_fault, find_local_folder, make_folder
 from feed_assets.timing.errors import TableAddressError
