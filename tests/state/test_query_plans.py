@@ -222,7 +222,6 @@ def keys_come_first(plan: list[str]) -> bool:
         ("late checks", "(kind=? AND name=? AND cluster=? AND nominal_time=?)"),
         ("open sweeps", "fa_sweeps_by_state (state=? AND cluster=?)"),
         ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
-        ("last sweep", "fa_sweeps_by_cluster (cluster=?)"),
         ("newest sweeps of a cluster", "fa_sweeps_by_cluster (cluster=?)"),
         ("claim a chunk", "fa_sweep_chunks_by_state (sweep_id=? AND state=?"),
         ("planned items", "fa_sweeps_by_state (state=? AND cluster=?)"),

@@ -15,7 +15,7 @@ from feed_assets.storage.local_calls import LocalCalls
 from tests.lifecycle.retention.adversary import NOW, Scenario, make
 from tests.lifecycle.retention.yard import Tree, Yard, kept_feed, tree_of
 
-RUNS = int(os.environ.get("FEED_ASSETS_TEST_ADVERSARIAL_RUNS", "40"))
+RUNS = int(os.environ.get("FEED_ASSETS_TEST_ADVERSARIAL_RUNS", "15"))
 SEED = int(os.environ.get("FEED_ASSETS_TEST_SEED", "1"))
 MOST_CALLS = 300
 """About how many calls the largest plan and run of a scenario make."""
