@@ -74,7 +74,7 @@ def skipped(world: World) -> str:
     return answer.skip_message
 
 
-def test_row_132_the_turn_of_a_feed_starts_a_run_that_evicts_and_each_partition_tells_when_and_why(world: World) -> None:
+def test_row_132_the_turn_of_a_feed_starts_a_run_and_each_partition_tells_when_and_why(world: World) -> None:
     assert run(world).success
 
     assert evicted(world) == list(EXPIRED)
