@@ -18,7 +18,10 @@ from feed_assets.engines.supervised import SupervisedProcess
 
 @contextmanager
 def run_postgres() -> Iterator[str]:
-    """A PostgreSQL server with an empty database, at the URL that is given; its files are gone afterwards."""
+    """A PostgreSQL server with an empty database, at the URL that is given; its files are gone afterwards.
+
+    So it does not wait for the disk.
+    """
     with warnings.catch_warnings():
         # Without XDG_RUNTIME_DIR the package says at import where it puts its sockets instead.
         warnings.simplefilter("ignore")
@@ -28,6 +31,8 @@ def run_postgres() -> Iterator[str]:
     try:
         server = pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
+            server.psql("ALTER SYSTEM SET fsync = off;")
+            server.psql("SELECT pg_reload_conf();")
             yield server.get_uri()
         finally:
             server.cleanup()
@@ -54,7 +59,7 @@ def run_tcp_postgres() -> Iterator[int]:
     try:
         server = pgserver.get_server(folder / "data", cleanup_mode="stop")
         try:
-            options = f"-h 127.0.0.1 -p {port} -k {folder / 'data'}"
+            options = f"-h 127.0.0.1 -p {port} -k {folder / 'data'} -F"
             pgserver.pg_ctl(["-w", "-o", options, "restart"], pgdata=folder / "data", user=server.system_user)
             yield port
         finally:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +53,7 @@ class JavaMachine:
         self._drain.start()
         parameters = GatewayParameters(address=_LOOPBACK, port=int(port), auth_token=token)
         self._gateway = JavaGateway(gateway_parameters=parameters)
+        self._end = weakref.finalize(self, _end, self._process, self._drain, self._errors)
 
     def __enter__(self) -> "JavaMachine":
         return self
@@ -90,17 +92,9 @@ class JavaMachine:
 
     def close(self) -> None:
         """End the machine, and whatever it is still doing."""
-        assert self._process.stdin is not None
         self._gateway.shutdown()
         self._gateway._gateway_client.is_connected = False  # or objects would be taken back from a machine that is gone
-        self._process.stdin.close()
-        try:
-            self._process.wait(_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._drain.join()
-        self._errors.close()
+        self._end()
 
     def _start(self) -> "subprocess.Popen[bytes]":
         jars = spark_home() / "jars"
@@ -137,6 +131,19 @@ class JavaMachine:
             reason=f"it ended at once: {said[-1] if said else 'without a word'}",
             next_step="Check that JAVA_HOME is Java 17 or later.",
         )
+
+
+def _end(process: "subprocess.Popen[bytes]", drain: threading.Thread, errors: BinaryIO) -> None:
+    """End a machine that nobody uses any more, be it closed or forgotten."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_ENDS_WITHIN)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    drain.join()
+    errors.close()
 
 
 def explain_java(error: Exception) -> str:

@@ -211,6 +211,8 @@ def _newly_due(
             candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
             moved.append(_moved(record, frontier, indices))
         yield candidates, moved
+        if len(due) < BATCH and all(each.next_time is None or each.next_time > as_of for each in moved):
+            return
 
 
 def _due_indices(record: FeedRecord, frontier: Frontier, as_of: datetime) -> range:

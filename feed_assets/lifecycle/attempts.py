@@ -30,20 +30,19 @@ def begin_attempt(
     """
     instances = ProcessInstances(connection)
     key = ProcessKey(*process.key, nominal_time)
-    instances.add_waiting(
-        [
-            ProcessInstance(
-                process=process.process,
-                cluster=process.cluster,
-                nominal_time=nominal_time,
-                status=ProcessInstanceStatus.WAITING,
-                updated_at=now,
-                materialized_at=now,
-                definition_digest=process.digest,
-            )
-        ]
-    )
     row = instances.get(*key)
+    if row is None:
+        first = ProcessInstance(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            status=ProcessInstanceStatus.WAITING,
+            updated_at=now,
+            materialized_at=now,
+            definition_digest=process.digest,
+        )
+        instances.add_waiting([first])
+        row = instances.get(*key)
     assert row is not None
     instances.transition(
         key,

@@ -30,7 +30,7 @@ from feed_assets.plan.records import FeedRecord, InputEdge, Key, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateCheck, LateChecks, LateKey
-from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.process_instances import ProcessInstances, Standing
 from feed_assets.state.records import (
     FeedInstance,
     FeedInstanceStatus,
@@ -101,6 +101,9 @@ def apply_late_checks(
             if decision.verdict is Verdict.REFUSED and decision.reason is not None
         }
         if budget.is_spent:
+            break
+        if len(due) < CHECKS_A_STEP and len(decisions) == len(due):
+            is_complete = True
             break
     return Checked(verdicts=tuple(verdicts), changed=frozenset(changed), refused=refused, is_complete=is_complete)
 
@@ -205,12 +208,11 @@ class _Step:
         checks = LateChecks(connection)
         standing = checks.lock_many([check.key for check in self.due])
         same = {check.key for check in self.due if standing.get(check.key) == check}
-        now = ProcessInstances(connection).get_many([subject.row.key for subject in self.processes])
+        now = ProcessInstances(connection).get_standing([subject.row.key for subject in self.processes])
         decisions = {key: decision for key, decision in self.decided.items() if key in same}
         for subject in self.processes:
-            row = now.get(subject.row.key)
-            is_same = row is not None and (row.attempt, row.status) == (subject.row.attempt, subject.row.status)
-            if row is None or not is_same or subject.check.key not in same:
+            row = subject.row
+            if now.get(row.key) != Standing(row.status, row.attempt) or subject.check.key not in same:
                 continue
             decisions[subject.check.key] = self._decide(subject, contents, recorded)
             _apply_to_instance(connection, row, decisions[subject.check.key], self.as_of)

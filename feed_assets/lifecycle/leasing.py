@@ -56,11 +56,11 @@ class Leased:
             FencedOutError: one has been taken over, or taken away from a worker that was taken for dead.
         """
         now = self._clock.now()
-        for lease in self._snapshot():
+        held = self._snapshot()
+        for lease in held:
             if lease.expires_at <= now:
                 self._renew_one(lease)
-            else:
-                self._leases.check(lease, now)
+        self._leases.check_many([lease for lease in held if lease.expires_at > now], now)
 
     def check_in(self, connection: Connection) -> None:
         """Make sure inside a write transaction that nobody takes a lease over before it ends.
@@ -68,8 +68,7 @@ class Leased:
         Raises:
             FencedOutError: one has been taken over.
         """
-        for lease in self._snapshot():
-            self._leases.check_in(connection, lease)
+        self._leases.check_many_in(connection, self._snapshot())
 
     def __enter__(self) -> Self:
         self._beat.start()
@@ -80,11 +79,11 @@ class Leased:
     ) -> None:
         self._ended.set()
         self._beat.join()
-        for lease in self._held:
-            try:
-                self._leases.release(lease)
-            except StateError:
-                _logger.exception("lease on %s at %s could not be given back", lease.entity, lease.nominal_time)
+        try:
+            self._leases.release_many(self._held)
+        except StateError:
+            names = ", ".join(f"{lease.entity} at {lease.nominal_time}" for lease in self._held)
+            _logger.exception("leases on %s could not be given back; they run out", names)
 
     def _renew_one(self, lease: Lease) -> None:
         renewed = self._leases.renew(lease, self._clock.now(), self._ttl)

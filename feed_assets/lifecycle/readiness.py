@@ -83,6 +83,8 @@ def apply_readiness(
         ready += count[1]
         if budget.is_spent:
             return Readied(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+        if not count[2]:
+            break
     ready += _apply_changed(database, governance, cluster, as_of)
     while True:
         more, count_ready = _apply_events(database, governance, cluster, as_of)
@@ -102,7 +104,8 @@ def _apply_materialization(
     as_of: datetime,
     without_row: ScheduleState,
     on_time: timedelta,
-) -> tuple[int, int] | None:
+) -> tuple[int, int, bool] | None:
+    """Materialize the next instances; how many there were and became ready, and whether more are due."""
     with database.read() as connection:
         due = Frontiers(connection).due(
             FrontierKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster, without_row=without_row
@@ -132,7 +135,8 @@ def _apply_materialization(
             for key, new in rows.items()
         }
         ready = _open_gates(connection, governance, waiting, as_of)
-    return sum(len(new) for new in rows.values()), ready
+    is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= as_of for each in moved)
+    return sum(len(new) for new in rows.values()), ready, is_more
 
 
 def decide_materialization(

@@ -106,9 +106,8 @@ def apply_reconciliation(
     if not decided:
         return ()
     with database.begin() as connection:
-        leases = Leases(database)
-        for run_id in sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE):
-            leases.release_all(connection, run_id)
+        ended = sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE)
+        Leases(database).release_all(connection, *ended)
         instances, attempts = ProcessInstances(connection), Attempts(connection)
         current = instances.get_many([instance.key for instance, _, _ in decided])
         changed = [
@@ -118,8 +117,8 @@ def apply_reconciliation(
             and instances.transition(instance.key, {status}, **changes)
         ]
         for instance, changes in changed:
-            ended = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
-            attempts.end(instance.key, ended, as_of, changes["reason"])
+            end = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
+            attempts.end(instance.key, end, as_of, changes["reason"])
         return tuple(instance.key for instance, _ in changed)
 
 

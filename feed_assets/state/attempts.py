@@ -42,8 +42,15 @@ class Attempts:
     def end(self, key: ProcessKey, status: ProcessInstanceStatus, ended_at: datetime, reason: str | None) -> None:
         """Note how the attempt that runs has ended; does nothing if none runs."""
         self._connection.execute(
-            _END_UNENDED.values(status=status.value, ended_at=ended_at, reason=reason),
-            {"of_process": key.process, "on_cluster": key.cluster, "at": key.nominal_time},
+            _END_UNENDED,
+            {
+                "of_process": key.process,
+                "on_cluster": key.cluster,
+                "at": key.nominal_time,
+                "status": status.value,
+                "ended_at": ended_at,
+                "reason": reason,
+            },
         )
 
     def of(self, key: ProcessKey) -> list[Attempt]:

@@ -3,7 +3,7 @@ SQLite and PostgreSQL. What is stored as JSON has a version.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,8 +46,13 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> int | None:
         return None if value is None else (value - _EPOCH) // _MICROSECOND
 
-    def process_result_value(self, value: int | None, _dialect: Dialect) -> datetime | None:
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:  # noqa: ARG002
+        """Instead of `process_result_value`, which is called from another function for every value of every row."""
+        return _from_column
+
+
+def _from_column(value: int | None) -> datetime | None:
+    return None if value is None else _EPOCH + timedelta(microseconds=value)
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):

@@ -19,6 +19,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from feed_assets.state.errors import StateError
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
+from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 
 LOCK_WAIT_SECONDS = 30
 MEMORY_WAIT_SECONDS = 5
@@ -29,7 +30,6 @@ _MIGRATION_LOCK = 1
 _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
 _STORE_LOCK = 4
-_WRITES = "feed_assets_writes"
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
 
@@ -72,7 +72,8 @@ class Database:
         """
         with self._translated():
             self._require_current()
-            with self._connected().execution_options(**{_WRITES: True}) as connection, connection.begin():
+            with self._connected() as connection, connection.begin():
+                self._begin(connection, BEGIN_WRITING)
                 yield connection
 
     @contextmanager
@@ -88,6 +89,7 @@ class Database:
             if self.dialect == "postgresql":
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with connection:
+                self._begin(connection, BEGIN_READING)
                 yield connection
 
     def migrate(self) -> None:
@@ -104,7 +106,8 @@ class Database:
                 return
             if self.dialect == "sqlite":
                 self._use_write_ahead_log()
-            with self._connected().execution_options(**{_WRITES: True}) as connection, connection.begin():
+            with self._connected() as connection, connection.begin():
+                self._begin(connection, BEGIN_WRITING)
                 if self.dialect == "postgresql":
                     _take_lock(connection, _MIGRATION_LOCK)
                 self._upgrade(connection)
@@ -151,6 +154,11 @@ class Database:
             self._engine.dispose(close=False)
             self._process = os.getpid()
         return self._engine.connect()
+
+    def _begin(self, connection: Connection, statement: str) -> None:
+        """SQLite's driver begins no transactions of its own."""
+        if self.dialect == "sqlite":
+            connection.exec_driver_sql(statement)
 
     def _revision(self) -> str | None:
         with self._connected() as connection:
@@ -293,12 +301,11 @@ def _open_sqlite(url: URL) -> Engine:
             pool_size=1,
             max_overflow=0,
             pool_timeout=MEMORY_WAIT_SECONDS,
-            connect_args={"check_same_thread": False},
+            connect_args={"factory": GuardedConnection, "check_same_thread": False},
         )
     else:
-        engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_SECONDS})
+        engine = create_engine(url, connect_args={"factory": GuardedConnection, "timeout": LOCK_WAIT_SECONDS})
     event.listen(engine, "connect", _set_up_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -308,12 +315,6 @@ def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> 
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA cache_size = -{SQLITE_CACHE_KIB}")
     cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql(f"PRAGMA query_only = {'OFF' if writes else 'ON'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _open_postgresql(url: URL) -> Engine:

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, insert, select
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, func, insert, select
 
 from feed_assets.state.database import lock_log
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
@@ -27,6 +27,11 @@ _COLUMNS = (
     feed_events.c.files,
     feed_events.c.payload,
     feed_events.c.idempotency_key,
+)
+_SELECT_LAST = select(func.max(feed_events.c.seq))
+_SELECT_CURSOR = select(cursors.c.value).where(cursors.c.name == bindparam("of_name"))
+_SELECT_CURSORS = select(cursors.c.name, cursors.c.value).where(
+    cursors.c.name.in_(bindparam("of_names", expanding=True))
 )
 
 
@@ -72,18 +77,13 @@ class EventLog:
         A reader of a few feeds that got less than `limit` goes on after `last_seq()` of the same transaction, not after
         the last event it got: else it reads what the others have logged again and again.
         """
-        statement = select(*_COLUMNS).where(feed_events.c.seq > after)
-        if feeds is not None:
-            # Concatenated, so that SQLite goes on from `after` instead of through all that the feeds ever had.
-            statement = statement.where(feed_events.c.feed.concat("").in_(sorted(feeds)))
-        if cluster is not None:
-            statement = statement.where(feed_events.c.cluster == cluster)
-        statement = statement.order_by(feed_events.c.seq).limit(limit)
-        return [_from_row(row) for row in self._connection.execute(statement)]
+        statement = _select_after(feeds is not None, cluster is not None)
+        parameters = {"after": after, "at_most": limit, "of_feeds": sorted(feeds or ()), "on_cluster": cluster}
+        return [_from_row(row) for row in self._connection.execute(statement, parameters)]
 
     def last_seq(self) -> int:
         """The sequence number of the newest event; 0 for an empty log."""
-        return self._connection.scalar(select(func.max(feed_events.c.seq))) or 0
+        return self._connection.scalar(_SELECT_LAST) or 0
 
     def for_instance(self, feed: str, cluster: str, nominal_time: datetime) -> list[FeedEvent]:
         """All events of one instance, oldest first."""
@@ -142,17 +142,28 @@ class Cursors:
 
     def get(self, name: str) -> str | None:
         """The value put last; None if there is none."""
-        return self._connection.scalar(select(cursors.c.value).where(cursors.c.name == name))
+        return self._connection.scalar(_SELECT_CURSOR, {"of_name": name})
 
     def get_many(self, names: Collection[str]) -> dict[str, str]:
         """The values put last, in one statement; a name without a value is left out."""
-        statement = select(cursors.c.name, cursors.c.value).where(cursors.c.name.in_(sorted(names)))
-        return {row.name: row.value for row in self._connection.execute(statement)}
+        found = self._connection.execute(_SELECT_CURSORS, {"of_names": sorted(names)})
+        return {row.name: row.value for row in found}
 
     def put(self, name: str, value: str) -> None:
         """Remember a value, in the place of the one before."""
         upsert = build_upsert(self._connection.dialect.name, cursors)
         self._connection.execute(upsert, {"name": name, "value": value})
+
+
+@lru_cache
+def _select_after(of_feeds: bool, on_cluster: bool) -> Select[Any]:
+    statement = select(*_COLUMNS).where(feed_events.c.seq > bindparam("after"))
+    if of_feeds:
+        # Concatenated, so that SQLite goes on from `after` instead of through all that the feeds ever had.
+        statement = statement.where(feed_events.c.feed.concat("").in_(bindparam("of_feeds", expanding=True)))
+    if on_cluster:
+        statement = statement.where(feed_events.c.cluster == bindparam("on_cluster"))
+    return statement.order_by(feed_events.c.seq).limit(bindparam("at_most", type_=Integer))
 
 
 @lru_cache

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, func, select
 
-from feed_assets.state.process_instances import COLUMNS, from_row
+from feed_assets.state.process_instances import from_row
+from feed_assets.state.process_statements import COLUMNS
 from feed_assets.state.records import (
     FeedInstanceStatus,
     ProcessInstance,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, select
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, select
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.schema import IS_DUE_SOMETIME, late_checks
@@ -22,6 +22,13 @@ _REMOVE = delete(late_checks).where(
     _T.name == bindparam("of_name"),
     _T.cluster == bindparam("on_cluster"),
     _T.nominal_time == bindparam("at"),
+)
+
+_SELECT_DUE = (
+    select(*late_checks.columns)
+    .where(_T.cluster == bindparam("on_cluster"), _T.due_at <= bindparam("not_after"), IS_DUE_SOMETIME)
+    .order_by(_T.due_at, _T.kind, _T.name, _T.nominal_time)
+    .limit(bindparam("at_most", type_=Integer))
 )
 
 
@@ -72,13 +79,8 @@ class LateChecks:
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[LateCheck]:
         """The checks that are due, the one that waits longest first."""
-        statement = (
-            select(*late_checks.columns)
-            .where(_T.cluster == cluster, _T.due_at <= as_of, IS_DUE_SOMETIME)
-            .order_by(_T.due_at, _T.kind, _T.name, _T.nominal_time)
-            .limit(limit)
-        )
-        return [_from_row(row) for row in self._connection.execute(statement)]
+        parameters = {"on_cluster": cluster, "not_after": as_of, "at_most": limit}
+        return [_from_row(row) for row in self._connection.execute(_SELECT_DUE, parameters)]
 
     def get(self, kind: str, name: str, cluster: str, nominal_time: datetime) -> LateCheck | None:
         """What is to come for one instance; None if nothing is."""

@@ -37,6 +37,13 @@ _KEY = ("entity", "cluster", "nominal_time")
 _LEASE = (*_KEY, "token", "holder")
 _LONG_AGO = from_micros(0)
 _NOW: BindParameter[datetime] = bindparam("now", type_=_T.expires_at.type)
+_IS_OF_IT = and_(
+    _T.entity == bindparam("of_entity"), _T.cluster == bindparam("on_cluster"), _T.nominal_time == bindparam("at")
+)
+_IS_STILL = and_(_IS_OF_IT, _T.token == bindparam("with_token"), _T.holder == bindparam("of_holder"))
+_SELECT_ONE = select(*leases.columns).where(_IS_OF_IT)
+_RENEW = update(leases).where(_IS_STILL).returning(*leases.columns)
+_GIVEN_BACK = {"holder": None, "expires_at": _LONG_AGO}
 
 
 class Leases:
@@ -69,7 +76,7 @@ class Leases:
             row = connection.execute(statement, values | {"now": now}).one_or_none()
             if row is not None:
                 return _from_row(row)
-            held = connection.execute(_select_one(entity, cluster, nominal_time)).one()
+            held = connection.execute(_SELECT_ONE, _parameters(entity, cluster, nominal_time)).one()
         raise LeaseHeldError(
             database=self._database.name,
             entity=entity,
@@ -99,8 +106,8 @@ class Leases:
         if not held:
             return []
         with self._database.begin() as connection:
-            statement = _change_many(connection.dialect.name).values(expires_at=now + ttl).returning(*leases.columns)
-            found = connection.execute(statement, {KEY_ROWS: _render_leases(held)})
+            statement = _change_many(connection.dialect.name).returning(*leases.columns)
+            found = connection.execute(statement, {KEY_ROWS: _render_leases(held), "expires_at": now + ttl})
             return sorted(map(_from_row, found), key=_place_of)
 
     def release_many(self, held: Collection[Lease]) -> None:
@@ -108,8 +115,7 @@ class Leases:
         if not held:
             return
         with self._database.begin() as connection:
-            statement = _change_many(connection.dialect.name).values(holder=None, expires_at=_LONG_AGO)
-            connection.execute(statement, {KEY_ROWS: _render_leases(held)})
+            connection.execute(_change_many(connection.dialect.name), {KEY_ROWS: _render_leases(held)} | _GIVEN_BACK)
 
     def renew(self, lease: Lease, now: datetime, ttl: timedelta) -> Lease:
         """The same lease until `now + ttl`; also one that has expired, as long as nobody has taken it over.
@@ -117,22 +123,22 @@ class Leases:
         Raises:
             FencedOutError: it was taken over or released.
         """
-        renewal = update(leases).where(_is_still(lease)).values(expires_at=now + ttl)
         with self._database.begin() as connection:
-            row = connection.execute(renewal.returning(*leases.columns)).one_or_none()
+            row = connection.execute(_RENEW, _parameters_of(lease) | {"expires_at": now + ttl}).one_or_none()
             if row is None:
                 raise self._fenced_out(connection, lease)
         return _from_row(row)
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; does nothing if it is not ours any more."""
-        with self._database.begin() as connection:
-            connection.execute(update(leases).where(_is_still(lease)).values(holder=None, expires_at=_LONG_AGO))
+        self.release_many([lease])
 
-    def release_all(self, connection: Connection, holder: str) -> int:
-        """Inside a write transaction, take back all that a holder has; how many leases. For a holder that has died."""
-        held = update(leases).where(_T.holder == holder, HAS_HOLDER)
-        return connection.execute(held.values(holder=None, expires_at=_LONG_AGO)).rowcount
+    def release_all(self, connection: Connection, *holders: str) -> int:
+        """Inside a write transaction, take back all that holders have; how many leases. For those that have died."""
+        if not holders:
+            return 0
+        statement = _change_held_by(connection.dialect.name)
+        return connection.execute(statement, {KEY_ROWS: render_rows(zip(holders))} | _GIVEN_BACK).rowcount
 
     def check(self, lease: Lease, now: datetime) -> None:
         """Make sure that the lease is ours at this moment; before an effect outside the database.
@@ -140,12 +146,26 @@ class Leases:
         Raises:
             FencedOutError: it was taken over or released, or has expired, so that it may be at any moment.
         """
+        self.check_many([lease], now)
+
+    def check_many(self, held: Collection[Lease], now: datetime) -> None:
+        """As `check`, for many leases in one statement.
+
+        Raises:
+            FencedOutError: one of them is not ours.
+        """
+        if not held:
+            return
+        keys = {(lease.entity, lease.cluster, lease.nominal_time): lease for lease in held}
         with self._database.read() as connection:
-            row = connection.execute(_select_one(lease.entity, lease.cluster, lease.nominal_time)).one_or_none()
-            if row is None or (row.token, row.holder) != (lease.token, lease.holder):
-                raise self._fenced_out(connection, lease)
-        if row.expires_at <= now:
-            raise self._error(lease, f"expired at {row.expires_at.isoformat()}")
+            found = connection.execute(_select_many(connection.dialect.name), {KEY_ROWS: render_rows(keys)})
+            rows = {(row.entity, row.cluster, row.nominal_time): row for row in map(_from_row, found)}
+            for key, lease in keys.items():
+                row = rows.get(key)
+                if row is None or (row.token, row.holder) != (lease.token, lease.holder):
+                    raise self._fenced_out(connection, lease)
+                if row.expires_at <= now:
+                    raise self._error(lease, f"expired at {row.expires_at.isoformat()}")
 
     def check_in(self, connection: Connection, lease: Lease) -> None:
         """Make sure inside a write transaction that nobody takes the lease over before the transaction ends.
@@ -155,9 +175,7 @@ class Leases:
         Raises:
             FencedOutError: it was taken over or released.
         """
-        statement = select(_T.token).where(_is_still(lease)).with_for_update()
-        if connection.execute(statement).one_or_none() is None:
-            raise self._fenced_out(connection, lease)
+        self.check_many_in(connection, [lease])
 
     def check_many_in(self, connection: Connection, held: Collection[Lease]) -> None:
         """As `check_in`, for many leases in one statement.
@@ -174,7 +192,7 @@ class Leases:
                 raise self._fenced_out(connection, lease)
 
     def _fenced_out(self, connection: Connection, lease: Lease) -> FencedOutError:
-        row = connection.execute(_select_one(lease.entity, lease.cluster, lease.nominal_time)).one_or_none()
+        row = connection.execute(_SELECT_ONE, _parameters_of(lease)).one_or_none()
         if row is None:
             return self._error(lease, "is not known")
         if row.holder is None:
@@ -208,11 +226,7 @@ def find_holders(connection: Connection, holders: Collection[str], now: datetime
 
 @lru_cache
 def _select_held(dialect: str) -> Select[Any]:
-    wanted = key_rows(dialect, _KEY)
-    is_wanted = and_(
-        _T.entity == wanted.c.entity, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
-    )
-    return select(*leases.columns).join_from(wanted, leases, is_wanted).where(HAS_HOLDER, _T.expires_at > _NOW)
+    return _select_many(dialect).where(HAS_HOLDER, _T.expires_at > _NOW)
 
 
 @lru_cache
@@ -257,6 +271,21 @@ def _change_many(dialect: str) -> Update:
 
 
 @lru_cache
+def _change_held_by(dialect: str) -> Update:
+    wanted = key_rows(dialect, ("of_holder",))
+    return update(leases).where(_T.holder == wanted.c.of_holder, HAS_HOLDER)
+
+
+@lru_cache
+def _select_many(dialect: str) -> Select[Any]:
+    wanted = key_rows(dialect, _KEY)
+    is_wanted = and_(
+        _T.entity == wanted.c.entity, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
+    )
+    return select(*leases.columns).join_from(wanted, leases, is_wanted)
+
+
+@lru_cache
 def _lock_many(dialect: str) -> Select[Any]:
     wanted = key_rows(dialect, _LEASE)
     is_wanted = and_(*(_T[name] == wanted.c[name] for name in _LEASE))
@@ -272,18 +301,13 @@ def _place_of(lease: Lease) -> tuple[str, str, datetime, int, str]:
     return (lease.entity, lease.cluster, lease.nominal_time, lease.token, lease.holder)
 
 
-def _is_still(lease: Lease) -> Any:
-    return and_(
-        _T.entity == lease.entity,
-        _T.cluster == lease.cluster,
-        _T.nominal_time == lease.nominal_time,
-        _T.token == lease.token,
-        _T.holder == lease.holder,
-    )
+def _parameters(entity: str, cluster: str, nominal_time: datetime) -> dict[str, object]:
+    return {"of_entity": entity, "on_cluster": cluster, "at": nominal_time}
 
 
-def _select_one(entity: str, cluster: str, nominal_time: datetime) -> Any:
-    return select(*leases.columns).where(_T.entity == entity, _T.cluster == cluster, _T.nominal_time == nominal_time)
+def _parameters_of(lease: Lease) -> dict[str, object]:
+    key = _parameters(lease.entity, lease.cluster, lease.nominal_time)
+    return key | {"with_token": lease.token, "of_holder": lease.holder}
 
 
 def _from_row(row: Sequence[Any]) -> Lease:

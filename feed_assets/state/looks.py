@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, select, update
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
 from feed_assets.state.records import FeedKey, PlannedLook
@@ -23,6 +23,13 @@ _IS_WANTED = (
 _REMOVE = delete(looks).where(_IS_WANTED)
 _MOVE = update(looks).where(_IS_WANTED).values(looked_at=bindparam("seen_at"), next_look_at=bindparam("next_at"))
 
+_SELECT_DUE = (
+    select(*_COLUMNS)
+    .where(_T.cluster == bindparam("on_cluster"), _T.next_look_at <= bindparam("not_after"))
+    .order_by(_T.next_look_at, _T.feed, _T.nominal_time)
+    .limit(bindparam("at_most", type_=Integer))
+)
+
 
 class Looks:
     """The planned looks as one transaction sees them; an instance that has arrived or was evicted has none."""
@@ -32,13 +39,8 @@ class Looks:
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[PlannedLook]:
         """The looks that are due, the one that waits longest first."""
-        statement = (
-            select(*_COLUMNS)
-            .where(_T.cluster == cluster, _T.next_look_at <= as_of)
-            .order_by(_T.next_look_at, _T.feed, _T.nominal_time)
-            .limit(limit)
-        )
-        return [PlannedLook(*row) for row in self._connection.execute(statement)]
+        parameters = {"on_cluster": cluster, "not_after": as_of, "at_most": limit}
+        return [PlannedLook(*row) for row in self._connection.execute(_SELECT_DUE, parameters)]
 
     def find(self, feed: str, cluster: str, nominal_time: datetime) -> PlannedLook | None:
         """The look at one instance."""

@@ -1,6 +1,7 @@
 """Which feeds and processes are scheduled or suspended on which clusters, as commands have set it."""
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, exists, select
@@ -16,6 +17,7 @@ _REMOVE = delete(schedules).where(
 )
 
 
+@lru_cache
 def is_scheduled(kind: str, name: Column[str], cluster: Column[str], without_row: ScheduleState) -> ColumnElement[bool]:
     """The condition that the entity of a row is scheduled; `without_row` is the state of one that has no schedule."""
     of_it = (_T.kind == kind, _T.name == name, _T.cluster == cluster)

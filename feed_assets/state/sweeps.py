@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, Unpack
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from feed_assets.state.retention_schema import IS_TO_PURGE, sweep_chunks, sweeps
 from feed_assets.state.sweep_content import NewChunk
@@ -26,6 +26,11 @@ _COUNT_FIELDS = tuple(each.name for each in fields(FeedCount))
 _OBSTACLES = "obstacles"
 _COUNTS = "counts"
 _PURGEABLE = frozenset({SweepState.DONE, SweepState.UNDONE})
+_IS_OF_IT = _T.sweep_id == bindparam("of_sweep")
+_IS_IN_STATE = _T.state.in_(bindparam("in_states", expanding=True))
+_SELECT_ONE = select(*sweeps.columns).where(_IS_OF_IT)
+_SELECT_IN_STATES = select(*sweeps.columns).where(_IS_IN_STATE, _T.cluster == bindparam("on_cluster"))
+_UPDATE_IN_STATES = update(sweeps).where(_IS_OF_IT, _IS_IN_STATE)
 
 
 class Sweeps:
@@ -43,7 +48,7 @@ class Sweeps:
 
     def find(self, sweep_id: str) -> Sweep | None:
         """One sweep; None if there is none of that id."""
-        row = self._connection.execute(select(*sweeps.columns).where(_T.sweep_id == sweep_id)).one_or_none()
+        row = self._connection.execute(_SELECT_ONE, {"of_sweep": sweep_id}).one_or_none()
         return None if row is None else _from_row(row)
 
     def find_many(self, sweep_ids: Collection[str]) -> dict[str, Sweep]:
@@ -69,9 +74,9 @@ class Sweeps:
 
     def with_state(self, cluster: str, states: AbstractSet[SweepState] = OPEN_STATES) -> list[Sweep]:
         """The sweeps of a cluster in some states, the one planned first first; those that are open if not said."""
-        statement = select(*sweeps.columns).where(_T.state.in_(_values(states)), _T.cluster == cluster)
+        parameters = {"in_states": _values(states), "on_cluster": cluster}
         # Sorted here: asked for the order, SQLite would walk through all sweeps of the cluster.
-        found = [_from_row(row) for row in self._connection.execute(statement)]
+        found = [_from_row(row) for row in self._connection.execute(_SELECT_IN_STATES, parameters)]
         return sorted(found, key=lambda sweep: (sweep.created_at, sweep.sweep_id))
 
     def to_purge(self, cluster: str, as_of: datetime, limit: int) -> list[Sweep]:
@@ -82,8 +87,8 @@ class Sweeps:
 
     def transition(self, sweep_id: str, expected: AbstractSet[SweepState], **changes: Unpack[SweepChanges]) -> bool:
         """Change a sweep if its state is one of `expected`; whether it was. Of two racing, one wins."""
-        is_expected = (_T.sweep_id == sweep_id, _T.state.in_(_values(expected)))
-        return self._connection.execute(update(sweeps).where(*is_expected).values(_to_values(changes))).rowcount == 1
+        parameters = {"of_sweep": sweep_id, "in_states": _values(expected)} | _to_values(changes)
+        return self._connection.execute(_UPDATE_IN_STATES, parameters).rowcount == 1
 
 
 def _values(states: Iterable[SweepState]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, select, update
 
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.process_instances import COLUMNS, from_row
+from feed_assets.state.process_instances import from_row
+from feed_assets.state.process_statements import COLUMNS
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.schedules import is_scheduled
 from feed_assets.state.schema import IS_TOLD_SOMETIME, process_instances

@@ -147,8 +147,10 @@ class LocalReader:
             os.close(parent)
 
     def _is_inside(self, target: str) -> bool:
-        root = os.path.realpath(self._root or "/").rstrip("/")
-        return f"{os.path.realpath(target)}/".startswith(f"{root}/")
+        real = os.path.realpath(target)
+        # Where nothing on the way is a link, nothing on the way to the root is.
+        root = self._root if real == target else os.path.realpath(self._root or "/").rstrip("/")
+        return f"{real}/".startswith(f"{root}/")
 
     def _look_into(self, path: str, target: str, directory: int, flag: str | None) -> Look | None:
         """Look at an open directory; None if another one has taken its place, or files vanished, meanwhile."""

@@ -77,7 +77,7 @@ class Manifest:
     def of(cls, entries: Iterable[ManifestEntry], extra: Mapping[str, str] | None = None) -> Self:
         """Order the entries and compute digest and totals.
 
-        >>> from feed_assets.storage.port import Manifest, ManifestEntry
+        >>> from feed_assets.storage.records import Manifest, ManifestEntry
         >>> one = ManifestEntry(path="b", size=1, checksum="sha256:1")
         >>> two = ManifestEntry(path="a", size=2, checksum="sha256:2")
         >>> manifest = Manifest.of([one, two])
@@ -100,7 +100,7 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
     """`sha256:<hex>` over path, size and checksum of each entry, in order. The id that Spark puts into the name of each
     file that it writes does not count, so the same rows written by another run have the same digest.
 
-    >>> from feed_assets.storage.port import ManifestEntry, content_digest
+    >>> from feed_assets.storage.records import ManifestEntry, content_digest
     >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
     >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="sha256:1")]) for name in names)
     >>> one == two

@@ -37,6 +37,21 @@ def test_a_read_refuses_to_write(database: Database) -> None:
         Cursors(connection).put("a", "b")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM fa_cursors", "  delete from fa_cursors", "WITH a AS (SELECT 1) DELETE FROM fa_cursors"],
+)
+def test_a_read_refuses_to_write_however_that_is_said(database: Database, statement: str) -> None:
+    with database.begin() as connection:
+        Cursors(connection).put("a", "b")
+    with pytest.raises(StateError, match=r"read-?only"), database.read() as connection:
+        connection.execute(text(statement))
+    with pytest.raises(StateError, match=r"read-?only"), database.read() as connection:
+        connection.execute(text("INSERT INTO fa_cursors (name, value) VALUES (:name, '')"), [{"name": "c"}] * 2)
+    with database.read() as connection:
+        assert Cursors(connection).get_many(["a", "c"]) == {"a": "b"}
+
+
 def test_a_read_sees_one_moment(database: Database) -> None:
     with database.read() as reader:
         before = EventLog(reader).last_seq()

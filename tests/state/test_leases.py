@@ -98,6 +98,31 @@ def test_what_a_dead_holder_has_is_free_at_once_and_he_is_fenced_out(database: D
         leases.check(dead, hour(0))
 
 
+def test_what_several_dead_holders_have_is_free_at_once(database: Database) -> None:
+    leases = Leases(database)
+    held = [leases.acquire("clicks", "primary", hour(n), f"holder {n % 3}", START, MINUTE) for n in range(6)]
+    with database.begin() as connection:
+        assert leases.release_all(connection) == 0
+        assert leases.release_all(connection, "holder 0", "holder 2", "nobody") == 4
+    leases.check_many([lease for lease in held if lease.holder == "holder 1"], START)
+    for lease in held:
+        if lease.holder != "holder 1":
+            with pytest.raises(FencedOutError, match="was released"):
+                leases.check(lease, START)
+
+
+def test_of_many_leases_every_one_is_checked(database: Database) -> None:
+    leases = Leases(database)
+    held = [leases.acquire("clicks", "primary", hour(n), "a", START, MINUTE * (n + 1)) for n in range(3)]
+    leases.check_many(held, START)
+    leases.check_many([], START)
+    with pytest.raises(FencedOutError, match="expired at 2024-01-01T00:01:00"):
+        leases.check_many(held, START + MINUTE)
+    leases.release(held[2])
+    with pytest.raises(FencedOutError, match="was released"):
+        leases.check_many(held, START)
+
+
 def test_a_check_fails_for_a_lease_that_was_released_has_expired_or_never_was(database: Database) -> None:
     leases = Leases(database)
     lease = take(leases, "a")

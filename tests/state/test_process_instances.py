@@ -86,6 +86,17 @@ def test_many_move_together_and_only_those_that_may_are_counted(database: Databa
         assert instances.counts("daily", "primary") == {READY: 3, SUSPENDED: 1, WAITING: 1}
 
 
+def test_where_many_stand_is_told_without_their_rows(database: Database) -> None:
+    rows = [replace(process_instance(n, RUNNING if n else WAITING), attempt=n) for n in range(3)]
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        instances.add_waiting(rows)
+        assert instances.get_standing([]) == {}
+        assert instances.get_standing([*(row.key for row in rows[1:]), process_instance(9).key]) == {
+            row.key: (row.status, row.attempt) for row in rows[1:]
+        }
+
+
 def test_of_workers_that_race_for_an_instance_one_wins(database: Database, database_url: str) -> None:
     with database.begin() as connection:
         ProcessInstances(connection).add_waiting([process_instance(n) for n in range(50)])

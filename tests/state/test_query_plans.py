@@ -53,6 +53,7 @@ ATTEMPT = Attempt(
     started_at=hour(0),
 )
 
+NOWHERE = open_database("sqlite://")
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
     "read": lambda c: EventLog(c).read(0, 9),
@@ -106,6 +107,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "find_many looks": lambda c: Looks(c).find_many([planned_look().key]),
     "for_instances": lambda c: EventLog(c).for_instances([("clicks", "primary", hour(0))]),
     "find_held": lambda c: find_held(c, [("feed/clicks", "primary", hour(0))], hour(0)),
+    "release_all": lambda c: Leases(NOWHERE).release_all(c, "a", "b"),
     "manifests": lambda c: Manifests(c).get_many([FeedKey("clicks", "primary", hour(0))]),
     "digests": lambda c: Manifests(c).get_digests([FeedKey("clicks", "primary", hour(0))]),
     "due late checks": lambda c: LateChecks(c).due("primary", hour(0), 9),
@@ -250,6 +252,7 @@ def keys_come_first(plan: list[str]) -> bool:
         ("unrequested", "fa_process_instances_unrequested (cluster=?)"),
         ("requested_before", "fa_process_instances_requested (cluster=?)"),
         ("in_flight", "fa_process_instances_requested (cluster=?)"),
+        ("release_all", "fa_leases_by_holder (holder=?)"),
     ],
 )
 def test_a_question_goes_straight_to_its_rows(database: Database, question: str, way: str) -> None:

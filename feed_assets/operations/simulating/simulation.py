@@ -57,6 +57,12 @@ class Happening(StrEnum):
     MISSED = "never ran"
 
 
+_ENDED_WITHOUT_RUN = (
+    (ProcessInstanceStatus.TIMEDOUT, Happening.TIMED_OUT),
+    (ProcessInstanceStatus.SKIPPED, Happening.SKIPPED),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
     """Something that happened, to an instance if it is about one; `note` is more for people. `at` is the true time."""
@@ -294,12 +300,13 @@ class Simulation:
             return ProcessInstances(connection).get(*key, time)
 
     def _ended_without_run(self, cluster: str, now: datetime) -> Iterator[LogLine]:
-        for status, what in (
-            (ProcessInstanceStatus.TIMEDOUT, Happening.TIMED_OUT),
-            (ProcessInstanceStatus.SKIPPED, Happening.SKIPPED),
-        ):
-            with self.database.read() as connection:
-                rows = ProcessInstances(connection).with_status(status, cluster=cluster, limit=100_000)
+        with self.database.read() as connection:
+            instances = ProcessInstances(connection)
+            found = [
+                (what, instances.with_status(status, cluster=cluster, limit=100_000))
+                for status, what in _ENDED_WITHOUT_RUN
+            ]
+        for what, rows in found:
             for row in rows:
                 end = (row.key, row.ended_at or now)
                 if end not in self._known_ends:

@@ -3,6 +3,7 @@ converges, nothing is lost, and an undo brings all back byte for byte.
 """
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -33,7 +34,10 @@ YOUNG = hourly(at("02"), 3)
 LOG = 50
 """How much of the log stays between two faults."""
 SPARSE = int(os.environ.get("FEED_ASSETS_TEST_FAULT_STEP", "5"))
-"""Every fault is tried once with SQLite and with the filesystem; of its variations every n-th, unless this says 1."""
+"""Every fault is tried with SQLite and with the filesystem; of its variations every n-th, unless this says 1."""
+SPARSER = SPARSE if SPARSE == 1 else 2 * SPARSE
+"""With PostgreSQL, and of the faults that last, every n-th is tried; those that last lie between the others."""
+MEMORY = Path("/dev/shm")
 
 
 class Bench:
@@ -135,6 +139,16 @@ class Bench:
         )
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """In memory where the system has a file system there: thousands of commits wait for a disk otherwise."""
+    if not MEMORY.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="feed-assets-", dir=MEMORY) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=["database", "storage"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, state_url: str) -> Bench:
     bench = Bench(tmp_path, state_url, request.param)
@@ -147,11 +161,10 @@ def every_fault(
     bench: Bench, prepare: Callable[[], Sweep], work: Callable[[Sweep], object], step: int = 1
 ) -> Iterator[Sweep]:
     """The sweep after work on it has failed at its n-th operation, for all n there are; once, and from then on."""
-    if bench.kind == "database" and bench.yard.world.database.dialect != "sqlite":
-        step = SPARSE
+    is_variation = bench.yard.world.database.dialect != "sqlite"
     for forever in (False, True):
-        every = max(step, SPARSE) if forever else step
-        for number in count(1 + forever, every):
+        every = SPARSER if forever or is_variation else step
+        for number in count(1 + forever * every // 2, every):
             sweep = prepare()
             with bench.failing(number, forever=forever), suppress(FeedAssetsError):
                 work(sweep)
