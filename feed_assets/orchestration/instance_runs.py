@@ -25,6 +25,7 @@ from feed_assets.lifecycle.execution import InstanceRunner, Published
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.places import Places, other_places
 from feed_assets.orchestration import names
+from feed_assets.orchestration.interrupts import repeated_interrupts
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, Key, ProcessRecord
@@ -70,15 +71,18 @@ class InstanceRun:
             governance.refresh_one(connection, self.process.key)
         request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
         failures: dict[str, str] = {}
-        for label in in_order(self.process.order, list(times)):
-            try:
-                if request is not None and not self._is_wanted(times[label], request):
-                    context.log.info(f"{label} needs no run any more")
-                    continue
-                on_done(label, self._run_one(governance, times[label]))
-            except Exception as exc:
-                failures[label] = f"{type(exc).__name__}: {exc}"
-                context.log.error(f"{label} failed: {failures[label]}", exc_info=not isinstance(exc, FeedAssetsError))
+        with repeated_interrupts(context.instance, context.run_id):
+            for label in in_order(self.process.order, list(times)):
+                try:
+                    if request is not None and not self._is_wanted(times[label], request):
+                        context.log.info(f"{label} needs no run any more")
+                        continue
+                    on_done(label, self._run_one(governance, times[label]))
+                except Exception as exc:
+                    failures[label] = f"{type(exc).__name__}: {exc}"
+                    context.log.error(
+                        f"{label} failed: {failures[label]}", exc_info=not isinstance(exc, FeedAssetsError)
+                    )
         if failures:
             raise Failure(
                 description=_describe(self.process, failures, len(times)),

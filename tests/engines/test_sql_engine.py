@@ -32,6 +32,10 @@ def sql_work(root: Path, text: str, *, outputs: tuple[str, ...] = ("out",), name
     )
 
 
+def temporary_views(spark: SparkSession) -> list[str]:
+    return [table.name for table in spark.catalog.listTables() if table.isTemporary]
+
+
 @pytest.mark.spark
 def test_inputs_are_views_and_facts_are_parameters(spark: SparkSession, tmp_path: Path) -> None:
     text = (
@@ -50,7 +54,7 @@ def test_a_session_keeps_no_view_of_an_instance(spark: SparkSession, tmp_path: P
     job = sql_work(tmp_path, "CREATE TEMPORARY VIEW late AS SELECT * FROM flights;\nSELECT * FROM late")
     SqlEngine().run(job, lambda: spark)
     SqlEngine().run(job, lambda: spark)
-    assert [table.name for table in spark.catalog.listTables()] == []
+    assert temporary_views(spark) == []
 
 
 @pytest.mark.spark
@@ -59,7 +63,7 @@ def test_a_failing_statement_is_a_failure_and_leaves_no_view(spark: SparkSession
         SqlEngine().run(sql_work(tmp_path, "SELECT nothing FROM flights"), lambda: spark)
     assert "UNRESOLVED_COLUMN" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert [table.name for table in spark.catalog.listTables()] == []
+    assert temporary_views(spark) == []
 
 
 @pytest.mark.spark

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +23,14 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def table(spark: SparkSession) -> TableName:
+def table(spark: SparkSession) -> Iterator[TableName]:
     """A table with three hours of two days; the value of a row says where it is."""
     name = f"clicks_{next(_numbers)}"
     spark.sql(f"CREATE TABLE {name} (User STRING, n INT) USING json PARTITIONED BY (ds STRING, hour INT)")
     rows = ", ".join(f"('{ds}-{hour}', {hour}, '{ds}', {hour})" for ds in ("d1", "d2") for hour in (1, 2, 10))
     spark.sql(f"INSERT INTO {name} VALUES {rows}")
-    return TableName(catalog="thrift://host:9083", database="default", name=name)
+    yield TableName(catalog="thrift://host:9083", database="default", name=name)
+    spark.sql(f"DROP TABLE {name}")
 
 
 def partition(table: TableName, **values: str) -> TablePartition:
@@ -72,6 +73,7 @@ def test_a_window_over_two_tables_is_read_as_one(spark: SparkSession, table: Tab
     spark.sql(f"CREATE TABLE {other.name} AS SELECT * FROM {table.name}")
     found = read_input(spark, data(table, partition(table, ds="d1", hour="1"), partition(other, ds="d2", hour="2")))
     assert users(found) == ["d1-1", "d2-2"]
+    spark.sql(f"DROP TABLE {other.name}")
 
 
 def test_what_others_add_to_a_partition_is_read_by_the_same_session(spark: SparkSession, table: TableName) -> None:
