@@ -14,6 +14,7 @@ import pytest
 
 from feed_assets.engines.installation import spark_home
 from feed_assets.engines.supervised import SupervisedProcess
+from tests.java_start import LIGHT
 
 
 @contextmanager
@@ -87,6 +88,7 @@ def run_metastore() -> Iterator[int]:
     selector = "org.apache.logging.log4j.core.selector.ClassLoaderContextSelector"
     command = [
         "java",
+        *LIGHT,
         f"-Dlog4j2.contextSelector={selector}",
         "-cp",
         f"{folder}:{spark_home() / 'jars' / '*'}",

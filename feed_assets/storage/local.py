@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from errno import EACCES, ENOTDIR
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
+from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, find_mounts
+from feed_assets.storage.local_copying import LocalCopying
 from feed_assets.storage.local_reader import LocalReader
 from feed_assets.storage.local_slot import Slot, SlotState, finish_swap
 from feed_assets.storage.local_trash import LocalTrash
@@ -27,8 +30,8 @@ from feed_assets.storage.local_tree import (
 from feed_assets.storage.local_walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
-from feed_assets.storage.records import Look, Manifest, Measure, Scan, Staging
+from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, Staging
 
 
 class LocalStore(InstanceStore):
@@ -203,6 +206,10 @@ class LocalStore(InstanceStore):
     def trash(self) -> Trash:
         return LocalTrash(self, self._root, self._calls)
 
+    def copying(self) -> Copying:
+        swap = partial(self._swap, is_copy=True)
+        return LocalCopying(self._root, self.root_url, self._calls, self._reader, self.recover, swap, self._refused)
+
     def url(self, path: str) -> str:
         return f"file://{self._reader.target(path)}"
 
@@ -235,18 +242,19 @@ class LocalStore(InstanceStore):
     def _slot(self, path: str, token: str) -> Slot:
         return Slot.at(self._control, parse_token(self.root_url, token), path)
 
-    def _swap(self, path: str, slot: Slot, guard: Guard) -> None:
-        """Publish a slot that is prepared; it is gone when that is forbidden."""
+    def _swap(self, path: str, slot: Slot, guard: Guard, *, is_copy: bool = False) -> None:
+        """Publish a slot that is prepared; that of a copy stays when it is forbidden, and is not flushed here."""
         with ExitStack() as stack:
             with self._translated(path):
                 stack.enter_context(self._locked(path))
                 self._finish_swap(path)
             with ExitStack() as forbidden:
-                forbidden.callback(slot.remove)
+                if not is_copy:
+                    forbidden.callback(slot.remove)
                 guard()
                 forbidden.pop_all()
             with self._translated(path):
-                slot.swap(self._reader.target(path), self._record(path))
+                slot.swap(self._reader.target(path), self._record(path), flush=not is_copy)
 
     def _record(self, path: str) -> str:
         return f"{self._control}/swaps/{path_name(path)}.json"

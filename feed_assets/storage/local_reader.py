@@ -148,8 +148,9 @@ class LocalReader:
 
     def _is_inside(self, target: str) -> bool:
         real = os.path.realpath(target)
-        # Where nothing on the way is a link, nothing on the way to the root is.
-        root = self._root if real == target else os.path.realpath(self._root or "/").rstrip("/")
+        if real == target:  # no link is on the way
+            return True
+        root = os.path.realpath(self._root or "/").rstrip("/")
         return f"{real}/".startswith(f"{root}/")
 
     def _look_into(self, path: str, target: str, directory: int, flag: str | None) -> Look | None:

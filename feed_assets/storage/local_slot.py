@@ -132,10 +132,11 @@ class Slot:
         flush_file(self.folder)
         return manifest
 
-    def swap(self, target: str, record: str) -> None:
+    def swap(self, target: str, record: str, *, flush: bool = True) -> None:
         """Put the staged directory at `target`; what was there, if anything, is in the slot afterwards.
 
-        `record` is the file that `finish_swap` needs if the filesystem knows no exchange and this process dies.
+        Without `flush` the caller brings the renames to disk. `record` is the file that `finish_swap` needs if the
+        filesystem knows no exchange and this process dies.
         """
         for _ in range(_TRIES):
             try:
@@ -158,8 +159,9 @@ class Slot:
                     raise
         else:
             raise OSError(errno.EBUSY, "another program keeps making and removing the instance", target)
-        flush_file(os.path.dirname(target))
-        flush_file(self.folder)
+        if flush:
+            flush_file(os.path.dirname(target))
+            flush_file(self.folder)
 
     def _swap_by_two_renames(self, target: str, record: str) -> None:
         make_directories(os.path.dirname(record))

@@ -3,15 +3,29 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 
 VERSION = 1
+HIDDEN = "hidden"
+"""The field of a manifest with the entries of hidden files that were copied, too."""
+_ENTRIES = b',"entries":['  # no string of JSON holds it: its quotes would be escaped
 CHUNK = 1 << 20
 _FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
 _ENTRY_FIELDS = frozenset({"path", "size", "checksum"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What the head of a published manifest says; see `Manifest`."""
+
+    digest: str
+    bytes: int
+    files: int
+    extra: Mapping[str, str]
 
 
 class SupportsRead(Protocol):
@@ -38,6 +52,11 @@ def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = Non
     return ManifestEntry(path=path, size=size, checksum=f"sha256:{digest.hexdigest()}")
 
 
+def render_entry(entry: ManifestEntry) -> dict[str, object]:
+    """One entry as it stands in a manifest file."""
+    return {"path": entry.path, "size": entry.size, "checksum": entry.checksum, **entry.unknown}
+
+
 def render_manifest(manifest: Manifest) -> str:
     """One JSON object; unknown fields come back where they were found."""
     return json.dumps(
@@ -48,10 +67,7 @@ def render_manifest(manifest: Manifest) -> str:
             "files": manifest.files,
             "extra": dict(manifest.extra),
             **manifest.unknown,
-            "entries": [
-                {"path": entry.path, "size": entry.size, "checksum": entry.checksum, **entry.unknown}
-                for entry in manifest.entries
-            ],
+            "entries": [render_entry(entry) for entry in manifest.entries],
         },
         separators=(",", ":"),
     )
@@ -85,6 +101,35 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
     if digest != manifest.digest:
         raise ManifestError(store=store, path=path, reason="its digest does not fit its entries")
     return manifest
+
+
+def hidden_entries(manifest: Manifest) -> list[ManifestEntry]:
+    """The entries of hidden files that were copied, too; they are no content and do not count for the digest."""
+    found = manifest.unknown.get(HIDDEN)
+    return [_parse_entry(each) for each in found] if isinstance(found, list) else []
+
+
+def parse_head(text: bytes) -> Publication | None:
+    """What stands before the entries of a manifest, from its first bytes; None if they are not enough, or damaged.
+
+    >>> parse_head(b'{"version":1,"digest":"sha256:e3","bytes":0,"files":0,"extra":{"run":"7"},"entries":[{"path":"a')
+    Publication(digest='sha256:e3', bytes=0, files=0, extra={'run': '7'})
+    """
+    head, found, _ = text.partition(_ENTRIES)
+    if not found:
+        return None
+    try:
+        document = json.loads(head + b"}")
+        if document["version"] != VERSION:
+            return None
+        return Publication(
+            digest=str(document["digest"]),
+            bytes=int(document["bytes"]),
+            files=int(document["files"]),
+            extra={str(name): str(value) for name, value in document["extra"].items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _parse_entry(entry: Mapping[str, object]) -> ManifestEntry:

@@ -9,13 +9,16 @@ instance counts as PARTIAL, and whoever reads marker and intent can finish the w
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self, TypeVar
 
 from fsspec import AbstractFileSystem
 
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
-from feed_assets.storage.object_tree import each, list_objects, read_object, remove_below, remove_objects
+from feed_assets.storage.object_multipart import abort_uploads, has_uploads
+from feed_assets.storage.object_requests import copy_object
+from feed_assets.storage.object_tree import each, list_below, list_objects, read_object, remove_objects
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Manifest
 
@@ -26,11 +29,16 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What a prepared slot will make of an instance: `names` are all staged files but flag and manifest."""
+    """What a prepared slot will make of an instance: `names` are all staged files but flag and manifest.
+
+    `kept` are files of the instance that stay as they are, `flags` more flags, of parts of the instance.
+    """
 
     manifest: Manifest
     flag: str | None
     names: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,24 +61,30 @@ class ObjectSlot:
     def data(self) -> str:
         return f"{self.prefix}/data"
 
-    def make(self) -> None:
-        """Make the slot anew and empty."""
+    def make(self, **more: object) -> None:
+        """Make the slot anew and empty; `more` is what its sign says, too."""
         self.remove()
-        self.fs.pipe_file(f"{self.prefix}/slot.json", json.dumps({"version": 1, "path": self.path}).encode())
+        self.fs.pipe_file(f"{self.prefix}/slot.json", json.dumps({"version": 1, "path": self.path, **more}).encode())
 
     def exists(self) -> bool:
         return read_object(self.fs, f"{self.prefix}/slot.json") is not None
 
     def remove(self) -> None:
         """Remove the slot; its sign goes first, so that nothing half removed is ever taken for a staging."""
-        remove_objects(self.fs, [f"{self.prefix}/slot.json"])
-        remove_below(self.fs, self.prefix)
+        names = [name for name in list_below(self.fs, self.prefix).files if name]
+        if "slot.json" in names:
+            remove_objects(self.fs, [f"{self.prefix}/slot.json"])
+        if has_uploads(self.fs) and any(name.startswith("uploads/") for name in names):
+            abort_uploads(self.fs, self.data, f"{self.prefix}/uploads")
+        remove_objects(self.fs, [f"{self.prefix}/{name}" for name in names if name != "slot.json"])
 
     def write_intent(self, intent: Intent) -> None:
         document = {
             "version": 1,
             "flag": intent.flag,
             "names": intent.names,
+            "kept": intent.kept,
+            "flags": intent.flags,
             "manifest": render_manifest(intent.manifest),
         }
         self.fs.pipe_file(f"{self.prefix}/intent.json", json.dumps(document).encode())
@@ -85,6 +99,8 @@ class ObjectSlot:
             manifest=parse_manifest(document["manifest"], store=self.store, path=self.path),
             flag=document["flag"],
             names=tuple(document["names"]),
+            kept=tuple(document.get("kept", ())),
+            flags=tuple(document.get("flags", ())),
         )
 
     def begin(self, *, take_over: bool = False) -> bool:
@@ -104,16 +120,17 @@ class ObjectSlot:
         on its way at that moment is the only thing that cannot be called back.
         """
         before = list_objects(self.fs, self.target).files
-        closing = [intent.flag, MANIFEST_NAME] if intent.flag else [MANIFEST_NAME]
-        keep = {*intent.names, *closing, PUBLISHING_NAME}
+        flags = [*([intent.flag] if intent.flag else []), *intent.flags]
+        closing = [*flags, MANIFEST_NAME]
+        keep = {*intent.names, *intent.kept, *closing, PUBLISHING_NAME}
         for name in (*closing, ""):
             if name in before:
                 self._in_turns(self._remove, [name])
-        self._in_turns(self._copy, intent.names)
+        sizes = {entry.path: entry.size for entry in intent.manifest.entries}
+        self._in_turns(partial(self._copy, sizes), intent.names)
         self._in_turns(self._remove, [name for name in before if name and name not in keep])
         self._in_turns(self._write_manifest, [intent.manifest])
-        if intent.flag:
-            self._in_turns(self._write_flag, [intent.flag])
+        self._in_turns(self._write_flag, flags[::-1])
         self._in_turns(self._remove, [PUBLISHING_NAME])
         self.remove()
 
@@ -128,8 +145,8 @@ class ObjectSlot:
     def _remove(self, name: str) -> None:
         remove_objects(self.fs, [f"{self.target}/{name}".rstrip("/")])
 
-    def _copy(self, name: str) -> None:
-        self.fs.cp_file(f"{self.data}/{name}", f"{self.target}/{name}")
+    def _copy(self, sizes: Mapping[str, int], name: str) -> None:
+        copy_object(self.fs, f"{self.data}/{name}", f"{self.target}/{name}", sizes.get(name))
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(manifest).encode())

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from fsspec import AbstractFileSystem
 
+from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -18,6 +19,8 @@ from feed_assets.storage.errors import (
     StagingLostError,
 )
 from feed_assets.storage.manifests import parse_manifest, read_entry
+from feed_assets.storage.object_assembly import Hands
+from feed_assets.storage.object_copying import ObjectCopying
 from feed_assets.storage.object_looks import broken_off, look_at, measure_listing, scanned
 from feed_assets.storage.object_present import find_present
 from feed_assets.storage.object_slot import Intent, ObjectSlot, read_marker, staging_prefix
@@ -41,9 +44,10 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.port import Choose, InstanceStore, Trash
 from feed_assets.storage.records import (
     Availability,
+    Guard,
     Look,
     Manifest,
     ManifestEntry,
@@ -230,6 +234,12 @@ class ObjectStore(InstanceStore):
     def trash(self) -> Trash:
         return ObjectTrash(self, self._fs, self._root, self._foreign)
 
+    def copying(self) -> Copying:
+        begin = partial(self._begin, keeps=True)
+        recover, roll_forward = self._finish_what_is_whole, self._roll_forward
+        hands = Hands(translated=self._translated, recover=recover, begin=begin, roll_forward=roll_forward)
+        return ObjectCopying(self._fs, self._root, self.root_url, hands)
+
     def url(self, path: str) -> str:
         return f"{self.root_url}/{parse_path(self.root_url, path)}"
 
@@ -311,8 +321,11 @@ class ObjectStore(InstanceStore):
         with (local / name).open("rb") as stream:
             return read_entry(name, stream)
 
-    def _begin(self, slot: ObjectSlot, guard: Guard) -> None:
-        """Let the guard decide, then put our marker; a publication that another left unfinished is finished before."""
+    def _begin(self, slot: ObjectSlot, guard: Guard, *, keeps: bool = False) -> None:
+        """Let the guard decide, then put our marker; a publication that another left unfinished is finished before.
+
+        A slot that `keeps` stays if the guard forbids.
+        """
         for _ in range(_TRIES):
             take_over = False
             with self._translated(slot.path):
@@ -322,7 +335,8 @@ class ObjectStore(InstanceStore):
                     if not take_over:
                         self._finish(slot.path)
             with ExitStack() as forbidden:
-                forbidden.callback(self._drop, slot)
+                if not keeps:
+                    forbidden.callback(self._drop, slot)
                 guard()
                 forbidden.pop_all()
             with self._translated(slot.path):
@@ -353,6 +367,11 @@ class ObjectStore(InstanceStore):
         elif self._is_lost(path, token):
             raise broken_off(self.root_url, path, token)
         return True
+
+    def _finish_what_is_whole(self, path: str) -> bool:
+        """Finish a publication that broke off, unless its staging is gone: then only another one ends it."""
+        token = read_marker(self._fs, f"{self._root}/{path}")
+        return token is not None and not self._is_lost(path, token) and self._finish(path)
 
     def _drop(self, slot: ObjectSlot) -> None:
         slot.remove()

@@ -1,15 +1,18 @@
 """Objects below a key of a filesystem without directories: one fresh listing, reading by range, many at a time."""
 
+import errno
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+
+from feed_assets.storage.object_requests import delete_objects, get_object, iter_objects, takes_requests
 
 _THREADS = 16
 _RANGE = 8 << 20
@@ -50,22 +53,50 @@ class ObjectListing:
 
 def list_objects(fs: AbstractFileSystem, key: str) -> ObjectListing:
     """List a key and all that is below it."""
-    found = fs.find(key, withdirs=True, detail=True)
-    files: dict[str, ObjectFile] = {}
-    for name, info in found.items():
-        if info["type"] == "directory" or name.endswith("/"):
-            continue
-        path = name.removeprefix(key).lstrip("/")
-        modified_at = _modified_at(info)
-        tag = next((str(info[field]) for field in ("ETag", "etag", "generation", "md5Hash") if info.get(field)), "")
-        files[path] = ObjectFile(
-            path=path,
-            size=int(info["size"]),
-            modified_at=modified_at,
-            tag=f"{tag} {modified_at}",
-            checksum=_checksum(info),
-        )
+    if not takes_requests(fs):
+        found = fs.find(key, withdirs=True, detail=True)
+        names = {name: info for name, info in found.items() if info["type"] != "directory" and not name.endswith("/")}
+        files = {_below(key, name): _object_file(_below(key, name), info) for name, info in names.items()}
+        return ObjectListing(exists=bool(found), files=files)
+    below = list_below(fs, key)
+    if below.exists or "/" not in key:
+        return below
+    itself = find_object(fs, key)
+    return below if itself is None else ObjectListing(exists=True, files={"": itself})
+
+
+def list_below(fs: AbstractFileSystem, key: str) -> ObjectListing:
+    """List all that is below a key which is no object itself."""
+    if not takes_requests(fs):
+        return list_objects(fs, key)
+    found = {str(info["name"]): info for info in iter_objects(fs, f"{key}/")}
+    names = {name: info for name, info in found.items() if not name.endswith("/")}
+    files = {_below(key, name): _object_file(_below(key, name), info) for name, info in names.items()}
     return ObjectListing(exists=bool(found), files=files)
+
+
+def find_object(fs: AbstractFileSystem, key: str) -> ObjectFile | None:
+    """What a listing tells of one object; None if it does not exist."""
+    if not takes_requests(fs):
+        return list_objects(fs, key).files.get("")
+    first = next(iter_objects(fs, key, 1), None)
+    return _object_file("", first) if first is not None and first["name"] == key else None
+
+
+def _below(key: str, name: str) -> str:
+    return name.removeprefix(key).lstrip("/")
+
+
+def _object_file(path: str, info: Mapping[str, Any]) -> ObjectFile:
+    modified_at = _modified_at(info)
+    tag = next((str(info[field]) for field in ("ETag", "etag", "generation", "md5Hash") if info.get(field)), "")
+    return ObjectFile(
+        path=path,
+        size=int(info["size"] if "size" in info else info["Size"]),
+        modified_at=modified_at,
+        tag=f"{tag} {modified_at}",
+        checksum=_checksum(info),
+    )
 
 
 def child_names(fs: AbstractFileSystem, key: str) -> set[str] | None:
@@ -86,25 +117,49 @@ def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
 
 def remove_objects(fs: AbstractFileSystem, keys: Iterable[str]) -> None:
     """Remove objects, those that are gone already included."""
+    keys = list(keys)
+    if delete_objects(fs, keys):
+        return
 
     def remove(key: str) -> None:
         with suppress(FileNotFoundError):
             fs.rm_file(key)
 
-    each(remove, list(keys))
+    each(remove, keys)
 
 
 def remove_below(fs: AbstractFileSystem, key: str) -> None:
     """Remove all that is below a key."""
-    remove_objects(fs, [f"{key}/{path}" for path in list_objects(fs, key).files if path])
+    remove_objects(fs, [f"{key}/{path}" for path in list_below(fs, key).files if path])
 
 
 def read_object(fs: AbstractFileSystem, key: str) -> bytes | None:
     """The bytes of one small object; None if it does not exist."""
     try:
-        return cast(bytes, fs.cat_file(key))
+        return get_object(fs, key)
     except FileNotFoundError:
         return None
+
+
+def iter_ranges(fs: AbstractFileSystem, key: str, offset: int, size: int) -> Iterator[bytes]:
+    """A stretch of an object in order; less if it is shorter. `FileNotFoundError` if it does not exist.
+
+    `size` may be one byte more than there is, to see whether there is more.
+    """
+    while size > 0:
+        wanted = size if size <= _RANGE + 1 else _RANGE
+        try:
+            is_whole = offset == 0 and wanted == 1  # of an object without bytes no range can be had
+            data = fs.cat_file(key) if is_whole else fs.cat_file(key, start=offset, end=offset + wanted)
+        except OSError as exc:
+            if exc.errno == errno.EINVAL and int(fs.info(key)["size"]) <= offset:
+                return
+            raise
+        if data:
+            yield data
+        if len(data) < wanted:
+            return
+        offset, size = offset + len(data), size - len(data)
 
 
 class ObjectReader(io.RawIOBase):
@@ -131,6 +186,11 @@ class ObjectReader(io.RawIOBase):
         self._position = max(0, origin + offset)
         return self._position
 
+    def readall(self) -> bytes:
+        data = b"".join(iter_ranges(self._fs, self._key, self._position, self._size - self._position))
+        self._position += len(data)
+        return data
+
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         start, end = self._position, min(self._position + len(buffer), self._size)
         if start >= end:
@@ -155,7 +215,7 @@ def _checksum(info: Mapping[str, object]) -> str:
     return f"etag:{tag.group(1)}" if tag else ""
 
 
-def _modified_at(info: dict[str, object]) -> datetime | None:
+def _modified_at(info: Mapping[str, object]) -> datetime | None:
     for field in ("LastModified", "last_modified", "mtime", "updated", "created"):
         match info.get(field):
             case datetime() as moment:

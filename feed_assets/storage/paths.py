@@ -5,6 +5,7 @@ The layout of the hidden folder is one for all adapters: `.feed-assets/staging/<
 
 import hashlib
 import re
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from feed_assets.storage.errors import PathRefusedError
@@ -53,6 +54,7 @@ def parse_flag(store: str, flag: str | None) -> str | None:
     return parse_path(store, flag) if flag else None
 
 
+@lru_cache(maxsize=1024)
 def path_name(path: str) -> str:
     """A short name for a path in the hidden folder, of characters that every filesystem and Spark can hold."""
     return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:24]
@@ -69,4 +71,9 @@ def is_content_name(name: str) -> bool:
 
 def is_content(file: str, flag: str | None) -> bool:
     """Whether a file, by its path relative to the instance, is content."""
-    return file != flag and all(is_content_name(part) for part in PurePosixPath(file).parts)
+    if file == flag:
+        return False
+    rooted = f"/{file}"
+    if "/." not in rooted and "/_" not in rooted:
+        return True
+    return all(is_content_name(part) for part in PurePosixPath(file).parts)

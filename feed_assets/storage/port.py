@@ -11,8 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import (
+    Guard,
     Look,
     Manifest,
     Measure,
@@ -22,10 +24,6 @@ from feed_assets.storage.records import (
     Scan,
     Staging,
 )
-
-Guard: TypeAlias = Callable[[], None]
-"""Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
-
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Given a folder, by its path relative to the base of a walk ("" for the base), and the names in it: those to go on
@@ -163,6 +161,10 @@ class InstanceStore(ABC):
     @abstractmethod
     def trash(self) -> "Trash":
         """Return what can take instances away from this store. The store itself cannot."""
+
+    @abstractmethod
+    def copying(self) -> Copying:
+        """Return this store as the source and target of copies."""
 
     @abstractmethod
     def url(self, path: str) -> str:

@@ -2,15 +2,18 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
 _WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
+
+Guard: TypeAlias = Callable[[], None]
+"""Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
 
 
 class Availability(StrEnum):

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
@@ -21,9 +22,10 @@ from feed_assets.storage.errors import (
 from feed_assets.storage.metastore import Metastore, Partition, Table
 from feed_assets.storage.partition_names import PartitionSpec, parse_partition, parse_values
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token
-from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
+from feed_assets.storage.port import Choose, InstanceStore, Trash
 from feed_assets.storage.records import (
     Availability,
+    Guard,
     Look,
     Manifest,
     Measure,
@@ -204,6 +206,14 @@ class TableStore(InstanceStore):
 
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
+
+    def copying(self) -> Copying:
+        raise StorageError(
+            store=self.root_url,
+            path="",
+            reason="it is a table, and only instances at locations are copied",
+            next_step="Give the feed locations on both clusters.",
+        )
 
     def url(self, path: str) -> str:
         return f"{self.root_url}/{parse_path(self.root_url, path)}"

@@ -8,12 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.metastore import Table
 from feed_assets.storage.partition_names import parse_partition_name
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, Guard, InstanceStore, Trash
-from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, Staging
+from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.records import Availability, Guard, Look, Manifest, Measure, Moved, Purged, Scan, Staging
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table_store import TableStore
 from tests.storage.beds import Bed, Files
@@ -93,6 +94,9 @@ class PathTable(InstanceStore):
 
     def trash(self) -> Trash:
         return PathTrash(self, self.store.trash())
+
+    def copying(self) -> Copying:
+        return self.store.copying()
 
     def url(self, path: str) -> str:
         self.store.url(self.named(path))

@@ -258,7 +258,7 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     takes = {"stage", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
-        "all_files", "check_root", "fetch", "files", "local_path", "look", "manifest", "measure", "open",
+        "all_files", "check_root", "copying", "fetch", "files", "local_path", "look", "manifest", "measure", "open",
         "published_manifest", "scan", "spark_url", "trash", "url", "walk",
     }  # fmt: skip
     assert methods == takes | reads

@@ -1,0 +1,396 @@
+"""Copies put together on a local filesystem: written by descriptor, journalled, adopted by hard links, exchanged.
+
+The staging is a slot whose `slot.json` also has the inode of `data`, which tells where that stands after a crash, and
+the number of the process that took it over; every writer holds a shared lock on it. Of `journal-…` there is one for
+each writer.
+"""
+# System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
+# ruff: noqa: PTH102, PTH103, PTH108, PTH110, PTH120, PTH123
+
+import errno
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from feed_assets.storage.copy_notes import parse_notes, render_notes
+from feed_assets.storage.copy_port import Assembly, Prepared, Written
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
+from feed_assets.storage.local_files import (
+    clone_file,
+    is_at,
+    iter_files,
+    parents,
+    splice_file,
+    start_writing,
+    take_all_rights,
+    write_all,
+    write_file,
+)
+from feed_assets.storage.local_reading import read_chunks, read_whole
+from feed_assets.storage.local_slot import Slot
+from feed_assets.storage.local_tree import list_directory, make_directories
+from feed_assets.storage.local_turns import find_turn, join_writers, take_first, take_over
+from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
+from feed_assets.storage.records import Guard
+
+_TRIES = 3
+_JOURNAL = "journal-"
+_NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+_OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_GRAIN = 1 << 16
+
+Swap = Callable[[str, Slot, Guard], None]
+Refuse = Callable[[str, Exception], StorageError]
+
+
+class LocalAssembly(Assembly):
+    """A slot below the root. `target` is the absolute path of the instance; `check` refuses it if it is outside."""
+
+    can_splice = True
+
+    def __init__(
+        self,
+        path: str,
+        token: str,
+        slot: Slot,
+        target: str,
+        store: str,
+        check: Callable[[], None],
+        swap: Swap,
+        refuse: Refuse,
+    ) -> None:
+        self.path = path
+        self.token = token
+        self.slot = slot
+        self.target = target
+        self._store = store
+        self._check = check
+        self._swap = swap
+        self._refuse = refuse
+        self._lock: int | None = None
+        self._folder: int | None = None
+        self._notes: int | None = None
+        self._made = {""}
+        self._is_published = False
+
+    def open(self) -> int:
+        number, lock = self._open()
+        os.close(lock)
+        return number
+
+    def seal(self) -> None:
+        _, self._lock = self._open()
+
+    def join(self, number: int) -> None:
+        with self._translated():
+            try:
+                self._lock = join_writers(self.slot.sign, number)
+            except FileNotFoundError:
+                raise self._lost() from None
+
+    def close(self) -> None:
+        for descriptor in (self._notes, self._folder, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._notes = self._folder = self._lock = None
+        self._made = {""}
+
+    def journal(self) -> list[Written]:
+        with self._translated():
+            # A file with another link stands at the target, too: an earlier try has adopted it.
+            sizes = {path: seen.st_size for path, seen in iter_files(self._data()) if seen.st_nlink == 1}
+            found = {
+                (note.file, note.offset, note.sign): note for file in self._journals() for note in _read_notes(file)
+            }
+        return [note for note in found.values() if sizes.get(note.file, -1) >= note.offset + note.size]
+
+    def note(self, written: Sequence[Written]) -> None:
+        with self._translated():
+            if self._notes is None:
+                name = f"{self.slot.folder}/{_JOURNAL}{uuid.uuid4().hex}"
+                self._notes = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            write_all(self._notes, render_notes(written).encode())
+
+    def grain(self, size: int) -> int:
+        return min(_GRAIN, max(size, 1))
+
+    def put(self, file: str, data: bytes) -> None:
+        try:
+            descriptor = self._create(file)
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+        except OSError as exc:
+            raise self._refuse(f"{self.path}/{file}", exc) from exc
+
+    def begin(self, file: str, size: int) -> None:
+        with self._translated(file):
+            descriptor = self._create(file)
+            try:
+                os.ftruncate(descriptor, size)
+            finally:
+                os.close(descriptor)
+
+    def write(self, file: str, size: int, offset: int, chunks: Iterable[bytes | memoryview]) -> None:
+        with self._translated(file), self._writing(file) as descriptor:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            for chunk in chunks:
+                write_all(descriptor, chunk)
+            end = os.lseek(descriptor, 0, os.SEEK_CUR)
+            if end > size:
+                raise OSError(errno.EFBIG, f"more came than {size:,} bytes", file)
+            start_writing(descriptor, offset, end - offset)
+
+    def splice(self, file: str, offset: int, length: int, descriptor: int) -> int:
+        with self._translated(file), self._writing(file) as own:
+            count = splice_file(descriptor, own, offset, length)
+            start_writing(own, offset, count)
+            return count
+
+    def complete(self, file: str, size: int) -> None:
+        with self._translated(file):
+            found = os.stat(file, dir_fd=self._data(), follow_symlinks=False).st_size
+        if found != size:
+            raise StorageError(
+                store=self._store,
+                path=f"{self.path}/{file}",
+                reason=f"{found:,} bytes of its copy are there instead of {size:,}",
+                next_step="Copy it again.",
+            )
+
+    def read(self, file: str, size: int) -> bytes:
+        descriptor = self._open_staged(file)
+        try:
+            return read_whole(descriptor, size)
+        except OSError as exc:
+            raise self._refuse(f"{self.path}/{file}", exc) from exc
+        finally:
+            os.close(descriptor)
+
+    def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:
+        descriptor = self._open_staged(file)
+        try:
+            yield from read_chunks(descriptor, offset, size)
+        except OSError as exc:
+            raise self._refuse(f"{self.path}/{file}", exc) from exc
+        finally:
+            os.close(descriptor)
+
+    def drop(self, files: Collection[str]) -> None:
+        with self._translated():
+            self._forget(files)
+            for file in files:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    os.unlink(file, dir_fd=self._data())
+
+    def standing(self) -> dict[str, int]:
+        with self._translated(), self._standing() as folder:
+            if folder is None:
+                self._check()
+                return {}
+            found = {path: seen.st_size for path, seen in iter_files(folder)}
+        return {path: size for path, size in found.items() if path not in (MANIFEST_NAME, PUBLISHING_NAME)}
+
+    def adopt(self, files: Collection[str]) -> None:
+        if not files:
+            return
+        with self._translated(), self._standing() as folder:
+            for file in files:
+                if folder is None:
+                    raise FileNotFoundError(2, os.strerror(2), self.target)
+                self._make_parents(file)
+                with suppress(FileNotFoundError):
+                    os.unlink(file, dir_fd=self._data())
+                clone_file(folder, self._data(), file)
+
+    def dress(self, file: str, modified: int | None, mode: int | None) -> None:
+        with self._translated(file):
+            if mode is not None:
+                os.chmod(file, mode, dir_fd=self._data())
+            if modified is not None:
+                os.utime(file, ns=(modified, modified), dir_fd=self._data(), follow_symlinks=False)
+
+    def prepare(self, prepared: Prepared) -> None:
+        meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
+        with self._translated():
+            data = self._data()
+            found = {path: seen.st_size for path, seen in iter_files(data)}
+            for path, size in meant.items():
+                if found.get(path) != size:
+                    reason = f"the copy of {path!r} has {found.get(path, 'no')} bytes instead of {size:,}"
+                    raise StorageError(
+                        store=self._store, path=self.path, reason=reason, next_step="Copy the instance again."
+                    )
+            for path in found.keys() - meant.keys():
+                os.unlink(path, dir_fd=data)
+                self._remove_parents(path)
+            for flag in prepared.flags:
+                os.close(self._create(flag))
+            write_file(f"{self.slot.data}/{MANIFEST_NAME}", render_manifest(prepared.manifest).encode())
+            with self._standing() as folder:
+                if folder is not None:
+                    take_all_rights(folder, data)
+
+    def publish(self, guard: Guard) -> None:
+        with self._translated():
+            self._check()
+            make_directories(os.path.dirname(self.target))
+        self._swap(self.path, self.slot, guard)
+        self._is_published = True
+
+    def touched(self) -> list[str]:
+        """The files and directories that have to be flushed: of the staging, or of the publication that followed."""
+        if self._is_published:
+            return [os.path.dirname(self.target), self.slot.folder]
+        data, found = self.slot.data, list(iter_files(self._data()))
+        files = [f"{data}/{path}" for path, seen in found if seen.st_nlink == 1]
+        folders = {f"{data}/{parent}".rstrip("/") for path, _ in found for parent in parents(path)}
+        above = [self.slot.sign, self.slot.folder, os.path.dirname(self.slot.folder)]
+        return [*files, *sorted({data, *folders}), *above]
+
+    def remove(self) -> None:
+        self.close()
+        with self._translated():
+            self.slot.remove()
+
+    def _open(self) -> tuple[int, int]:
+        """Make the slot or take it over; its number, and the descriptor that holds its lock."""
+        with self._translated(), suppress(TimeoutError):
+            for _ in range(_TRIES):
+                with suppress(FileNotFoundError, FileExistsError):
+                    if self._is_open():
+                        return take_over(self.slot.sign)
+                    return self._make()
+        raise self._busy()
+
+    def _is_open(self) -> bool:
+        """Whether there is a slot to go on with; what an ended publication has left is removed."""
+        turn = find_turn(self.slot.sign)
+        if turn is None and not os.path.exists(self.slot.folder):
+            return False
+        with suppress(FileNotFoundError):
+            if turn is not None and (turn.path, turn.inode) == (self.path, os.lstat(self.slot.data).st_ino):
+                return True
+        self.slot.remove()
+        return False
+
+    def _make(self) -> tuple[int, int]:
+        above = os.path.dirname(self.slot.folder)
+        try:
+            os.mkdir(above)
+        except FileNotFoundError:
+            os.makedirs(above, exist_ok=True)
+        except FileExistsError:
+            pass
+        os.mkdir(self.slot.folder)
+        os.mkdir(self.slot.data)
+        return take_first(self.slot.sign, self.path, os.lstat(self.slot.data).st_ino)
+
+    def _journals(self) -> list[str]:
+        names = list_directory(self.slot.folder)
+        return [f"{self.slot.folder}/{name}" for name in names if name.startswith(_JOURNAL)]
+
+    def _forget(self, files: Collection[str]) -> None:
+        """Write the journal anew without some files; a crash in between leaves more than is wanted, not less."""
+        if self._notes is not None:
+            os.close(self._notes)
+            self._notes = None
+        former = self._journals()
+        notes = [note for file in former for note in _read_notes(file)]
+        self.note([note for note in notes if note.file not in files])
+        for file in former:
+            os.unlink(file)
+
+    def _data(self) -> int:
+        if self._folder is None:
+            try:
+                self._folder = os.open(self.slot.data, _FOLDER)
+            except FileNotFoundError:
+                raise self._lost() from None
+        return self._folder
+
+    def _open_staged(self, file: str) -> int:
+        try:
+            return os.open(file, _OLD, dir_fd=self._data())
+        except (FileNotFoundError, NotADirectoryError):
+            raise InstanceNotFoundError(store=self._store, path=f"{self.path}/{file}") from None
+        except OSError as exc:
+            raise self._refuse(f"{self.path}/{file}", exc) from exc
+
+    def _create(self, file: str) -> int:
+        """Make an empty file, in place of one that is there: who has that one open writes nowhere."""
+        for _ in range(3):
+            try:
+                return os.open(file, _NEW, 0o666, dir_fd=self._data())
+            except FileNotFoundError:
+                self._make_parents(file)
+            except FileExistsError:
+                os.unlink(file, dir_fd=self._data())
+        return os.open(file, _NEW, 0o666, dir_fd=self._data())
+
+    def _make_parents(self, file: str) -> None:
+        parent = file.rpartition("/")[0]
+        if parent in self._made:
+            return
+        parts = parent.split("/")
+        for count in range(1, len(parts) + 1):
+            with suppress(FileExistsError):
+                os.mkdir("/".join(parts[:count]), dir_fd=self._data())
+        self._made.add(parent)
+
+    def _remove_parents(self, file: str) -> None:
+        """Remove the directories of a file that is gone, as far as they are empty."""
+        for parent in parents(file):
+            try:
+                os.rmdir(parent, dir_fd=self._data())
+            except OSError as exc:
+                if exc.errno not in _NOT_EMPTY:
+                    raise
+                return
+            self._made.discard(parent)
+
+    @contextmanager
+    def _writing(self, file: str) -> Iterator[int]:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._data())
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _standing(self) -> Iterator[int | None]:
+        try:
+            folder = os.open(self.target, _FOLDER)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            if not is_at(folder, self.target):
+                self._check()
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _busy(self) -> InstanceChangingError:
+        reason = "another process still works on the same copy of it"
+        return InstanceChangingError(store=self._store, path=self.path, reason=reason)
+
+    def _lost(self) -> StagingLostError:
+        return StagingLostError(store=self._store, path=self.path, token=self.token)
+
+    @contextmanager
+    def _translated(self, file: str = "") -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise self._refuse(f"{self.path}/{file}".rstrip("/"), exc) from exc
+
+
+def _read_notes(path: str) -> list[Written]:
+    with open(path, "rb") as stream:
+        return parse_notes(stream.read())

@@ -1,0 +1,62 @@
+"""What S3 answers in one request, and other filesystems through the calls of fsspec, which for S3 makes several."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from fsspec import AbstractFileSystem
+
+_LARGEST_COPY = 5 << 30
+_MOST_KEYS = 1000
+
+
+def takes_requests(fs: AbstractFileSystem) -> bool:
+    """Whether the requests of S3 can be made."""
+    return hasattr(fs, "call_s3")
+
+
+def get_object(fs: AbstractFileSystem, key: str) -> bytes:
+    """The bytes of a small object; `FileNotFoundError` if it does not exist."""
+    options = {"max_concurrency": 1} if takes_requests(fs) else {}
+    return cast(bytes, fs.cat_file(key, **options))
+
+
+def copy_object(fs: AbstractFileSystem, key: str, to: str, size: int | None) -> None:
+    """Copy an object of so many bytes, as far as that is known, within the storage."""
+    if not takes_requests(fs) or size is None or size > _LARGEST_COPY:
+        fs.cp_file(key, to)
+        return
+    source, target = _place(fs, key), _place(fs, to)
+    fs.call_s3("copy_object", **target, CopySource=source)
+
+
+def delete_objects(fs: AbstractFileSystem, keys: Sequence[str]) -> bool:
+    """Delete many objects of one bucket; False where they have to be deleted one by one, or some still have to be."""
+    if not takes_requests(fs) or len(keys) < 2:
+        return False
+    bucket = fs.split_path(keys[0])[0]
+    names = [{"Key": fs.split_path(key)[1]} for key in keys]
+    with suppress(OSError):
+        return not any(
+            fs.call_s3("delete_objects", Bucket=bucket, Delete={"Objects": some, "Quiet": True}).get("Errors")
+            for some in (names[start : start + _MOST_KEYS] for start in range(0, len(names), _MOST_KEYS))
+        )
+    return False
+
+
+def iter_objects(fs: AbstractFileSystem, prefix: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    """What S3 tells of the objects whose keys begin with a prefix, in the order of keys, the first `limit` of them."""
+    bucket, begin, _ = fs.split_path(prefix)
+    options = {"Bucket": bucket, "Prefix": begin, **({"MaxKeys": limit} if limit else {})}
+    while True:
+        answer = fs.call_s3("list_objects_v2", **options)
+        for found in answer.get("Contents", ()):
+            yield {**found, "name": f"{bucket}/{found['Key']}"}
+        if limit or not answer.get("IsTruncated"):
+            return
+        options["ContinuationToken"] = answer["NextContinuationToken"]
+
+
+def _place(fs: AbstractFileSystem, key: str) -> dict[str, str]:
+    bucket, name, _ = fs.split_path(key)
+    return {"Bucket": bucket, "Key": name}
