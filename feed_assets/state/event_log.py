@@ -70,15 +70,20 @@ class EventLog:
         return seqs
 
     def read(
-        self, after: int, limit: int, feeds: Collection[str] | None = None, *, cluster: str | None = None
+        self, after: int, limit: int, feeds: Collection[str] | None = None, *, clusters: Collection[str] | None = None
     ) -> list[FeedEvent]:
-        """At most `limit` events with a number above `after`, in order; only of `feeds` and of `cluster` if given.
+        """At most `limit` events with a number above `after`, in order; only of `feeds` and of `clusters` if given.
 
         A reader of a few feeds that got less than `limit` goes on after `last_seq()` of the same transaction, not after
         the last event it got: else it reads what the others have logged again and again.
         """
-        statement = _select_after(feeds is not None, cluster is not None)
-        parameters = {"after": after, "at_most": limit, "of_feeds": sorted(feeds or ()), "on_cluster": cluster}
+        statement = _select_after(feeds is not None, clusters is not None)
+        parameters = {
+            "after": after,
+            "at_most": limit,
+            "of_feeds": sorted(feeds or ()),
+            "on_clusters": sorted(clusters or ()),
+        }
         return [_from_row(row) for row in self._connection.execute(statement, parameters)]
 
     def last_seq(self) -> int:
@@ -156,13 +161,13 @@ class Cursors:
 
 
 @lru_cache
-def _select_after(of_feeds: bool, on_cluster: bool) -> Select[Any]:
+def _select_after(of_feeds: bool, on_clusters: bool) -> Select[Any]:
     statement = select(*_COLUMNS).where(feed_events.c.seq > bindparam("after"))
     if of_feeds:
         # Concatenated, so that SQLite goes on from `after` instead of through all that the feeds ever had.
         statement = statement.where(feed_events.c.feed.concat("").in_(bindparam("of_feeds", expanding=True)))
-    if on_cluster:
-        statement = statement.where(feed_events.c.cluster == bindparam("on_cluster"))
+    if on_clusters:
+        statement = statement.where(feed_events.c.cluster.in_(bindparam("on_clusters", expanding=True)))
     return statement.order_by(feed_events.c.seq).limit(bindparam("at_most", type_=Integer))
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.keyed import POSITION, key_rows
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from feed_assets.state.schedules import is_scheduled
+from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.schema import (
     HAS_FAILED,
     IS_REQUESTED,
@@ -174,4 +174,4 @@ def select_active(on_cluster: bool) -> Select[Any]:
 
 
 def _active(without_row: ScheduleState) -> ColumnElement[bool]:
-    return is_scheduled("process", _T.process, _T.cluster, without_row)
+    return is_process_scheduled(_T.process, _T.cluster, without_row)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict
 
@@ -259,7 +259,7 @@ class Frontier:
     """How far the instances of an entity on a cluster have been created.
 
     `next_index` is the first instance that has no row yet and `next_time` its nominal time; None means there is none
-    (the validity has ended).
+    (the validity has ended). It comes into being `delay` after its nominal time.
     """
 
     kind: FrontierKind
@@ -267,6 +267,7 @@ class Frontier:
     cluster: str
     next_index: int
     next_time: datetime | None
+    delay: timedelta = timedelta(0)
 
     @property
     def key(self) -> EntityKey:

@@ -4,8 +4,13 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, bindparam, delete, exists, select
+from sqlalchemy import Column, ColumnElement, Connection, Text, and_, bindparam, delete, exists, or_, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.schema import schedules
 from feed_assets.state.upserts import build_upsert
@@ -17,8 +22,38 @@ _REMOVE = delete(schedules).where(
 )
 
 
+class _FeedOf(FunctionElement[str]):
+    """The feed of a flow, by the name of the flow."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(_FeedOf, "sqlite")
+def _feed_on_sqlite(element: _FeedOf, compiler: SQLCompiler, **options: Any) -> str:
+    name = compiler.process(element.clauses, **options)
+    return f"substr({name}, 1, instr({name}, '{SEPARATOR}') - 1)"
+
+
+@compiles(_FeedOf, "postgresql")
+def _feed_on_postgresql(element: _FeedOf, compiler: SQLCompiler, **options: Any) -> str:
+    name = compiler.process(element.clauses, **options)
+    return f"split_part({name}, '{SEPARATOR}', 1)"
+
+
 @lru_cache
-def is_scheduled(kind: str, name: Column[str], cluster: Column[str], without_row: ScheduleState) -> ColumnElement[bool]:
+def is_process_scheduled(name: Column[str], cluster: Column[str], without_row: ScheduleState) -> ColumnElement[bool]:
+    """The condition that the process or flow of a row is scheduled: a flow is as its feed is."""
+    return or_(
+        and_(~name.contains(SEPARATOR), is_scheduled(Kind.PROCESS, name, cluster, without_row)),
+        and_(name.contains(SEPARATOR), is_scheduled(Kind.FEED, _FeedOf(name), cluster, without_row)),
+    )
+
+
+@lru_cache
+def is_scheduled(
+    kind: str, name: ColumnElement[str], cluster: Column[str], without_row: ScheduleState
+) -> ColumnElement[bool]:
     """The condition that the entity of a row is scheduled; `without_row` is the state of one that has no schedule."""
     of_it = (_T.kind == kind, _T.name == name, _T.cluster == cluster)
     scheduled = _T.state == ScheduleState.SCHEDULED.value

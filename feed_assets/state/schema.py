@@ -17,7 +17,7 @@ from sqlalchemy import (
 
 from feed_assets.state.column_types import FrozenInputs, Payload, UtcDateTime
 
-SCHEMA_REVISION = "0006"
+SCHEMA_REVISION = "0007"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -221,13 +221,14 @@ frontiers = Table(
     Column("cluster", Text, nullable=False),
     Column("next_index", BigInteger, nullable=False),
     Column("next_time", UtcDateTime),
+    Column("due_at", UtcDateTime),
     PrimaryKeyConstraint("kind", "entity", "cluster", name="fa_frontiers_pk"),
     sqlite_with_rowid=False,
 )
 Index(
     "fa_frontiers_due",
     frontiers.c.kind,
-    frontiers.c.next_time,
+    frontiers.c.due_at,
     sqlite_where=HAS_NEXT_TIME,
     postgresql_where=HAS_NEXT_TIME,
 )

@@ -12,7 +12,7 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.process_instances import from_row
 from feed_assets.state.process_statements import COLUMNS
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from feed_assets.state.schedules import is_scheduled
+from feed_assets.state.schedules import is_process_scheduled
 from feed_assets.state.schema import IS_TOLD_SOMETIME, process_instances
 
 _T = process_instances.c
@@ -90,4 +90,4 @@ def _select_oldest(without_row: ScheduleState) -> Select[Any]:
 
 
 def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:
-    return is_scheduled("process", _T.process, _T.cluster, without_row)
+    return is_process_scheduled(_T.process, _T.cluster, without_row)

@@ -82,8 +82,8 @@ def test_a_reader_may_ask_for_some_feeds_or_one_cluster(database: Database) -> N
             [event(feed="a"), event(feed="b"), event(feed="c", cluster="backup"), event(feed="a", cluster="backup")]
         )
         assert [found.seq for found in log.read(0, 10, ["a", "c"])] == [1, 3, 4]
-        assert [found.seq for found in log.read(0, 10, {"a"}, cluster="backup")] == [4]
-        assert [found.seq for found in log.read(0, 10, cluster="primary")] == [1, 2]
+        assert [found.seq for found in log.read(0, 10, {"a"}, clusters=["backup"])] == [4]
+        assert [found.seq for found in log.read(0, 10, clusters=["primary"])] == [1, 2]
         assert log.read(0, 10, []) == []
 
 

@@ -57,7 +57,7 @@ NOWHERE = open_database("sqlite://")
 QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "append": lambda c: EventLog(c).append([event(idempotency_key="a"), event(1)]),
     "read": lambda c: EventLog(c).read(0, 9),
-    "read of a cluster": lambda c: EventLog(c).read(0, 9, cluster="primary"),
+    "read of a cluster": lambda c: EventLog(c).read(0, 9, clusters=["primary"]),
     "read of feeds": lambda c: EventLog(c).read(0, 9, ["clicks"]),
     "for_instance": lambda c: EventLog(c).for_instance("clicks", "primary", hour(0)),
     "find_key": lambda c: EventLog(c).find_key("a"),
