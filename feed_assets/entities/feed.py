@@ -28,6 +28,7 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.replication import Replication
 from feed_assets.entities.transfers import Export, Import
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import FrequencyError
@@ -127,7 +128,8 @@ class Feed(Entity):
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory holds `availability_flag`, or without one when it
-    holds data. `partitions` names the directory levels below an instance. A feed lies at `locations` or in a `table`
+    holds data. `partitions` names the directory levels below an instance, `replication` how it is copied from its
+    source clusters to its target clusters. A feed lies at `locations` or in a `table`
     of the clusters' catalogs, `catalog:database:table#key=value;key=value`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
@@ -149,6 +151,7 @@ class Feed(Entity):
     locations: Locations | None = None
     table: FilledText | None = None
     lifecycle: Lifecycle | None = None
+    replication: Replication | None = None
     partitions: tuple[Name, ...] = ()
     clusters: Annotated[Map[Name, FeedCluster], Field(min_length=1)]
     groups: Labels = ()

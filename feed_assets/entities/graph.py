@@ -1,4 +1,4 @@
-"""Who depends on whom: process → feed, process → cluster, feed → cluster, feed → datasource."""
+"""Who depends on whom: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,6 +42,11 @@ def iter_references(entity: AnyEntity) -> Iterator[Reference]:
                 yield Reference(target=(Kind.FEED, item.feed), path=("inputs", name, "feed"))
             for name, output in entity.outputs.items():
                 yield Reference(target=(Kind.FEED, output.feed), path=("outputs", name, "feed"))
+            if (mirror := entity.workflow.mirror) is not None:
+                for side, cluster in (("source", mirror.source.cluster), ("target", mirror.target.cluster)):
+                    if cluster is not None:
+                        path = ("workflow", "mirror", side, "cluster")
+                        yield Reference(target=(Kind.CLUSTER, cluster), path=path)
 
 
 def _clusters(names: Iterable[str]) -> Iterator[Reference]:

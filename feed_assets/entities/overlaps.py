@@ -35,7 +35,7 @@ def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
 
     What stands inside the data of its own feed goes with them. Of other meetings each feed is told.
     """
-    places = list(_iter_places(bundle, cluster))
+    places = list(iter_places(bundle, cluster))
     reasons: dict[Place, str] = {}
     meetings = list(iter_meetings([text for _, text in places]))
     meetings.sort(key=lambda meeting: places[meeting.outer][0][2] is not LocationKind.DATA)
@@ -44,7 +44,8 @@ def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
     return Overlaps(reasons)
 
 
-def _iter_places(bundle: Bundle, only: str | None) -> Iterator[tuple[Place, str]]:
+def iter_places(bundle: Bundle, only: str | None = None) -> Iterator[tuple[Place, str]]:
+    """The places of all feeds, or of those on one cluster, each with its template as a URL or an absolute path."""
     for feed in bundle.feeds:
         for name in feed.clusters:
             cluster = bundle.find_cluster(name)
@@ -100,8 +101,12 @@ def _key_of(item: tuple[str, PathTemplate]) -> str:
 def _note(reasons: dict[Place, str], meeting: Meeting, outer: Place, inner: Place) -> None:
     at = "at" if meeting.is_same_place else "inside of"
     if outer[:2] != inner[:2]:
-        reasons.setdefault(inner, f"it lies {at} {_named(outer)}")
-        other = f"it lies at {_named(inner)}" if meeting.is_same_place else f"{_named(inner)} lies inside of its place"
+        reasons.setdefault(inner, f"it lies {at} {name_place(outer)}")
+        other = (
+            f"it lies at {name_place(inner)}"
+            if meeting.is_same_place
+            else f"{name_place(inner)} lies inside of its place"
+        )
         reasons.setdefault(outer, other)
     elif None in (outer[2], inner[2]):
         reasons.setdefault(inner, f"it lies {at} the {outer[2] or 'archive'} of the feed")
@@ -114,6 +119,7 @@ def _note(reasons: dict[Place, str], meeting: Meeting, outer: Place, inner: Plac
         reasons.setdefault(outer, f"it lies at the {inner[2]} of the feed, and goes with it")
 
 
-def _named(place: Place) -> str:
+def name_place(place: Place) -> str:
+    """A place for messages."""
     feed, cluster, kind = place
     return f"the {kind or 'archive'} of feed {feed!r} on {cluster}"

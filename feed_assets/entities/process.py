@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Notification, Validity
 from feed_assets.entities.fields import (
@@ -21,6 +21,7 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.entities.mirror import Mirror
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
@@ -61,6 +62,7 @@ class WorkflowEngine(StrEnum):
     PYTHON = "python"
     SQL = "sql"
     SPARK_SUBMIT = "spark-submit"
+    DIRECTORY_MIRROR = "directory-mirror"
     OOZIE = "oozie"
     PIG = "pig"
 
@@ -75,11 +77,14 @@ class Workflow(EntityModel):
 
     `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
     `spark-submit`. `submit` are further options of spark-submit by their names without dashes, such as
-    `num-executors: 2`.
+    `num-executors: 2`. `mirror` stands in the place of the path, for `directory-mirror` only.
     """
 
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["path"]}, {"required": ["mirror"]}]})
+
     engine: WorkflowEngine = WorkflowEngine.PYTHON
-    path: FilledText
+    path: FilledText = ""
+    mirror: Mirror | None = None
     lib: tuple[FilledText, ...] = ()
     name: Text | None = None
     version: Text = "1.0"
@@ -89,6 +94,19 @@ class Workflow(EntityModel):
     args: tuple[Text, ...] = ()
     conf: Map[PropertyName, Text] = EMPTY
     submit: Map[PropertyName, Text] = EMPTY
+
+    @model_validator(mode="after")
+    def _says_what_is_done(self) -> Self:
+        is_mirror = self.engine is WorkflowEngine.DIRECTORY_MIRROR
+        wanted, other = ("mirror", "path") if is_mirror else ("path", "mirror")
+        if not getattr(self, wanted):
+            example = "{source: {directory: /a}, target: {directory: /b}}" if is_mirror else '"jobs:run"'
+            remedy = f"Add {wanted}: {example}."
+            raise refuse("missing-key", f"{wanted!r} is missing for engine {self.engine.value}", remedy)
+        if getattr(self, other):
+            message = f"{other!r} has no meaning for engine {self.engine.value}"
+            raise refuse("workflow", message, f"Remove {other}, or write another engine.")
+        return self
 
 
 class ProcessSla(EntityModel):
@@ -159,6 +177,18 @@ class LateProcess(EntityModel):
     inputs: Annotated[Map[Name, Workflow | None], Field(min_length=1), _NAMES_TO_MAP]
 
 
+def effective_timeout(written: Frequency | None, frequency: Frequency) -> Frequency:
+    """How long instances wait for their inputs: as is written, else 6 × frequency, at least 30 minutes.
+
+    >>> effective_timeout(None, Frequency(unit=Unit.HOURS, count=1)).render()
+    'hours(6)'
+    """
+    if written is not None:
+        return written
+    longer = Frequency(unit=frequency.unit, count=frequency.count * _TIMEOUT_STEPS)
+    return longer if longer.as_duration() >= timedelta(minutes=30) else _SHORTEST_TIMEOUT
+
+
 class Process(Entity):
     """A computation, one instance every `frequency` on each cluster.
 
@@ -184,16 +214,8 @@ class Process(Entity):
     notification: Notification | None = None
 
     def effective_timeout(self) -> Frequency:
-        """The timeout; without one 6 × frequency, at least 30 minutes.
-
-        >>> Process(name="p", frequency="hours(1)", workflow={"path": "jobs:run"},
-        ...         clusters={"c": {"validity": {"start": "2015-01-01T00:00Z"}}}).effective_timeout().render()
-        'hours(6)'
-        """
-        if self.timeout is not None:
-            return self.timeout
-        frequency = Frequency(unit=self.frequency.unit, count=self.frequency.count * _TIMEOUT_STEPS)
-        return frequency if frequency.as_duration() >= timedelta(minutes=30) else _SHORTEST_TIMEOUT
+        """The timeout; without one 6 × frequency, at least 30 minutes."""
+        return effective_timeout(self.timeout, self.frequency)
 
     def sla_on(self, cluster: str) -> ProcessSla | None:
         """The SLA that is in force on a cluster."""

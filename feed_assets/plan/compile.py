@@ -1,7 +1,8 @@
 """Entities → plan: one pass, no outside. A bundle that validation has accepted compiles without errors."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from feed_assets.entities.overlaps import find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
+from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
     ClusterRecord,
@@ -28,6 +30,7 @@ from feed_assets.plan.records import (
     StoreAddress,
     TableRecord,
 )
+from feed_assets.plan.replication import compile_flow, iter_flows
 from feed_assets.plan.retention import compile_retention
 from feed_assets.plan.signs import release_sign
 from feed_assets.timing.calendar_offsets import Truncation
@@ -74,6 +77,7 @@ class _Compiler:
             for cluster in self._clusters_of(process)
             if runs_here(self._bundle, process, cluster)
         }
+        processes |= {flow.key: flow for feed in self._bundle.feeds for flow in self._flows(feed)}
         feeds = {
             (feed.name, cluster): self._feed(feed, cluster)
             for feed in self._bundle.feeds
@@ -84,7 +88,25 @@ class _Compiler:
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
-        return [name for name in entity.clusters if self._only in (None, name)]
+        """The clusters that count for an entity: with those that its copies on them come from."""
+        if self._only is None:
+            return list(entity.clusters)
+        wanted = {self._only} if self._only in entity.clusters else set()
+        if wanted and isinstance(entity, Feed):
+            wanted.update(iter_flows(self._bundle, entity, self._only))
+        return [name for name in entity.clusters if name in wanted]
+
+    def _flows(self, feed: Feed) -> Iterator[ProcessRecord]:
+        for target in feed.clusters:
+            if self._only not in (None, target):
+                continue
+            for source in iter_flows(self._bundle, feed, target):
+                flow = compile_flow(self._bundle, feed, source, target, self._facts(feed, feed.groups))
+                for edge in flow.inputs:
+                    self._inputs[edge.feed_key].append(edge)
+                for out in flow.outputs:
+                    self._outputs[out.feed_key].append(out)
+                yield flow
 
     def _process(self, process: Process, cluster: str) -> ProcessRecord:
         sequence = process.sequence_on(cluster)
@@ -98,10 +120,13 @@ class _Compiler:
         return ProcessRecord(
             process=process.name,
             cluster=cluster,
+            entity=process.key,
             sequence=sequence,
+            delay=timedelta(0),
             inputs=inputs,
             outputs=outputs,
             workflow=process.workflow,
+            copy=None,
             properties=tuple(process.properties.items()),
             parallel=process.parallel,
             order=process.order,
@@ -115,6 +140,7 @@ class _Compiler:
             sign=release_sign(self._bundle, process, cluster),
             members=_members(process, cluster),
             facts=self._facts(process, process.pipelines),
+            mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
         )
 
     def _input(
@@ -128,6 +154,7 @@ class _Compiler:
         return InputEdge(
             name=name,
             feed=item.feed,
+            feed_cluster=cluster,
             process=process.name,
             cluster=cluster,
             window=window,
@@ -199,7 +226,8 @@ def _locate(feed: Feed, cluster: Cluster) -> tuple[StoreAddress, PathTemplate, T
 def _members(process: Process, cluster: str) -> tuple[EntityKey, ...]:
     feeds = {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
     used = tuple((Kind.FEED.value, name) for name in sorted(feeds))
-    return (process.key, *used, (Kind.CLUSTER.value, cluster))
+    clusters = {cluster} | (set(process.workflow.mirror.clusters(cluster)) if process.workflow.mirror else set())
+    return (process.key, *used, *((Kind.CLUSTER.value, name) for name in sorted(clusters)))
 
 
 def _retry(retry: Retry | None) -> RetryRecord | None:

@@ -20,7 +20,8 @@ from feed_assets.plan.difference_records import (
 from feed_assets.plan.differences import find_running
 from feed_assets.plan.records import Key
 from feed_assets.plan.signs import Step
-from feed_assets.plan.spans import FOREVER, Run, Span, count_runs, is_same_grid, validity_of
+from feed_assets.plan.spans import FOREVER, Run, Span, count_runs, validity_of
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 
 

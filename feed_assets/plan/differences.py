@@ -24,7 +24,7 @@ from feed_assets.plan.difference_records import (
 )
 from feed_assets.plan.records import Key
 from feed_assets.plan.signs import Step, Succession, Weight, decide_succession, parse_sign, release_sign, weigh
-from feed_assets.plan.spans import is_same_grid
+from feed_assets.timing.grids import is_same_grid
 
 Sources: TypeAlias = Mapping[EntityKey, Source]
 

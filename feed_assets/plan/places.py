@@ -33,6 +33,8 @@ def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]
     if host:
         return address_of(cluster, f"{scheme}://{host}"), parse_path_template("/" + path)
     folder = template.base.rpartition("/")[0] if template.is_static else template.base
+    if folder.endswith("://"):
+        folder += "/"
     return address_of(cluster, folder), parse_path_template(template.text.removeprefix(folder))
 
 

@@ -6,7 +6,7 @@ which read a feed instance are computed, never looked for.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -15,6 +15,7 @@ from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
 from feed_assets.issues import EntityKey
+from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -58,7 +59,7 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputEdge:
-    """A process reads a window of a feed, both on one cluster.
+    """A process on `cluster` reads a window of a feed on `feed_cluster`: another one where it is a replication.
 
     `shifts` says which instances the window always holds, counted from the one of the process's own nominal time, first
     and last; None where that varies or there is no such instance.
@@ -66,6 +67,7 @@ class InputEdge:
 
     name: str
     feed: str
+    feed_cluster: str
     process: str
     cluster: str
     window: Window
@@ -73,6 +75,14 @@ class InputEdge:
     optional: bool
     partition: str | None
     is_late: bool
+
+    @property
+    def feed_key(self) -> Key:
+        return (self.feed, self.feed_cluster)
+
+    @property
+    def process_key(self) -> Key:
+        return (self.process, self.cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +98,61 @@ class OutputEdge:
     cluster: str
     window: Window
     shift: int | None
+
+    @property
+    def feed_key(self) -> Key:
+        return (self.feed, self.cluster)
+
+    @property
+    def process_key(self) -> Key:
+        return (self.process, self.cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRecord:
+    """What a flow copies: the instances of its feed on the cluster `source`."""
+
+    source: str
+    options: CopyOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """A directory by its store and its path in it."""
+
+    store: StoreAddress
+    path: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.store.url.rstrip('/')}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRules:
+    """How many snapshots of each side are always kept; older ones than the age go."""
+
+    source_keep: int
+    source_age: Frequency
+    target_keep: int
+    target_age: Frequency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorRecord:
+    """What a mirror keeps equal: each (source, target) by itself. `share` and `files` limit what one run removes."""
+
+    directories: tuple[tuple[Directory, Directory], ...]
+    options: CopyOptions
+    share: float
+    files: int
+    allow_emptying: bool
+    snapshots: SnapshotRules | None
+
+    @property
+    def work(self) -> str:
+        """What is mirrored, for people."""
+        return ", ".join(f"{source.url} → {target.url}" for source, target in self.directories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,18 +286,23 @@ class LateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process on one cluster.
+    """One process on one cluster, or one flow to it: the replication of a feed from a source, which has a `copy` in the
+    place of a workflow. A process whose workflow is a `mirror` has that, too.
 
-    `members` are the definitions that it is made of: its own, of its feeds and of the cluster. `sign` says whether
-    others mean a new release (see `plan/signs.py`). `priority` is from 2 (first) to -2; `queue` is only told.
+    `entity` is what declares it. An instance comes into being `delay` after its nominal time. `members` are the
+    definitions that it is made of: its own, of its feeds and of its clusters. `sign` says whether others mean a new
+    release (see `plan/signs.py`). `priority` is from 2 (first) to -2; `queue` is only told.
     """
 
     process: str
     cluster: str
+    entity: EntityKey
     sequence: InstanceSequence
+    delay: timedelta
     inputs: tuple[InputEdge, ...]
     outputs: tuple[OutputEdge, ...]
-    workflow: Workflow
+    workflow: Workflow | None
+    copy: CopyRecord | None
     properties: tuple[tuple[str, str], ...]
     parallel: int
     order: Order
@@ -246,10 +316,23 @@ class ProcessRecord:
     sign: str
     members: tuple[EntityKey, ...]
     facts: EntityFacts
+    mirror: MirrorRecord | None = None
 
     @property
     def key(self) -> Key:
         return (self.process, self.cluster)
+
+    @property
+    def engine(self) -> str:
+        """What runs it, in a word."""
+        return self.workflow.engine.value if self.workflow is not None else "replication"
+
+    @property
+    def work(self) -> str:
+        """What is run: `python package.module:function`, `replication from east`."""
+        if self.workflow is not None:
+            return f"{self.engine} {self.mirror.work if self.mirror is not None else self.workflow.path}"
+        return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,25 +343,36 @@ class Plan:
     clusters: Mapping[str, ClusterRecord]
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
+    _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        reads: dict[str, set[str]] = {}
+        for record in self.processes.values():
+            reads.setdefault(record.cluster, {record.cluster}).update(edge.feed_cluster for edge in record.inputs)
+        object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
+
+    def read_by(self, cluster: str) -> frozenset[str]:
+        """The clusters that processes and flows of a cluster read from: itself, and the sources of its replicas."""
+        return self._reads.get(cluster, frozenset({cluster}))
 
     def input_indices(self, edge: InputEdge, nominal_time: datetime) -> range:
         """Indices of the feed instances that the process instance at `nominal_time` reads through `edge`."""
-        return edge.window.indices(nominal_time, self.feeds[edge.feed, edge.cluster].sequence)
+        return edge.window.indices(nominal_time, self.feeds[edge.feed_key].sequence)
 
     def reader_indices(self, edge: InputEdge, feed_indices: range) -> range:
         """Indices of the process instances that read any of `feed_indices` through `edge`."""
-        feed = self.feeds[edge.feed, edge.cluster].sequence
-        process = self.processes[edge.process, edge.cluster].sequence
+        feed = self.feeds[edge.feed_key].sequence
+        process = self.processes[edge.process_key].sequence
         return edge.window.consumers_of_range(feed_indices, feed, process)
 
     def output_time(self, edge: OutputEdge, nominal_time: datetime) -> datetime | None:
         """Nominal time of the feed instance that the process instance writes; None outside the feed's validity."""
-        feed = self.feeds[edge.feed, edge.cluster].sequence
+        feed = self.feeds[edge.feed_key].sequence
         indices = edge.window.indices(nominal_time, feed)
         return feed.at(indices[0]) if indices else None
 
     def writer_indices(self, edge: OutputEdge, feed_index: int) -> range:
         """Indices of the process instances that write feed instance `feed_index` through `edge`."""
-        feed = self.feeds[edge.feed, edge.cluster].sequence
-        process = self.processes[edge.process, edge.cluster].sequence
+        feed = self.feeds[edge.feed_key].sequence
+        process = self.processes[edge.process_key].sequence
         return edge.window.consumers(feed_index, feed, process)

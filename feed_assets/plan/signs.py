@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath
 from feed_assets.timing.dates import render_datetime
@@ -183,7 +184,7 @@ def release_sign(bundle: Bundle, process: Process, cluster: str) -> str:
     It covers the process without what is soft (`acl`, `tags`, `description`, `pipelines`, `notification`, `sla`,
     `retry`, `late_process` as long as there is one or none as before) and without what changes in place (`parallel`,
     the validity's end); of its feeds the frequency, time zone, availability flag, validity start, place and format; of
-    the cluster the storage, Spark, catalog, colo and properties.
+    the cluster, and of those of a mirror, the storage, Spark, catalog, colo and properties.
 
     Differs from Falcon: a feed's time zone, format and options count, too.
 
@@ -204,8 +205,35 @@ def release_sign(bundle: Bundle, process: Process, cluster: str) -> str:
         facts=_digest([_VERSION, content, feeds]),
         start=render_datetime(entry.validity.start),
         has_late=process.late_process is not None,
-        cluster=_digest(place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))),
+        cluster=_digest(_cluster_facts(bundle, process, cluster)),
         is_lagging=entry.version < place.version,
+    )
+    return sign.render()
+
+
+def _cluster_facts(bundle: Bundle, process: Process, cluster: str) -> object:
+    mirror = process.workflow.mirror
+    others = [name for name in (mirror.clusters(cluster) if mirror else ()) if name != cluster]
+    own, *more = (
+        bundle.get_cluster(name).model_dump(mode="json", include=set(_HARD[Kind.CLUSTER]))
+        for name in (cluster, *others)
+    )
+    return [own, *more] if more else own
+
+
+def flow_sign(bundle: Bundle, feed: Feed, source: str, target: str, part: str, start: datetime) -> str:
+    """Changes whenever a new release of a flow is needed, and not otherwise.
+
+    It covers what `release_sign` has of the feed and the cluster, on both sides, and which part is copied; options of
+    copies, the delay and the order hold at once.
+    """
+    places = [bundle.get_cluster(name) for name in (source, target)]
+    sign = ReleaseSign(
+        facts=_digest([_VERSION, "flow", part, *(_feed_facts(bundle, feed.name, name) for name in (source, target))]),
+        start=render_datetime(start),
+        has_late=feed.late_arrival is not None,
+        cluster=_digest([place.model_dump(mode="json", include=set(_HARD[Kind.CLUSTER])) for place in places]),
+        is_lagging=any(feed.clusters[place.name].version < place.version for place in places),
     )
     return sign.render()
 

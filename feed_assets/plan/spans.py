@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from feed_assets.timing.frequency import Unit
 from feed_assets.timing.sequence import InstanceSequence
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -71,15 +70,3 @@ def count_runs(sequence: InstanceSequence, spans: tuple[Span, ...]) -> tuple[Run
         if indices:
             runs.append(Run(first=sequence.at(indices[0]), last=sequence.at(indices[-1]), count=len(indices)))
     return tuple(runs)
-
-
-def is_same_grid(one: InstanceSequence, other: InstanceSequence) -> bool:
-    """Whether two sequences have the same instances where both are valid.
-
-    Months from the 31st and from 28 February are not: they meet in February only.
-    """
-    if (one.frequency, one.timezone.key) != (other.frequency, other.timezone.key):
-        return False
-    if one.frequency.unit is Unit.MONTHS and one.wall_start.day != other.wall_start.day:
-        return False
-    return one.at(one.index_at_or_before(other.start)) == other.start

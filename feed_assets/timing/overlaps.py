@@ -7,6 +7,7 @@ for digits, whatever the date, and a variable that is repeated need not repeat i
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 
 from feed_assets.timing.template_syntax import TimeVariable, text_of
@@ -27,6 +28,28 @@ class Meeting:
     outer: int
     inner: int
     is_same_place: bool
+
+
+class Nesting(StrEnum):
+    """How a place stands to another: paths of the one can be at, inside of, or around paths of the other."""
+
+    AT = "at"
+    INSIDE = "inside of"
+    AROUND = "around"
+
+
+def find_nesting(one: str, other: str) -> Nesting | None:
+    """How two places, which may have time variables or not, can stand to each other; None where they cannot meet.
+
+    >>> find_nesting("file:///d/models", "/d/${YEAR}"), find_nesting("/d/2015/a", "/d/${YEAR}").value
+    (None, 'inside of')
+    """
+    mine, theirs = _segments(one), _segments(other)
+    if not all(_can_equal(a, b) for a, b in zip(mine, theirs, strict=False)):
+        return None
+    if len(mine) == len(theirs):
+        return Nesting.AT
+    return Nesting.INSIDE if len(mine) > len(theirs) else Nesting.AROUND
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
                 remedy = "Write the path of a .py file or a jar."
                 if not fault and workflow.path.endswith(".jar") and workflow.main_class is None:
                     fault, remedy = "a jar needs its main class", "Write main_class."
-            case WorkflowEngine.OOZIE | WorkflowEngine.PIG:
+            case WorkflowEngine.DIRECTORY_MIRROR | WorkflowEngine.OOZIE | WorkflowEngine.PIG:
                 fault, remedy = "", ""
         if fault:
             where = ".".join(map(str, path))
@@ -98,7 +98,7 @@ def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
     """The files and URLs that a workflow names, and where; an engine that is not here has its files elsewhere."""
-    if not workflow.engine.runs_here:
+    if not workflow.engine.runs_here or workflow.mirror is not None:
         return
     for position, library in enumerate(workflow.lib):
         yield ("lib", position), library

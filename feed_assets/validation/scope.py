@@ -12,7 +12,8 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.overlaps import Overlaps, find_overlaps
+from feed_assets.entities.mirror_places import MirrorPlace, find_mirror_targets
+from feed_assets.entities.overlaps import Overlaps, Place, find_overlaps, iter_places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
@@ -168,6 +169,16 @@ class Scope:
     def overlaps(self) -> Overlaps:
         """The places of feeds that meet others."""
         return find_overlaps(self.bundle)
+
+    @cached_property
+    def feed_places(self) -> tuple[tuple[Place, str], ...]:
+        """The places of all feeds, each with its template as a URL."""
+        return tuple(iter_places(self.bundle))
+
+    @cached_property
+    def mirror_targets(self) -> tuple[MirrorPlace, ...]:
+        """The directories that mirrors write."""
+        return find_mirror_targets(self.bundle)
 
     def _circular_on(self, cluster: str) -> frozenset[str]:
         read_from: dict[str, set[str]] = {

@@ -35,6 +35,8 @@ PROPERTY_NAMES = st.one_of(
             "verbose",
             "supervise",
             "name",
+            "parallel",
+            "mapBandwidth",
         ]
     ),
     TEXTS.map(str.strip).filter(bool),
@@ -132,6 +134,29 @@ _EXPORT = _map(
 )
 _STAGE = _map({}, policy=FILLED, frequency=FREQUENCIES, queue=FILLED, priority=FILLED, properties=_PROPERTIES)
 _LIFECYCLE = _map({}, retention_stage=_STAGE)
+_SIZE = st.sampled_from(["1", "1500B", "2MB", "100MiB"])
+_RETRY = _map(
+    {"policy": st.sampled_from(["periodic", "exp-backoff"]), "delay": FREQUENCIES, "attempts": st.integers(1, 9)}
+)
+_REPLICATION = _map(
+    {},
+    parallel=st.integers(1, 12),
+    order=st.sampled_from(["FIFO", "LIFO", "LAST_ONLY"]),
+    catch_up=st.sampled_from(["all", "latest", "none"]),
+    timeout=FREQUENCIES,
+    retry=_RETRY,
+    verification=st.sampled_from(["transferred", "whole", "none"]),
+    removed_files=st.sampled_from(["by-manifest", "remove", "keep"]),
+    overwrite=st.booleans(),
+    ignore_errors=st.booleans(),
+    preserve=st.lists(st.sampled_from(["times", "permissions"]), unique=True, max_size=2),
+    max_tasks=st.integers(1, 1000),
+    bandwidth=_SIZE,
+    task_bandwidth=_SIZE,
+    include=st.lists(FILLED, max_size=2),
+    exclude=st.lists(FILLED, max_size=2),
+    hidden=st.booleans(),
+)
 _FEED_CLUSTER = _map(
     {"validity": _VALIDITY},
     type=st.sampled_from(["source", "target"]),
@@ -169,13 +194,14 @@ FEEDS = _lying(
         late_arrival=_map({"cut_off": FREQUENCIES}),
         sla=_SLA,
         lifecycle=_LIFECYCLE,
+        replication=_REPLICATION,
         partitions=st.lists(NAMES, max_size=2),
         groups=LABELS,
         notification=_NOTIFICATION,
     )
 )
 
-_WORKFLOW = _map(
+_WORK = _map(
     {"path": FILLED},
     engine=st.sampled_from(["python", "sql", "spark-submit", "oozie", "pig"]),
     lib=st.lists(FILLED, max_size=2),
@@ -188,6 +214,35 @@ _WORKFLOW = _map(
     conf=_PROPERTIES,
     submit=_PROPERTIES,
 )
+_SIZES = st.sampled_from(["1B", "10MB", "3GiB"])
+_MIRROR = _map(
+    {
+        "source": st.one_of(
+            _map({"directory": FILLED}, cluster=NAMES),
+            _map({"directories": st.lists(FILLED, min_size=1, max_size=2)}, cluster=NAMES),
+        ),
+        "target": _map({"directory": FILLED}, cluster=NAMES),
+    },
+    removed_files=st.just("remove"),
+    limits=_map({}, share=st.sampled_from([0.1, 1]), files=st.integers(1, 9)),
+    allow_emptying=st.booleans(),
+    snapshots=_map(
+        {"source_keep": st.integers(1, 9), "target_keep": st.integers(1, 9)},
+        source_age=FREQUENCIES,
+        target_age=FREQUENCIES,
+    ),
+    verification=st.sampled_from(["transferred", "whole", "none"]),
+    overwrite=st.booleans(),
+    ignore_errors=st.booleans(),
+    preserve=st.lists(st.sampled_from(["times", "permissions"]), unique=True),
+    max_tasks=st.integers(1, 9),
+    bandwidth=_SIZES,
+    task_bandwidth=_SIZES,
+    include=st.lists(FILLED, max_size=2),
+    exclude=st.lists(FILLED, max_size=2),
+    hidden=st.booleans(),
+)
+_WORKFLOW = st.one_of(_WORK, _WORK, _map({"engine": st.just("directory-mirror"), "mirror": _MIRROR}))
 _POLICIES = st.sampled_from(["periodic", "exp-backoff", "final"])
 _PROCESS_SLA = _map({}, should_start_in=FREQUENCIES, should_end_in=FREQUENCIES)
 PROCESSES = _map(

@@ -21,10 +21,11 @@ from feed_assets.plan.differences import decide_processes, diff_bundles, find_to
 from feed_assets.plan.records import Key
 from feed_assets.plan.rendering import render_difference
 from feed_assets.plan.signs import Step
-from feed_assets.plan.spans import Span, count_runs, is_same_grid
+from feed_assets.plan.spans import Span, count_runs
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 from tests.lifecycle.world import START, World, at, feed, process
 

@@ -100,69 +100,6 @@ CASES = (
         "Write columns as Spark does: name type, name type.",
     ),
     Case(
-        code="replication-source",
-        name="none",
-        good={f"{PRIMARY}/type": REMOVED, f"{BACKUP}/type": REMOVED},
-        bad={f"{PRIMARY}/type": REMOVED},
-        text="feed 'clicks': cluster backup is a target of replication, but no cluster is a source. "
-        "Write type: source at the cluster that the data come from.",
-    ),
-    Case(
-        code="replication-source",
-        name="several",
-        good={
-            "cluster third": another("cluster primary", name="third", storage="file:///third"),
-            f"{PRIMARY}/partition": "${cluster.colo}",
-            "feed clicks/clusters/third": {
-                "type": "source",
-                "partition": "${cluster.name}",
-                "validity": {"start": "2015-01-01T00:00Z"},
-            },
-        },
-        bad={
-            "cluster third": another("cluster primary", name="third", storage="file:///third"),
-            f"{PRIMARY}/partition": "${cluster.colo}",
-            "feed clicks/clusters/third": {
-                "type": "source",
-                "partition": "east",
-                "validity": {"start": "2015-01-01T00:00Z"},
-            },
-        },
-        text="feed 'clicks': there are 2 sources, and the partition of third does not differ by cluster: they would "
-        'overwrite each other at the target. Write for example partition: "${cluster.colo}" at every source.',
-    ),
-    Case(
-        code="replication-target-slice",
-        good={
-            "cluster third": another("cluster primary", name="third", storage="file:///third"),
-            f"{BACKUP}/partition": "${cluster.colo}",
-            "feed clicks/clusters/third": {"type": "target", "validity": {"start": "2015-01-01T00:00Z"}},
-        },
-        bad={
-            "cluster third": another("cluster primary", name="third", storage="file:///third"),
-            f"{BACKUP}/partition": "east",
-            "feed clicks/clusters/third": {"type": "target", "validity": {"start": "2015-01-01T00:00Z"}},
-        },
-        text="feed 'clicks': there are 2 targets, and the partition 'east' of backup does not differ by cluster. "
-        "Use ${cluster.colo} or another cluster variable in it, or leave it out for a full copy.",
-    ),
-    Case(
-        code="replication-slice-depth",
-        good={f"{PRIMARY}/partition": "a", f"{BACKUP}/partition": "b"},
-        bad={f"{PRIMARY}/partition": "a/b", f"{BACKUP}/partition": "c"},
-        text="feed 'clicks': the partitions of source primary and target backup, a/b/c, are 3 levels deep, but the "
-        "feed "
-        ""
-        "declares 2. Declare the levels under partitions, or shorten the partition.",
-    ),
-    Case(
-        code="replication-delay",
-        good={f"{PRIMARY}/delay": "hours(1)"},
-        bad={f"{BACKUP}/delay": "hours(1)"},
-        text="feed 'clicks': the delay on backup has no effect: only replication from a source is delayed. "
-        "Remove it, or write type: source.",
-    ),
-    Case(
         code="job-priority",
         good={"feed clicks/properties": {"jobPriority": "very_high"}},
         bad={"feed clicks/properties": {"jobPriority": "urgent"}},

@@ -18,6 +18,7 @@ def tables(**more: Any) -> dict[str, Any]:
         **CATALOGS,
         "feed clicks/locations": REMOVED,
         "feed clicks/partitions": REMOVED,
+        f"{BACKUP}/type": REMOVED,
         "feed clicks/table": "catalog:web:clicks#ds=${YEAR}-${MONTH}-${DAY};hour=${HOUR};region=eu",
         **more,
     }

@@ -7,12 +7,14 @@ from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
 from tests.validation.cases import CASES, Case
+from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
+from tests.validation.cases_replication import REPLICATION_CASES
 from tests.validation.cases_retention import RETENTION_CASES
 from tests.validation.cases_services import SERVICE_CASES
 from tests.validation.cases_tables import TABLE_CASES
 
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-ALL = (*CASES, *RETENTION_CASES, *SERVICE_CASES, *TABLE_CASES)
+ALL = (*CASES, *MIRROR_CASES, *REPLICATION_CASES, *RETENTION_CASES, *SERVICE_CASES, *TABLE_CASES)
 OTHERS = {
     "window-range-after-feed": ["window-outlives-feed"],
     "data-location-cluster": ["path-shared"],
@@ -130,3 +132,13 @@ def test_row_18_retention_is_at_least_the_late_cut_off(limit: str, is_refused: b
     changes = {"feed clicks/late_arrival/cut_off": "days(2)", "feed clicks/clusters/backup/retention/limit": limit}
     issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
     assert [issue.code for issue in issues] == ["retention-late-arrival"] * is_refused
+
+
+def test_two_mirrors_that_write_one_directory_are_both_told() -> None:
+    changes = {**GOOD, **mirror("/other", "/models/inner", name="others")}
+    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF)
+    assert [(issue.entity, issue.code) for issue in issues] == [
+        ("process 'models'", "mirror-overlap"),
+        ("process 'others'", "mirror-overlap"),
+    ]
+    assert "inside of the target of mirror 'models'" in issues[1].message

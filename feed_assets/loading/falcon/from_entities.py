@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.replication import Replication
+from feed_assets.entities.replication_properties import render_properties
 from feed_assets.loading.falcon import reserved
 from feed_assets.loading.falcon.spark_options import render_spark_options
 from feed_assets.loading.falcon.to_entities import ENGINES
@@ -16,6 +18,7 @@ _STAGING = {"staging": "/none"}
 _FOR_EVER = {"limit": "months(9999)"}
 _NO_DRIVER = {"class": "none", "jars": ["none"]}
 _NO_JAR = "none"
+_NO_PATH = "/none"
 _FALCONS = {ours: falcons for falcons, ours in ENGINES.items()}
 _VERSION = "0.0"
 
@@ -74,6 +77,11 @@ def _feed(values: dict[str, Any]) -> None:
         values.setdefault("locations", {})
     _join(values, "groups")
     _notification(values)
+    if "replication" in values:
+        values["properties"] = {
+            **render_properties(Replication.model_validate(values["replication"])),
+            **values["properties"],
+        }
     for entry in values["clusters"].values():
         entry["retention"] = {**_FOR_EVER, "action": "delete", **entry.get("retention", {})}
 
@@ -85,9 +93,10 @@ def _process(values: dict[str, Any]) -> None:
     _notification(values)
     workflow = values["workflow"]
     engine = workflow.get("engine", "python")
+    path = workflow.setdefault("path", _NO_PATH)
     late = values.get("late_process", {}).get("inputs", {})
     for name, own in late.items():
-        late[name] = workflow["path"] if own is None else own["path"]
+        late[name] = path if own is None else own.get("path", _NO_PATH)
     if "lib" in workflow:
         workflow["lib"] = ",".join(workflow["lib"])
     workflow["engine"] = _FALCONS.get(engine)
@@ -98,7 +107,7 @@ def _process(values: dict[str, Any]) -> None:
             "mode": workflow.get("deploy_mode"),
             "name": submit.pop("name", None) or values["name"],
             "class": workflow.get("main_class"),
-            "jar": _NO_JAR if "," in workflow["path"] else workflow["path"],
+            "jar": _NO_JAR if "," in path else path,
             "spark_opts": render_spark_options(workflow.get("conf", {}), submit) or None,
             "args": workflow.get("args", []),
         }

@@ -6,6 +6,7 @@ from typing import Any, assert_never
 from feed_assets.entities.cluster import spark_of
 from feed_assets.entities.common import Kind
 from feed_assets.entities.priorities import PRIORITY_PROPERTY, QUEUE_PROPERTY
+from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT, unreadable_properties
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind
 from feed_assets.loading.falcon import reserved
@@ -94,6 +95,29 @@ class _Converter:
         if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
             message = "Falcon knows no file format: parquet is taken; write format and schema if it is another"
             self._note(NoteKind.CHECK, message)
+        if any(entry.get("type") == "target" for entry in self._values.get("clusters", {}).values()):
+            self._replication()
+
+    def _replication(self) -> None:
+        """What Falcon's properties say of copies; they stay properties."""
+        properties: dict[str, str] = self._values.get("properties", {})
+        unreadable = unreadable_properties(properties)
+        for name in properties:
+            at = ("properties", name)
+            if name in unreadable:
+                message = f"property {name} {quote(properties[name])} cannot be read: the default is used, as in Falcon"
+                self._note(NoteKind.CHECK, message, at)
+            elif name in PROPERTIES:
+                self._note(NoteKind.MAPPED, f"property {name} → replication.{PROPERTIES[name]}", at)
+            elif name in WITHOUT_EFFECT:
+                self._note(NoteKind.CHECK, f"property {name} has no effect: {WITHOUT_EFFECT[name]}", at)
+        if not properties.keys() & {"removeDeletedFiles", f"{reserved.PREFIX}replication"}:
+            message = (
+                "Falcon removes at targets what the source has no more; here that is done where the source was "
+                "published by this program: write replication: {removed_files: remove} for all"
+            )
+            self._note(NoteKind.CHECK, message, ("properties",))
+        self._note_queue()
 
     def _place(self, holder: dict[str, Any], path: FieldPath) -> None:
         data = holder.get("locations", {}).get("data")

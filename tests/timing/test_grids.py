@@ -1,12 +1,12 @@
 """When the start of a sequence moves: are its instances the same ones?"""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from feed_assets.plan.spans import is_same_grid
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 
 
@@ -39,3 +39,27 @@ def test_another_zone_or_frequency_is_another_grid() -> None:
     daily = sequence("days(1)", "2015-01-01T00:00")
     assert not is_same_grid(daily, sequence("days(1)", "2015-01-01T00:00", "America/New_York"))
     assert not is_same_grid(daily, sequence("hours(24)", "2015-01-01T00:00"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("2015-01-01T05:00", "2015-07-01T04:00", True),
+        ("2015-01-01T07:30", "2015-02-01T07:30", True),
+        ("2015-01-01T07:30", "2015-03-08T06:30", False),
+        ("2015-01-01T07:30", "2015-07-01T06:30", False),
+    ],
+)
+def test_days_are_of_one_grid_if_they_agree_where_clocks_change_too(one: str, other: str, expected: bool) -> None:
+    first, second = (sequence("days(1)", start, "America/New_York") for start in (one, other))
+    assert is_same_grid(first, second) is is_same_grid(second, first) is expected
+    later = max(first.start, second.start)
+    stop = later + timedelta(days=1000)
+    assert (list(first.between(later, stop)) == list(second.between(later, stop))) is expected
+
+
+def test_months_that_begin_where_clocks_change_keep_to_their_own_time() -> None:
+    monthly = sequence("months(1)", "2015-02-08T07:30", "America/New_York")
+    in_the_gap = sequence("months(1)", "2015-03-08T07:30", "America/New_York")
+    assert monthly.contains(in_the_gap.start)
+    assert not is_same_grid(monthly, in_the_gap)

@@ -1,0 +1,64 @@
+"""Names of flows, the replications of a feed from one of its sources; they are kept among the names of processes."""
+
+from feed_assets.entities.common import Kind
+
+SEPARATOR = "@"
+"""Between feed and source; no entity has it in its name."""
+
+
+def flow_name(feed: str, source: str) -> str:
+    """The name of the flow that copies a feed from a cluster.
+
+    >>> flow_name("clicks", "east")
+    'clicks@east'
+    """
+    return f"{feed}{SEPARATOR}{source}"
+
+
+def parse_flow(name: str) -> tuple[str, str] | None:
+    """The feed and the source of a flow; None if it is the name of a process.
+
+    >>> parse_flow("clicks@east"), parse_flow("clean-clicks")
+    (('clicks', 'east'), None)
+    """
+    feed, separator, source = name.partition(SEPARATOR)
+    return (feed, source) if separator else None
+
+
+def is_flow(name: str) -> bool:
+    """Whether a name is that of a flow.
+
+    >>> is_flow("clicks@east"), is_flow("clean-clicks")
+    (True, False)
+    """
+    return SEPARATOR in name
+
+
+def declared_by(name: str) -> tuple[Kind, str]:
+    """The entity that declares a process or flow: itself, or the feed.
+
+    >>> declared_by("clicks@east")
+    (<Kind.FEED: 'feed'>, 'clicks')
+    """
+    flow = parse_flow(name)
+    return (Kind.PROCESS, name) if flow is None else (Kind.FEED, flow[0])
+
+
+def source_of(name: str, cluster: str) -> str:
+    """The cluster whose feeds a process or flow on `cluster` reads.
+
+    >>> source_of("clicks@east", "west"), source_of("clean-clicks", "west")
+    ('east', 'west')
+    """
+    flow = parse_flow(name)
+    return cluster if flow is None else flow[1]
+
+
+def describe_process(name: str) -> str:
+    """A process or flow in a sentence.
+
+    >>> describe_process("clicks@east"), describe_process("clean-clicks")
+    ("the replication of feed 'clicks' from east", "process 'clean-clicks'")
+    """
+    flow = parse_flow(name)
+    return f"process {name!r}" if flow is None else f"the replication of feed {flow[0]!r} from {flow[1]}"

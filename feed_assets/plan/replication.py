@@ -1,0 +1,152 @@
+"""Flows: what the replication of a feed compiles to, one for each pair of a source and a target.
+
+A flow is worked on as a process of the target cluster is: its instances wait for those of the source, are run, tried
+again, and run again for late data.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.entities.copying import RemovedFiles, Verification
+from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.flow_names import flow_name
+from feed_assets.entities.flows import find_sources, flow_delay, flow_sequence
+from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
+from feed_assets.entities.process import Order, Retry, effective_timeout
+from feed_assets.entities.replication import (
+    LATE_DELAY,
+    LATE_POLICY,
+    RETRY,
+    Replication,
+)
+from feed_assets.entities.replication_properties import complete_replication
+from feed_assets.issues import EntityKey
+from feed_assets.plan.copy_options import CopyOptions, OnError
+from feed_assets.plan.records import (
+    CopyRecord,
+    EntityFacts,
+    InputEdge,
+    LateRecord,
+    OutputEdge,
+    ProcessRecord,
+    RetryRecord,
+)
+from feed_assets.plan.signs import flow_sign
+from feed_assets.timing.windows import parse_window
+
+INPUT, OUTPUT = "source", "target"
+"""The names of the input and the output of each flow."""
+
+_VARIABLE = re.compile(r"\$\{cluster\.([^}]+)\}")
+
+
+def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
+    """The sources of the flows to a target, of those that both clusters are declared of.
+
+    Tables, and what lies nowhere, are not copied; nor is anything where the validities do not overlap.
+    """
+    if feed.clusters[target].type is not ClusterRole.TARGET or feed.data_on(target) is None:
+        return
+    for source in find_sources(feed):
+        if feed.data_on(source) is not None and bundle.find_cluster(source) and flow_sequence(feed, source, target):
+            yield source
+
+
+def slice_path(feed: Feed, source: Cluster, target: Cluster) -> str:
+    """The part of each instance that is copied: the partition at the source, then that at the target, each with the
+    variables of its own cluster; "" for all of it.
+    """
+    parts = (_with_variables(feed.clusters[cluster.name].partition, cluster) for cluster in (source, target))
+    return normalize_slice(*parts)
+
+
+def normalize_slice(*parts: str | None) -> str:
+    """Partitions one below the other as one path, as Falcon joins them.
+
+    >>> normalize_slice(" /a// ", None, "  /b// ")
+    'a/b'
+    """
+    return "/".join(level for part in parts for level in (part or "").strip().split("/") if level)
+
+
+def _with_variables(text: str | None, cluster: Cluster) -> str | None:
+    values = {**cluster.properties, "name": cluster.name, "colo": cluster.colo}
+    return None if text is None else _VARIABLE.sub(lambda found: values.get(found[1], found[0]), text)
+
+
+def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: EntityFacts) -> ProcessRecord:
+    """The flow from a source to a target of a feed; `iter_flows` says which there are."""
+    sequence = flow_sequence(feed, source, target)
+    assert sequence is not None
+    policy = complete_replication(feed.replication, feed.properties)
+    name, now = flow_name(feed.name, source), parse_window("now(0,0)", "now(0,0)", sequence.timezone)
+    clusters = (bundle.get_cluster(source), bundle.get_cluster(target))
+    part = slice_path(feed, *clusters)
+    is_late = feed.late_arrival is not None
+    read = InputEdge(
+        name=INPUT,
+        feed=feed.name,
+        feed_cluster=source,
+        process=name,
+        cluster=target,
+        window=now,
+        shifts=(0, 0),
+        optional=False,
+        partition=part or None,
+        is_late=is_late,
+    )
+    write = OutputEdge(name=OUTPUT, feed=feed.name, process=name, cluster=target, window=now, shift=0)
+    return ProcessRecord(
+        process=name,
+        entity=feed.key,
+        cluster=target,
+        sequence=sequence,
+        delay=flow_delay(feed, source),
+        inputs=(read,),
+        outputs=(write,),
+        workflow=None,
+        copy=CopyRecord(source=source, options=copy_options(policy, part)),
+        properties=tuple(feed.properties.items()),
+        parallel=policy.parallel or 1,
+        order=policy.order or Order.FIFO,
+        catch_up=policy.catch_up,
+        priority=(find_priority(feed.properties) or JobPriority.NORMAL).level,
+        queue=find_queue(feed.properties),
+        timeout=effective_timeout(policy.timeout, feed.frequency),
+        retry=_retry(policy.retry or RETRY),
+        late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
+        digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),
+        sign=flow_sign(bundle, feed, source, target, part, sequence.start),
+        members=_members(feed, source, target),
+        facts=facts,
+    )
+
+
+def copy_options(policy: Replication, part: str) -> CopyOptions:
+    """What is asked of each copy."""
+    return CopyOptions(
+        verification=policy.verification or Verification.TRANSFERRED,
+        on_error=OnError.REPORT if policy.ignore_errors else OnError.STOP,
+        sub_path=part,
+        include=policy.include,
+        exclude=policy.exclude,
+        hidden=policy.hidden,
+        overwrite=bool(policy.overwrite),
+        removed_files=policy.removed_files or RemovedFiles.BY_MANIFEST,
+        preserve=policy.preserve or frozenset(),
+        bandwidth=policy.bandwidth.bytes if policy.bandwidth else None,
+        task_bandwidth=policy.task_bandwidth.bytes if policy.task_bandwidth else None,
+        max_tasks=policy.max_tasks or 5,
+    )
+
+
+def _members(feed: Feed, source: str, target: str) -> tuple[EntityKey, ...]:
+    return (feed.key, *((Kind.CLUSTER.value, name) for name in sorted({source, target})))
+
+
+def _retry(retry: Retry) -> RetryRecord:
+    return RetryRecord(policy=retry.policy, delay=retry.delay, attempts=retry.attempts, on_timeout=retry.on_timeout)

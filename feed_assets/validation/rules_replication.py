@@ -1,0 +1,251 @@
+"""Rules about replication: what is copied from where to where, which instances, and how it is asked for."""
+
+import re
+from collections.abc import Iterator
+
+from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
+from feed_assets.entities.flows import are_apart, find_sources, find_targets, flow_delay, flow_sequence
+from feed_assets.entities.globs import find_glob_fault
+from feed_assets.entities.process import effective_timeout
+from feed_assets.entities.replication import Replication
+from feed_assets.entities.replication_properties import PROPERTIES, complete_replication, unreadable_properties
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.grids import is_same_grid
+from feed_assets.validation.scope import Complaint, Scope
+
+_CLUSTER_VARIABLE = "${cluster."
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")  # ${cluster.colo}
+_USED = {"parallel": "1", "order": "FIFO", "maxMaps": "5", "mapBandwidth": "no limit"}
+"""What holds where a property cannot be read; a timeout follows the frequency."""
+
+
+def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F21, F22: targets need a source, and several sources need slices that differ by cluster."""
+    sources, targets = _of_role(feed, ClusterRole.SOURCE), _of_role(feed, ClusterRole.TARGET)
+    if targets and not sources:
+        yield Complaint(
+            path=("clusters", next(iter(targets))),
+            message=f"cluster {', '.join(targets)} is a target of replication, but no cluster is a source",
+            remedy="Write type: source at the cluster that the data come from.",
+        )
+    if len(sources) < 2 or not targets:
+        return
+    for name, entry in sources.items():
+        if entry.partition is None or _CLUSTER_VARIABLE not in entry.partition:
+            yield Complaint(
+                path=("clusters", name, "partition" if entry.partition else "type"),
+                message=f"there are {len(sources)} sources, and the partition of {name} does not differ by cluster: "
+                "they would overwrite each other at the target",
+                remedy='Write for example partition: "${cluster.colo}" at every source.',
+            )
+
+
+def check_target_slices(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F24: of several targets, one that takes a slice names it by cluster."""
+    targets = _of_role(feed, ClusterRole.TARGET)
+    if len(targets) < 2 or not _of_role(feed, ClusterRole.SOURCE):
+        return
+    for name, entry in targets.items():
+        if entry.partition is not None and _CLUSTER_VARIABLE not in entry.partition:
+            yield Complaint(
+                path=("clusters", name, "partition"),
+                message=f"there are {len(targets)} targets, and the partition {entry.partition!r} of {name} "
+                "does not differ by cluster",
+                remedy="Use ${cluster.colo} or another cluster variable in it, or leave it out for a full copy.",
+            )
+
+
+def check_slice_depth(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """F23: source and target slice together are not deeper than the declared partitions."""
+    for source_name, source in _of_role(feed, ClusterRole.SOURCE).items():
+        for target_name, target in _of_role(feed, ClusterRole.TARGET).items():
+            parts = [part for text in (source.partition, target.partition) for part in (text or "").split("/") if part]
+            if len(parts) > len(feed.partitions):
+                named = target_name if target.partition else source_name
+                yield Complaint(
+                    path=("clusters", named, "partition"),
+                    message=f"the partitions of source {source_name} and target {target_name}, {'/'.join(parts)}, are "
+                    f"{len(parts)} levels deep, but the feed declares {len(feed.partitions)}",
+                    remedy="Declare the levels under partitions, or shorten the partition.",
+                )
+
+
+def check_delay(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """A delay means something at a source only."""
+    for name, entry in feed.clusters.items():
+        if entry.delay is not None and entry.type is not ClusterRole.SOURCE:
+            yield Complaint(
+                path=("clusters", name, "delay"),
+                message=f"the delay on {name} has no effect: only replication from a source is delayed",
+                remedy="Remove it, or write type: source.",
+                severity=Severity.WARNING,
+            )
+
+
+def check_overlap(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Source and target are valid at the same time, the source's delay included, or at least touch."""
+    for source, target in _pairs(feed):
+        if are_apart(feed, source, target) and not _is_reversed(feed, source, target):
+            yield Complaint(
+                path=("clusters", target, "validity"),
+                message=f"{_validities(feed, source, target)} do not have overlapping dates for replication",
+                remedy="Move a validity, or shorten the delay, so that both are valid at the same time.",
+            )
+
+
+def check_something_is_copied(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Validities that only touch, or that leave no time for the delay, are allowed, and nothing is ever copied."""
+    for source, target in _pairs(feed):
+        if are_apart(feed, source, target) or flow_sequence(feed, source, target) is not None:
+            continue
+        if any(feed.clusters[name].validity.start >= feed.clusters[name].validity.end for name in (source, target)):
+            continue
+        yield Complaint(
+            path=("clusters", target, "validity"),
+            message=f"{_validities(feed, source, target)} have no instance in common: nothing will ever be copied",
+            remedy="Move a validity, or shorten the delay, unless that is meant.",
+            severity=Severity.WARNING,
+        )
+
+
+def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What is an instance at the target is one at the source, at the same time.
+
+    Differs from Falcon: each side counts from its own start there, so data of one time lie in the directory of another.
+    """
+    for source, target in _pairs(feed):
+        of_source, of_target = (scope.sequence_on(feed, name) for name in (source, target))
+        if flow_sequence(feed, source, target) is None or is_same_grid(of_source, of_target):
+            continue
+        yield Complaint(
+            path=("clusters", target, "validity", "start"),
+            message=f"the instances of {feed.frequency} from {render_datetime(of_source.start)} at source {source} and "
+            f"from {render_datetime(of_target.start)} at target {target} have different times",
+            remedy="Let both begin at the same time.",
+        )
+
+
+def check_tables(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Tables are not replicated. Differs from Falcon, which exports and imports their partitions."""
+    for target in find_targets(feed):
+        tables = [name for name in (*find_sources(feed), target) if feed.table_on(name) is not None]
+        if tables:
+            yield Complaint(
+                path=("clusters", target, "type"),
+                message=f"the feed is a table on {', '.join(tables)}: tables are not replicated, so nothing is copied "
+                f"to {target}",
+                remedy="Let a process on the target write a table there, or keep the data at locations.",
+                severity=Severity.WARNING,
+            )
+
+
+def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What `replication` says has an effect: there is a target, and no part of it takes away what another says."""
+    policy = feed.replication
+    if policy is None:
+        return
+    if not find_targets(feed):
+        yield Complaint(
+            path=("replication",),
+            message="replication has no effect: no cluster of the feed is a target",
+            remedy="Write type: target at the cluster that it is copied to, or remove it.",
+            severity=Severity.WARNING,
+        )
+    for key, message, remedy in _without_effect(policy):
+        yield Complaint(path=("replication", *key), message=message, remedy=remedy, severity=Severity.WARNING)
+
+
+def check_patterns(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Patterns of files, and partitions, are globs that can be read, and hold variables of clusters only."""
+    policy = feed.replication or Replication()
+    texts: list[tuple[FieldPath, str]] = [
+        (("replication", key, number), text)
+        for key, patterns in (("include", policy.include), ("exclude", policy.exclude))
+        for number, text in enumerate(patterns)
+    ]
+    texts += [(("clusters", name, "partition"), each.partition or "") for name, each in feed.clusters.items()]
+    for path, text in texts:
+        where = f"{'.'.join(map(str, path))} {text!r}"
+        other = next((name for name in _VARIABLE.findall(text) if not name.startswith("cluster.")), None)
+        fault = find_glob_fault(_VARIABLE.sub("x", text))
+        if other is not None and path[-1] == "partition":
+            message = f"{where} holds ${{{other}}}: it is the same path in all instances"
+            yield Complaint(path=path, message=message, remedy="Write variables of the cluster only, or globs.")
+        elif fault is not None:
+            remedy = "Write globs such as day=*, {a,b} or [a-z], and a backslash before a character that is meant."
+            yield Complaint(path=path, message=f"{where} is no glob: {fault}", remedy=remedy)
+
+
+def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Falcon's properties for copies can be read, and agree with `replication`."""
+    if not find_targets(feed):
+        return
+    policy = feed.replication or Replication()
+    unreadable = unreadable_properties(feed.properties)
+    for name in unreadable:
+        own = getattr(policy, PROPERTIES[name])
+        default = effective_timeout(None, feed.frequency).render() if name == "timeout" else _USED[name]
+        yield Complaint(
+            path=("properties", name),
+            message=f"the property {name} {feed.properties[name]!r} cannot be read: "
+            f"{own if own is not None else default} is used",
+            remedy=f"Correct it, or write replication.{PROPERTIES[name]}.",
+            severity=Severity.WARNING,
+        )
+    for name in [name for name in PROPERTIES if name in feed.properties and name not in unreadable]:
+        key = PROPERTIES[name]
+        own, said = getattr(policy, key), getattr(complete_replication(None, feed.properties), key)
+        if own is not None and said is not None and own != said:
+            yield Complaint(
+                path=("properties", name),
+                message=f"the property {name} {feed.properties[name]!r} is not used: replication.{key} says otherwise",
+                remedy="Remove one of them.",
+                severity=Severity.WARNING,
+            )
+
+
+def _without_effect(policy: Replication) -> Iterator[tuple[FieldPath, str, str]]:
+    """Parts of a policy that another part takes the effect of: where, what, and what to do."""
+    if policy.bandwidth is not None and policy.task_bandwidth is not None and policy.task_bandwidth > policy.bandwidth:
+        yield (
+            ("task_bandwidth",),
+            f"task_bandwidth {policy.task_bandwidth} has no effect: bandwidth, of all tasks, is {policy.bandwidth}",
+            "Lower task_bandwidth, or raise bandwidth.",
+        )
+    for number, text in enumerate(policy.include):
+        if text in policy.exclude:
+            yield ("include", number), f"include {text!r} has no effect: exclude names it, too", "Remove one of them."
+        elif not policy.hidden and _names_hidden(text):
+            message = f"include {text!r} has no effect: hidden files are not copied"
+            yield ("include", number), message, "Write hidden: true, or remove it."
+
+
+def _names_hidden(glob: str) -> bool:
+    """Whether a glob can only name files that readers pass over, such as `_metadata` and `.crc`."""
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in glob.split("/"))
+
+
+def _pairs(feed: Feed) -> Iterator[tuple[str, str]]:
+    """Every source with every target."""
+    for target in find_targets(feed):
+        for source in find_sources(feed):
+            yield source, target
+
+
+def _is_reversed(feed: Feed, *clusters: str) -> bool:
+    """Whether a validity ends before it starts, which another rule refuses."""
+    return any(feed.clusters[name].validity.end < feed.clusters[name].validity.start for name in clusters)
+
+
+def _validities(feed: Feed, source: str, target: str) -> str:
+    delay = feed.clusters[source].delay
+    later = f", {delay} later," if delay is not None and flow_delay(feed, source) else ""
+    return (
+        f"source {source} ({feed.clusters[source].validity.render()}){later} and "
+        f"target {target} ({feed.clusters[target].validity.render()})"
+    )
+
+
+def _of_role(feed: Feed, role: ClusterRole) -> dict[str, FeedCluster]:
+    return {name: entry for name, entry in feed.clusters.items() if entry.type is role}
