@@ -31,6 +31,7 @@ FeedAssetsError
 ├── ArrivalRefusedError       somebody says that an instance has arrived, and it has not, or is not theirs
 ├── InstanceQueryError        a range, filter, order or page of instances that makes no question
 ├── ArrivalsFileError         a file of arrivals for a simulation that cannot be used
+├── MirrorTemplateError       what is given makes no mirror
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of instances that were killed and that go on
 ├── StorageError              a filesystem refused, or holds something we do not understand
@@ -51,6 +52,20 @@ FeedAssetsError
 │   ├── OutputOutsideValidityError
 │   ├── ReleaseError          the releases of a process cannot go on as asked
 │   ├── SweepRefusedError     a sweep cannot do what is asked as it stands; nothing was moved
+│   ├── ReplicationError      an instance cannot be copied; what stands at the target was not touched
+│   │   ├── SourceNotAvailableError   there is no whole instance at the source
+│   │   ├── SourceEmptiedError        a source without files would empty its target
+│   │   ├── SourceChangingError       it changed during every try
+│   │   ├── SourceDamagedError        a file of it is not what its manifest says
+│   │   ├── CopyDamagedError          what was read back is not what had been read
+│   │   ├── TargetDamagedError        what should stay at the target is not what its manifest says
+│   │   ├── FilesFailedError          files of the source could not be read; the others wait for the next try
+│   │   ├── ReplicaLostError          what stood at the target when the copy began is gone
+│   │   ├── CopyIncompleteError       parts of the copy have not been done
+│   │   ├── MirrorEmptiedError        a source without files has a mirror with some
+│   │   ├── RemovalLimitError         a run of a mirror would remove more than it may without asking
+│   │   ├── TargetRefusedError        what stands at the target of a mirror cannot be replaced as a whole
+│   │   └── MirrorFailedError         some of several directories could not be mirrored
 │   └── PartitionKeyError     a partition key that is no instance
 └── EngineError               the work of a process could not be started or failed
     ├── UnknownEngineError
@@ -66,9 +81,23 @@ The tree is drawn whole here; a class stands in the `errors.py` of the room that
 An exception is built from facts and writes its own sentence: where, what, why, next step.
 """
 
+from collections.abc import Callable
+
 
 class FeedAssetsError(Exception):
-    """Base of everything this project raises on purpose; its text is meant for a person."""
+    """Base of everything this project raises on purpose; its text is meant for a person.
+
+    It can be sent to another process, whatever facts it was built from.
+    """
+
+    def __reduce__(self) -> "tuple[Callable[..., FeedAssetsError], tuple[object, ...]]":
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[FeedAssetsError], arguments: tuple[object, ...], facts: dict[str, object]) -> FeedAssetsError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(facts)
+    return error
 
 
 class SettingsError(FeedAssetsError):

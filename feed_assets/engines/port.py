@@ -194,7 +194,7 @@ class WorkReport:
     """What an attempt did: one report for each output, in the order of `Work.outputs`, and facts for the run's page."""
 
     outputs: tuple[OutputReport, ...]
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 class Engine(ABC):

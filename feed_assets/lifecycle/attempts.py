@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.run_names import describe_run, is_command
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.process_instances import ProcessInstances
@@ -69,15 +70,17 @@ def begin_attempt(
             run_id=run_id,
             status=ProcessInstanceStatus.RUNNING,
             started_at=now,
-            trigger=decide_trigger(row),
+            trigger=decide_trigger(row, run_id),
             release=release,
         )
     )
     return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
 
 
-def decide_trigger(before: ProcessInstance) -> str:
+def decide_trigger(before: ProcessInstance, run_id: str) -> str:
     """What began an attempt, told from the instance as it was before: why it was READY, or somebody's hand."""
+    if is_command(run_id):
+        return describe_run(run_id)
     if before.status is not ProcessInstanceStatus.READY or before.request_key is None:
         return BY_HAND
     return before.reason or INPUTS_ARE_THERE

@@ -98,20 +98,20 @@ class Launches:
 
 
 def existence_blockers(
-    row: ProcessInstance | None, nominal_time: datetime, next_time: datetime | None, as_of: datetime
+    row: ProcessInstance | None, due_at: datetime, next_time: datetime | None, as_of: datetime
 ) -> tuple[Blocker, ...]:
     """Why an instance has not come into being; nothing if it has.
 
     Args:
         row: the instance, None if it has no row.
-        nominal_time: of the instance.
+        due_at: when it comes into being: its nominal time, or later by the delay of a flow.
         next_time: where the walk of the process stands.
         as_of: the present.
     """
     if row is not None:
         return ()
-    if nominal_time > as_of:
-        return (NotDue(nominal_time=nominal_time),)
+    if due_at > as_of:
+        return (NotDue(nominal_time=due_at),)
     return (NotReached(next_time=next_time),)
 
 

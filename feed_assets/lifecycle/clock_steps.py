@@ -203,7 +203,7 @@ def _take_back(
     for row in rows:
         governed = governance.find(connection, (row.process, row.cluster), row.nominal_time)
         if governed is not None:
-            places[row.process, row.cluster].append(_place(row, governed.record.sequence.index(row.nominal_time)))
+            places[row.process, row.cluster].append(_place(row, governed.record))
             # What waits is what can be forgotten.
             instances.transition(row.key, {row.status}, status=ProcessInstanceStatus.WAITING, updated_at=row.updated_at)
     for (process, cluster), found in places.items():
@@ -213,13 +213,14 @@ def _take_back(
     return frozenset(ProcessKey(*key, _next_time(place)) for key, found in places.items() for place in found)
 
 
-def _place(row: ProcessInstance, index: int) -> Frontier:
+def _place(row: ProcessInstance, record: ProcessRecord) -> Frontier:
     return Frontier(
         kind=FrontierKind.PROCESS,
         entity=row.process,
         cluster=row.cluster,
-        next_index=index,
+        next_index=record.sequence.index(row.nominal_time),
         next_time=row.nominal_time,
+        delay=record.delay,
     )
 
 

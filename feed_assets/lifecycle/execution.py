@@ -6,40 +6,31 @@ lease was taken over, and an attempt that broke off anywhere is repeated to the 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from feed_assets.clock import Clock
-from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work
+from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
-from feed_assets.lifecycle.attempts import begin_attempt, end_attempt
-from feed_assets.lifecycle.errors import InputsMissingError, OutputOutsideValidityError
-from feed_assets.lifecycle.input_states import InputState, input_states
-from feed_assets.lifecycle.inputs import InputReader, frozen_inputs, look_again
+from feed_assets.entities.process import Workflow
+from feed_assets.lifecycle.attempt_steps import AttemptSteps, OnPublished, Published
+from feed_assets.lifecycle.errors import OutputOutsideValidityError
+from feed_assets.lifecycle.inputs import InputReader
 from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs, with_overrides
-from feed_assets.lifecycle.late_inputs import find_late_inputs, plan_late_check, scan_late_inputs
+from feed_assets.lifecycle.late_inputs import find_late_inputs
 from feed_assets.lifecycle.lateness import choose_workflow
 from feed_assets.lifecycle.leasing import Leased
-from feed_assets.lifecycle.places import Places
-from feed_assets.lifecycle.stores import StorePool
+from feed_assets.lifecycle.replication.copying import OnProgress
+from feed_assets.lifecycle.replication.mirroring import MirrorEngine
 from feed_assets.lifecycle.work_data import output_target
-from feed_assets.plan.records import FeedRecord, OutputEdge, Plan, ProcessRecord
-from feed_assets.state.database import Database
+from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
 from feed_assets.state.errors import FencedOutError
-from feed_assets.state.event_log import EventLog
-from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEventKind,
-    FeedInstance,
     FeedInstanceStatus,
     Lease,
-    NewFeedEvent,
-    ProcessInstance,
     ProcessInstanceStatus,
-    ProcessKey,
 )
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, Staging
@@ -49,28 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """One output as it now stands: which feed instance, its manifest, and what it was made from.
-
-    `late` are the inputs whose late data it was made again for.
-    """
-
-    record: FeedRecord
-    output: str
-    nominal_time: datetime
-    manifest: Manifest
-    rows: int | None
-    url: str
-    inputs: Mapping[str, int]
-    missing: Mapping[str, tuple[datetime, ...]]
-    late: tuple[str, ...]
-    details: Mapping[str, str]
-    attempt: int
-    seconds: float
-
-
-OnPublished = Callable[[Published], None]
+ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
+"""The nominal time of the lease under which all instances of a mirror write one directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,25 +62,19 @@ class _Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceRunner:
+class InstanceRunner(AttemptSteps):
     """Runs process instances, one after the other, for one Dagster run or one simulation.
 
-    `plan` is the one that governs the instances, `release` its number, `places` where else its inputs may lie. `clock`
-    tells the time of the data, `wall` the time of day (leases and durations). `session` opens Spark on first use;
-    `root` is the folder that relative workflow files are below; `engines` opens an engine by its name.
+    `session` opens Spark on first use; `root` is the folder that relative workflow files are below; `engines` opens an
+    engine by its name, in the place of the real ones. `on_report` is told what an attempt that has succeeded says of
+    itself, `on_progress` how far copies have come.
     """
 
-    database: Database
-    stores: StorePool
-    plan: Plan
-    clock: Clock
-    wall: Clock
     root: Path
-    run_id: str
     session: "Callable[[], SparkSession]"
-    engines: Callable[[str], Engine] = open_engine
-    release: int | None = None
-    places: Places = field(default_factory=dict)
+    engines: Callable[[str], Engine] | None = None
+    on_report: Callable[[datetime, WorkReport], None] = lambda *_: None
+    on_progress: OnProgress | None = None
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
         """Run one instance to its end and publish its outputs; `on_published` is told of each before the end is noted.
@@ -124,8 +89,10 @@ class InstanceRunner:
         with ExitStack() as stack:
             leased = stack.enter_context(Leased(self.database, self.wall, holder=self.run_id, cluster=process.cluster))
             leased.acquire(f"process/{process.process}", nominal_time)
-            claims = self._claim(leased, process, nominal_time)
-            begun = self._begin(process, nominal_time)
+            if process.mirror is not None:
+                leased.acquire(f"mirror/{process.process}", ALL_TIMES)
+            claims = self.claim(leased, process, nominal_time)
+            begun = self.begin(process, nominal_time)
             process = with_overrides(process, begun.overrides)
             try:
                 published = self._attempt(stack, leased, process, nominal_time, begun.attempt, claims, on_published)
@@ -134,42 +101,15 @@ class InstanceRunner:
             except Exception as exc:
                 with suppress(FencedOutError):
                     reason = f"{type(exc).__name__}: {exc}"
-                    self._end(leased, process, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
+                    self.end(leased, process, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
                 raise
             except BaseException:
                 with suppress(FencedOutError):
                     reason = "the run was interrupted"
-                    self._end(leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason)
+                    self.end(leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason)
                 raise
-            self._end(leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            self.end(leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
             return published
-
-    def _claim(self, leased: Leased, process: ProcessRecord, nominal_time: datetime) -> dict[str, Lease]:
-        """Take the leases of the feed instances to write, by output; one outside its feed's validity is left out."""
-        return {
-            edge.name: leased.acquire(f"feed/{edge.feed}", time)
-            for edge in process.outputs
-            if (time := self.plan.output_time(edge, nominal_time)) is not None
-        }
-
-    def _begin(self, process: ProcessRecord, nominal_time: datetime) -> ProcessInstance:
-        with self.database.begin() as connection:
-            return begin_attempt(connection, process, nominal_time, self.run_id, self.clock.now(), self.release)
-
-    def _end(
-        self,
-        leased: Leased,
-        process: ProcessRecord,
-        nominal_time: datetime,
-        status: ProcessInstanceStatus,
-        reason: str | None,
-    ) -> None:
-        now = self.clock.now()
-        with self.database.begin() as connection:
-            leased.check_in(connection)
-            end_attempt(connection, ProcessKey(*process.key, nominal_time), status, reason, now)
-            if status is ProcessInstanceStatus.SUCCEEDED:
-                plan_late_check(connection, self.plan, process, nominal_time, now)
 
     def _attempt(
         self,
@@ -184,14 +124,14 @@ class InstanceRunner:
         began = self.wall.now()
         with self.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
-        process = replace(process, workflow=choose_workflow(process, late))
-        inputs = self._gate(leased, process, nominal_time)
+        workflow = choose_workflow(process, late)
+        inputs = self.gate(leased, process, nominal_time)
         context = text_context(self.plan, process, nominal_time)
         reader = stack.enter_context(InputReader(self.plan, self.stores, context, self.places))
         data = tuple(reader.read(state) for state in inputs)
         targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
-        work = self._work(process, nominal_time, attempt, data, targets, with_inputs(context, data))
-        report = self.engines(work.engine).run(work, self.session)
+        work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(context, data))
+        report = self._engine(leased, process, work).run(work, self.session)
         rows = {output.name: output.rows for output in report.outputs}
         published = []
         for target in targets:
@@ -210,21 +150,37 @@ class InstanceRunner:
                 attempt=attempt,
                 seconds=(self.wall.now() - began).total_seconds(),
             )
-            self._record(leased, done, process, target)
+            payload = {"process": process.process, "rows": done.rows}
+            self.record(leased, target.lease, done, FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE, payload)
             on_published(done)
             published.append(done)
+        self.on_report(nominal_time, report)
         return tuple(published)
+
+    def _engine(self, leased: Leased, process: ProcessRecord, work: Work) -> Engine:
+        if self.engines is not None:
+            return self.engines(work.engine)
+        if process.mirror is None:
+            return open_engine(work.engine)
+        return MirrorEngine(
+            mirror=process.mirror,
+            stores=self.stores,
+            clock=self.wall,
+            guard=leased.check,
+            is_remote=self.plan.clusters[process.cluster].spark_remote is not None,
+            on_progress=self.on_progress,
+        )
 
     def _work(
         self,
         process: ProcessRecord,
+        workflow: Workflow,
         nominal_time: datetime,
         attempt: int,
         data: tuple[InputData, ...],
         targets: Sequence[_Target],
         context: TextContext,
     ) -> Work:
-        workflow = process.workflow
         outputs = tuple(output_target(t.edge.name, t.record, t.nominal_time, t.staging.url) for t in targets)
         return Work(
             process=process.process,
@@ -251,34 +207,6 @@ class InstanceRunner:
             catalog=self.plan.clusters[process.cluster].catalog,
         )
 
-    def _gate(self, leased: Leased, process: ProcessRecord, nominal_time: datetime) -> tuple[InputState, ...]:
-        """The inputs as they are frozen for this attempt; looks at storage for what the record does not know yet."""
-        now = self.clock.now()
-        with self.database.read() as connection:
-            states = input_states(connection, self.plan, process, [nominal_time], now)[nominal_time]
-        if any(state.missing for state in states):
-            look_again(self.database, self.stores, self.plan, states, now)
-            with self.database.read() as connection:
-                states = input_states(connection, self.plan, process, [nominal_time], now)[nominal_time]
-        blocked = {state.edge.name: self._missing_urls(state) for state in states if not state.is_satisfied}
-        if blocked:
-            raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
-        scanned = scan_late_inputs(self.database, self.stores, self.plan, states, now, self.wall.now())
-        with self.database.begin() as connection:
-            leased.check_in(connection)
-            ProcessInstances(connection).transition(
-                ProcessKey(*process.key, nominal_time),
-                {ProcessInstanceStatus.RUNNING},
-                inputs=frozen_inputs(connection, states, scanned),
-                updated_at=now,
-            )
-        return states
-
-    def _missing_urls(self, state: InputState) -> tuple[str, ...]:
-        record = self.plan.feeds[state.edge.feed, state.edge.cluster]
-        store = self.stores.get(record.store)
-        return tuple(store.url(record.path(time)) for time in state.missing)
-
     def _target(
         self, stack: ExitStack, edge: OutputEdge, lease: Lease | None, nominal_time: datetime, attempt: int
     ) -> _Target:
@@ -286,7 +214,7 @@ class InstanceRunner:
             raise OutputOutsideValidityError(
                 process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time
             )
-        record = self.plan.feeds[edge.feed, edge.cluster]
+        record = self.plan.feeds[edge.feed_key]
         store = self.stores.get(record.store)
         staging = store.stage(record.path(lease.nominal_time), f"{self.run_id}.{lease.token}.{attempt}")
         stack.callback(store.discard, staging)
@@ -299,48 +227,3 @@ class InstanceRunner:
             guard=leased.check,
             extra={"process": process.process, "run": self.run_id, "fence": str(target.lease.token)},
         )
-
-    def _record(self, leased: Leased, published: Published, process: ProcessRecord, target: _Target) -> None:
-        record, manifest, now = published.record, published.manifest, self.clock.now()
-        with self.database.begin() as connection:
-            (seq,) = EventLog(connection).append(
-                [
-                    NewFeedEvent(
-                        feed=record.feed,
-                        cluster=record.cluster,
-                        nominal_time=published.nominal_time,
-                        kind=FeedEventKind.PRODUCED,
-                        origin=f"run:{self.run_id}",
-                        manifest_digest=manifest.digest,
-                        bytes=manifest.bytes,
-                        files=manifest.files,
-                        payload={
-                            "path": target.path,
-                            "process": process.process,
-                            "rows": published.rows,
-                            "attempt": published.attempt,
-                            "seconds": round(published.seconds, 3),
-                            **({"late": list(published.late)} if published.late else {}),
-                        },
-                        recorded_at=now,
-                    )
-                ]
-            )
-            leased.check_in(connection)
-            FeedInstances(connection).put(
-                [
-                    FeedInstance(
-                        feed=record.feed,
-                        cluster=record.cluster,
-                        nominal_time=published.nominal_time,
-                        status=FeedInstanceStatus.AVAILABLE,
-                        manifest_digest=manifest.digest,
-                        bytes=manifest.bytes,
-                        files=manifest.files,
-                        available_at=now,
-                        event_seq=seq,
-                        fence=target.lease.token,
-                        updated_at=now,
-                    )
-                ]
-            )

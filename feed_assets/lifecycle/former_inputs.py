@@ -58,12 +58,12 @@ def _missing(connection: Connection, present: Plan, older: Governed, as_of: date
         state
         for by_input in states.values()
         for state in by_input
-        if _is_left_alone(state, older.plan, present.feeds.get((state.edge.feed, state.edge.cluster)))
+        if _is_left_alone(state, older.plan, present.feeds.get(state.edge.feed_key))
     ]
 
 
 def _is_left_alone(state: InputState, plan: Plan, present: FeedRecord | None) -> bool:
-    record = plan.feeds[state.edge.feed, state.edge.cluster]
+    record = plan.feeds[state.edge.feed_key]
     if present is None or not is_same_place(record, present):
         return bool(state.missing)
     return not all(map(present.sequence.contains, state.missing))

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.loading.entity_files import EntityFile, load_files
 from feed_assets.loading.interpolation import Values
 from feed_assets.plan.compile import compile_plan
@@ -131,6 +132,11 @@ class Governance:
     def older(self, cluster: str) -> tuple[Governed, ...]:
         """The stretches that do not follow the plan and have instances that wait, or may still come into being."""
         return self._older.get(cluster, ())
+
+    def older_readers(self, cluster: str) -> tuple[Governed, ...]:
+        """Those of the `older` stretches on any cluster that read feeds of a cluster."""
+        found = (each for stretches in self._older.values() for each in stretches)
+        return tuple(each for each in found if any(edge.feed_cluster == cluster for edge in each.record.inputs))
 
     def newest(self, key: Key) -> Release | None:
         """The newest release of a process that governs anything."""
@@ -268,14 +274,15 @@ class Governance:
         present = self.plan.feeds.get(record.key)
         if present is None:
             return record
-        others = tuple(edge for edge in present.outputs_of if (edge.process, edge.cluster) != key)
+        others = tuple(edge for edge in present.outputs_of if edge.process_key != key)
         base = present if _is_alike(record, present) else record
         return replace(base, inputs_of=record.inputs_of, outputs_of=(*record.outputs_of, *others))
 
 
 def version_of(release: Release) -> int | None:
-    """The version of the process's own definition that a release is made of."""
-    return next((each.version for each in release.members if each.kind == "process"), None)
+    """The version of the definition that declares the process or flow of a release."""
+    own = declared_by(release.process)
+    return next((each.version for each in release.members if (each.kind, each.name) == own), None)
 
 
 def note_changed_releases(connection: Connection) -> None:

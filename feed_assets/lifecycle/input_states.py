@@ -95,7 +95,7 @@ def input_states_many(
 def _resolve(
     instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
 ) -> tuple[datetime, ...] | None:
-    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+    sequence = plan.feeds[edge.feed_key].sequence
     if not edge.window.is_data_driven:
         return tuple(map(sequence.at, edge.window.indices(time, sequence)))
     found = edge.window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
@@ -103,7 +103,7 @@ def _resolve(
 
 
 def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
-    return FeedSpan(edge.feed, edge.cluster, window[0], window[-1])
+    return FeedSpan(*edge.feed_key, window[0], window[-1])
 
 
 class _Recorded(AvailabilityRecord):
@@ -112,12 +112,12 @@ class _Recorded(AvailabilityRecord):
     def __init__(self, instances: FeedInstances, plan: Plan, edge: InputEdge) -> None:
         self._instances = instances
         self._edge = edge
-        self._sequence = plan.feeds[edge.feed, edge.cluster].sequence
+        self._sequence = plan.feeds[edge.feed_key].sequence
 
     def latest_available(self, not_after_index: int, count: int) -> list[int]:
         edge, newest, limit = self._edge, self._sequence.at(not_after_index), count
         while True:
-            times = self._instances.latest_available(edge.feed, edge.cluster, newest, limit)
+            times = self._instances.latest_available(*edge.feed_key, newest, limit)
             found = self._known(times)
             if len(found) >= count or len(times) < limit:
                 return found[:count]
@@ -125,9 +125,7 @@ class _Recorded(AvailabilityRecord):
 
     def available_between(self, first: int, last: int) -> list[int]:
         edge, sequence = self._edge, self._sequence
-        return self._known(
-            self._instances.available_times(edge.feed, edge.cluster, sequence.at(first), sequence.at(last))
-        )
+        return self._known(self._instances.available_times(*edge.feed_key, sequence.at(first), sequence.at(last)))
 
     def _known(self, times: Iterable[datetime]) -> list[int]:
         """The record may hold times of an earlier definition, which are no instances now."""

@@ -32,7 +32,7 @@ def look_again(
     candidates = [
         Candidate(record=record, nominal_time=time)
         for state in states
-        if (record := plan.feeds[state.edge.feed, state.edge.cluster]).is_external
+        if (record := plan.feeds[state.edge.feed_key]).is_external
         for time in state.missing
         if time <= as_of
     ]
@@ -53,7 +53,7 @@ def frozen_inputs(
     instances = FeedInstances(connection)
     frozen = []
     for state in states:
-        rows = instances.get_many([FeedKey(state.edge.feed, state.edge.cluster, time) for time in state.present])
+        rows = instances.get_many([FeedKey(*state.edge.feed_key, time) for time in state.present])
         digests = {key.nominal_time: scanned.get(key, row.manifest_digest) for key, row in rows.items()}
         frozen.append(
             FrozenInput(
@@ -96,7 +96,7 @@ class InputReader:
     def read(self, state: InputState) -> InputData:
         """The input with its present instances, newest first as in Falcon."""
         edge = state.edge
-        record = self._plan.feeds[edge.feed, edge.cluster]
+        record = self._plan.feeds[edge.feed_key]
         self._ways[edge.name] = DIRECT
         instances = (self._instance(edge.name, record, time) for time in reversed(state.present))
         return input_data(edge, record, instances, self._context)

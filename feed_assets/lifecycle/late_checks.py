@@ -64,9 +64,9 @@ def process_cut_off(plan: Plan, process: ProcessRecord, nominal_time: datetime) 
     """Until when late data of a process instance count; None where it has no late input whose feed has a cut-off."""
     ends = []
     for edge in process.inputs:
-        cut_off = plan.feeds[edge.feed, edge.cluster].late_cut_off
+        cut_off = plan.feeds[edge.feed_key].late_cut_off
         if edge.is_late and cut_off is not None:
-            zone = edge.window.zone or plan.feeds[edge.feed, edge.cluster].sequence.timezone
+            zone = edge.window.zone or plan.feeds[edge.feed_key].sequence.timezone
             ends.append((edge.window.end.evaluate(nominal_time, zone), cut_off.as_duration()))
     return latest_cut_off(ends)
 

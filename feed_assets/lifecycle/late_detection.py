@@ -297,7 +297,7 @@ def _inputs(row: ProcessInstance, plan: Plan, states: Sequence[InputState]) -> t
     return tuple(
         _Input(
             edge=state.edge,
-            record=plan.feeds[state.edge.feed, state.edge.cluster],
+            record=plan.feeds[state.edge.feed_key],
             frozen=frozen[state.edge.name],
             present=() if state.edge.window.is_data_driven else state.present,
         )

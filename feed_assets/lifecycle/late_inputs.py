@@ -26,7 +26,7 @@ def scan_late_inputs(
     """
     wanted: dict[FeedKey, FeedRecord] = {}
     for state in states:
-        record = plan.feeds[state.edge.feed, state.edge.cluster]
+        record = plan.feeds[state.edge.feed_key]
         if state.edge.is_late and record.is_external:
             wanted.update({FeedKey(*record.key, time): record for time in state.present})
     if not wanted:

@@ -215,6 +215,7 @@ def choose_workflow(process: ProcessRecord, changed: Sequence[str]) -> Workflow:
     own = dict(process.late.workflows) if process.late else {}
     wanted = [own.get(name) for name in changed]
     first = wanted[0] if wanted else None
+    assert process.workflow is not None
     return first if first is not None and all(each == first for each in wanted) else process.workflow
 
 

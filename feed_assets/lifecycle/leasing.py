@@ -2,9 +2,10 @@
 
 import logging
 import threading
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from sqlalchemy import Connection
 
@@ -49,26 +50,37 @@ class Leased:
             self._held.append(lease)
         return lease
 
-    def check(self) -> None:
-        """Make sure that every lease is still held; before an effect outside the database.
+    def release(self, nominal_time: datetime) -> None:
+        """Give back the leases at one nominal time."""
+        for lease in self._snapshot(nominal_time):
+            with self._mutex:
+                self._held = [each for each in self._held if _key_of(each) != _key_of(lease)]
+            self._leases.release(lease)
+
+    def of(self, nominal_time: datetime) -> "LeasedTime":
+        """The leases that are held at one nominal time, by which one of several instances is guarded."""
+        return LeasedTime(self, nominal_time)
+
+    def check(self, nominal_time: datetime | None = None) -> None:
+        """Make sure that every lease (at a nominal time) is still held; before an effect outside the database.
 
         Raises:
             FencedOutError: one has been taken over, or taken away from a worker that was taken for dead.
         """
         now = self._clock.now()
-        held = self._snapshot()
+        held = self._snapshot(nominal_time)
         for lease in held:
             if lease.expires_at <= now:
                 self._renew_one(lease)
         self._leases.check_many([lease for lease in held if lease.expires_at > now], now)
 
-    def check_in(self, connection: Connection) -> None:
-        """Make sure inside a write transaction that nobody takes a lease over before it ends.
+    def check_in(self, connection: Connection, nominal_time: datetime | None = None) -> None:
+        """Make sure inside a write transaction that nobody takes a lease (at a nominal time) over before it ends.
 
         Raises:
             FencedOutError: one has been taken over.
         """
-        self._leases.check_many_in(connection, self._snapshot())
+        self._leases.check_many_in(connection, self._snapshot(nominal_time))
 
     def __enter__(self) -> Self:
         self._beat.start()
@@ -90,9 +102,9 @@ class Leased:
         with self._mutex:
             self._held = [renewed if _key_of(each) == _key_of(lease) else each for each in self._held]
 
-    def _snapshot(self) -> tuple[Lease, ...]:
+    def _snapshot(self, nominal_time: datetime | None = None) -> tuple[Lease, ...]:
         with self._mutex:
-            return tuple(self._held)
+            return tuple(lease for lease in self._held if nominal_time in (None, lease.nominal_time))
 
     def _renew(self) -> None:
         while not self._ended.wait(self._ttl.total_seconds() / 3):
@@ -103,6 +115,26 @@ class Leased:
                     _logger.warning("lease on %s at %s was taken over", lease.entity, lease.nominal_time)
                 except StateError:
                     _logger.exception("lease on %s at %s could not be renewed", lease.entity, lease.nominal_time)
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTime:
+    """The leases of a context that are held at one nominal time."""
+
+    leased: Leased
+    nominal_time: datetime
+
+    def check(self) -> None:
+        """As `Leased.check`."""
+        self.leased.check(self.nominal_time)
+
+    def check_in(self, connection: Connection) -> None:
+        """As `Leased.check_in`."""
+        self.leased.check_in(connection, self.nominal_time)
+
+
+Held: TypeAlias = Leased | LeasedTime
+"""What guards an instance."""
 
 
 def _key_of(lease: Lease) -> tuple[str, str, datetime]:

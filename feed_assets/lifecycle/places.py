@@ -35,7 +35,7 @@ def other_places(
     plans = [governance.plan, *(each.plan for each in stretches)]
     found: dict[Key, list[FeedRecord]] = {}
     for edge in governed.record.inputs:
-        key = (edge.feed, edge.cluster)
+        key = edge.feed_key
         known = [governed.plan.feeds[key]]
         for plan in plans:
             record = plan.feeds.get(key)

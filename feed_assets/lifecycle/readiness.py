@@ -163,19 +163,21 @@ def decide_materialization(
         index = taken[-1][0].record.sequence.index(taken[-1][1]) + 1 if taken else frontier.next_index
         return rows, replace(frontier, next_index=index, next_time=None)
     governed, next_time = following
-    return rows, replace(frontier, next_index=governed.record.sequence.index(next_time), next_time=next_time)
+    index = governed.record.sequence.index(next_time)
+    return rows, replace(frontier, next_index=index, next_time=next_time, delay=governed.record.delay)
 
 
 def _iter_due(stretches: Sequence[Governed], first: datetime, as_of: datetime) -> Iterator[tuple[Governed, datetime]]:
     for governed in stretches:
-        for index in governed.between(first, as_of + _MOMENT):
+        for index in governed.between(first, as_of - governed.record.delay + _MOMENT):
             yield governed, governed.record.sequence.at(index)
 
 
 def _come_into_being(
     record: ProcessRecord, nominal_time: datetime, as_of: datetime, on_time: timedelta, *, has_successor: bool
 ) -> ProcessInstance:
-    reason = decide_catch_up(record.catch_up, as_of - nominal_time, has_successor=has_successor, on_time=on_time)
+    late_by = as_of - nominal_time - record.delay
+    reason = decide_catch_up(record.catch_up, late_by, has_successor=has_successor, on_time=on_time)
     if reason is None and has_successor and record.order is Order.LAST_ONLY:
         reason = SUPERSEDED
     return ProcessInstance(
@@ -217,7 +219,7 @@ def _apply_events(database: Database, governance: Governance, cluster: str, as_o
     """Open the gates that the next events of the log touch. Returns whether there may be more, and how many opened."""
     with database.read() as connection:
         after = int(Cursors(connection).get(_cursor(cluster)) or 0)
-        events = EventLog(connection).read(after, EVENTS_A_STEP, cluster=cluster)
+        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=governance.plan.read_by(cluster))
     if not events:
         return False, 0
     spans = _touched_spans(governance, cluster, events)
@@ -231,10 +233,10 @@ def _apply_events(database: Database, governance: Governance, cluster: str, as_o
 def _touched_spans(governance: Governance, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[Span]]:
     """The stretches of time in which instances may be that read what the events tell of, by any definition in force."""
     spans: dict[Key, list[Span]] = defaultdict(list)
-    for key, runs in decide_touched(governance.plan, events).items():
+    for key, runs in decide_touched(governance.plan, cluster, events).items():
         spans[key].extend(_spans_of(governance.plan.processes[key], runs))
     for older in governance.older(cluster):
-        for key, runs in decide_touched(older.plan, events).items():
+        for key, runs in decide_touched(older.plan, cluster, events).items():
             spans[key].extend(_spans_of(older.record, runs))
     return spans
 
@@ -246,8 +248,10 @@ def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]
     return [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
 
 
-def decide_touched(plan: Plan, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
-    """For each process that reads what the events tell of: index ranges of its instances; None for all that wait."""
+def decide_touched(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
+    """For each process of a cluster that reads what the events tell of: index ranges of its instances; None for all
+    that wait.
+    """
     times: dict[Key, set[datetime]] = defaultdict(set)
     for event in events:
         if event.kind in _ARRIVING and (event.feed, event.cluster) in plan.feeds:
@@ -257,7 +261,9 @@ def decide_touched(plan: Plan, events: Sequence[FeedEvent]) -> dict[Key, list[ra
         record = plan.feeds[key]
         runs = contiguous(sorted(record.sequence.index_at_or_before(moment) for moment in moments))
         for edge in record.inputs_of:
-            process = (edge.process, edge.cluster)
+            if edge.cluster != cluster:
+                continue
+            process = edge.process_key
             if edge.window.is_data_driven:
                 touched[process] = None
             elif (known := touched.setdefault(process, [])) is not None:

@@ -3,15 +3,16 @@
 For a launched instance Dagster's run is the truth; what it says is handed in as plain values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from feed_assets.lifecycle.run_names import is_command, is_dead_command
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database
-from feed_assets.state.leases import Leases
+from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
 
@@ -46,6 +47,28 @@ def find_launched(database: Database, cluster: str, wall: datetime) -> Launched:
             running=tuple(instances.active_with_run(cluster)),
             requested=tuple(instances.requested_before(cluster, wall - REQUEST_PATIENCE)),
         )
+
+
+def find_commands(database: Database, launched: Launched, wall: datetime) -> dict[str, RunState]:
+    """What has become of the commands that work on instances: one that still holds a lease on any of them is alive, but
+    for a process of this machine that has ended.
+    """
+    names = {(row.process, row.cluster, row.nominal_time): row.run_id or "" for row in launched.running}
+    commands = {key: name for key, name in names.items() if is_command(name)}
+    if not commands:
+        return {}
+    with database.read() as connection:
+        keys = [(f"process/{process}", cluster, time) for process, cluster, time in commands]
+        alive = {lease.holder for lease in find_held(connection, keys, wall) if not is_dead_command(lease.holder)}
+    return {name: RunState.ALIVE if name in alive else RunState.ENDED for name in commands.values()}
+
+
+def release_dead(database: Database, keys: Collection[tuple[str, str, datetime]], wall: datetime) -> None:
+    """Take back what commands of this machine held on some (entity, cluster, nominal time) and died with."""
+    with database.begin() as connection:
+        held = find_held(connection, keys, wall)
+        for holder in sorted({lease.holder for lease in held if is_dead_command(lease.holder)}):
+            Leases(database).release_all(connection, holder)
 
 
 def decide_reconciled(

@@ -26,7 +26,6 @@ from feed_assets.lifecycle.releases import (
 )
 from feed_assets.plan.records import Key, Plan
 from feed_assets.plan.signs import Step
-from feed_assets.plan.spans import is_same_grid
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.beginnings import Beginnings
 from feed_assets.state.database import Database, lock_definitions
@@ -38,6 +37,7 @@ from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.records import Frontier, FrontierKind
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 
 _APPLIED = "definitions/applied"
@@ -252,6 +252,7 @@ def _set_process_frontiers(
                 cluster=key[1],
                 next_index=found[0].record.sequence.index(found[1]) if found else 0,
                 next_time=found[1] if found else None,
+                delay=found[0].record.delay if found else timedelta(0),
             )
         )
     frontiers.put(rows)

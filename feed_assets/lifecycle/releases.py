@@ -10,16 +10,17 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.governance import Governance, decide_stretches, note_changed_releases
+from feed_assets.entities.flow_names import declared_by, describe_process
+from feed_assets.lifecycle.governance import Governance, decide_stretches, note_changed_releases, version_of
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.plan.signs import SETTLING, Step, Succession, decide_succession, parse_sign
-from feed_assets.plan.spans import is_same_grid
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.beginnings import Beginnings
 from feed_assets.state.definition_records import DefinitionAction, Member, Release
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.releases import Releases
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 
 DECLARED = "declared"
@@ -86,7 +87,7 @@ class ReleaseDecision:
 
     def render(self) -> str:
         """A sentence for people."""
-        name = f"process '{self.process}' on {self.cluster}"
+        name = f"{describe_process(self.process)} on {self.cluster}"
         match self.step:
             case Step.OVER:
                 return f"{name}: no instance is left by the new definition"
@@ -254,8 +255,8 @@ def load_standing(
 
 
 def _was_deleted(connection: Connection, newest: Release) -> bool:
-    known = next((each.version for each in newest.members if each.kind == "process"), 0)
-    history = Definitions(connection).history("process", newest.process)
+    known = version_of(newest) or 0
+    history = Definitions(connection).history(*declared_by(newest.process))
     return any(each.version > known and each.action is DefinitionAction.DELETED for each in history)
 
 

@@ -33,10 +33,11 @@ Group: TypeAlias = tuple[ProcessRecord, Sequence[int]]
 
 
 class Way(StrEnum):
-    """How instances are run: as partitions of what is declared now, or one by one, where they are none."""
+    """How instances are run: as partitions of what is declared now, one by one where they are none, or as copies."""
 
     PARTITIONS = "partitions"
     INSTANCES = "instances"
+    COPIES = "copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +122,11 @@ def _split(runs: Sequence[range], slots: int, *, from_end: bool = False) -> list
 
 
 def decide_way(process: ProcessRecord, record: ProcessRecord, indices: range) -> Way:
-    """How neighbouring instances of `record` are run while `process` is declared: as partitions if its sequence has
-    them, and none between.
+    """How neighbouring instances of `record` are run while `process` is declared: those of flows as copies, others as
+    partitions if its sequence has them, and none between.
     """
+    if record.copy is not None:
+        return Way.COPIES
     declared, sequence = process.sequence, record.sequence
     first, last = sequence.at(indices[0]), sequence.at(indices[-1])
     if not (declared.contains(first) and declared.contains(last)):
@@ -273,7 +276,7 @@ def _ready(
     if len(keys) == READY_A_TICK:
         view = load_schedules(connection, without_row)
         processes = [record for record in governance.plan.processes.values() if record.cluster == cluster]
-        processes = [record for record in processes if view.is_scheduled(Kind.PROCESS, *record.key)]
+        processes = [record for record in processes if view.is_scheduled(*record.entity, record.cluster)]
         keys += (key for record in processes for key in _next_of(instances, record))
     ready: dict[Key, set[datetime]] = defaultdict(set)
     unknown: list[ProcessKey] = []

@@ -8,6 +8,7 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import SEPARATOR
 from feed_assets.settings import ScheduleMode
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.definition_records import Schedule, ScheduleState
@@ -107,8 +108,9 @@ def apply_schedules(connection: Connection, view: ScheduleView, rows: Iterable[S
     for row in rows:
         before = view.rows.get(row.key)
         was_suspended = before is not None and before.state is ScheduleState.SUSPENDED
-        if before is not None and was_suspended and row.kind == Kind.PROCESS:
-            ProcessInstances(connection).put_off_deadlines(row.name, row.cluster, now - before.changed_at, now)
+        if before is not None and was_suspended:
+            for name in _work_of(connection, row.kind, row.name, row.cluster):
+                ProcessInstances(connection).put_off_deadlines(name, row.cluster, now - before.changed_at, now)
     Schedules(connection).put(rows)
 
 
@@ -122,10 +124,11 @@ def apply_end_of_work(
     """
     killed: list[ProcessInstance] = []
     clusters = tuple(clusters)
-    if kind is Kind.PROCESS:
-        instances = ProcessInstances(connection)
-        for cluster in clusters:
-            rows = instances.unended(name, cluster)
+    instances = ProcessInstances(connection)
+    for cluster in clusters:
+        work = _work_of(connection, kind, name, cluster)
+        for each in work:
+            rows = instances.unended(each, cluster)
             instances.transition_many(
                 [row.key for row in rows],
                 _UNENDED,
@@ -138,7 +141,15 @@ def apply_end_of_work(
                 if row.status is ProcessInstanceStatus.RUNNING:
                     Attempts(connection).end(row.key, ProcessInstanceStatus.KILLED, now, reason)
             killed.extend(rows)
-    frontier = FrontierKind.PROCESS if kind is Kind.PROCESS else FrontierKind.FEED
-    Frontiers(connection).remove(frontier, [(name, cluster) for cluster in clusters])
+        Frontiers(connection).remove(FrontierKind.PROCESS, [(each, cluster) for each in work])
+    if kind is Kind.FEED:
+        Frontiers(connection).remove(FrontierKind.FEED, [(name, cluster) for cluster in clusters])
     Schedules(connection).remove([(kind, name, cluster) for cluster in clusters])
     return tuple(killed)
+
+
+def _work_of(connection: Connection, kind: str, name: str, cluster: str) -> list[str]:
+    """The names under which the instances of an entity are kept: its own, or those of the feed's flows."""
+    if kind == Kind.PROCESS:
+        return [name]
+    return Frontiers(connection).starting_with(FrontierKind.PROCESS, name + SEPARATOR, cluster)

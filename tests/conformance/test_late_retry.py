@@ -1,7 +1,7 @@
 """Retries and late data against the tests and the code of Falcon."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.late_checks import cut_off_at, decide_feed_check, next_check, process_cut_off
 from feed_assets.lifecycle.lateness import (
@@ -219,7 +220,9 @@ def check_detect_changes(case: Case) -> None:
 
 def check_late_scenario(case: Case) -> None:
     """The first run at the nominal time, a change, and ticks until the cut-off: how often it is run again."""
-    assert "entity" not in case
+    if case.get("entity") == "feed replication":
+        check_late_replication(case)
+        return
     is_window = "window" in case["initial"]
     policy, _, delay = case["late_process"].partition(" ")
     whole: dict[str, Any] = {
@@ -254,13 +257,39 @@ def check_late_scenario(case: Case) -> None:
         assert made.instances("p")[NOW].attempt - 1 == case["expected_reruns"]
 
 
+def check_late_replication(case: Case) -> None:
+    roles = {"primary": "source", "backup": "target"}
+    validity = {"start": NOW, "end": NOW + timedelta(minutes=1)}
+    replicated = Feed.model_validate(
+        {
+            "name": "clicks",
+            "frequency": "hours(1)",
+            "locations": {"data": "/clicks/${YEAR}-${MONTH}-${DAY}-${HOUR}"},
+            "clusters": {name: {"type": role, "validity": validity} for name, role in roles.items()},
+            "late_arrival": {"cut_off": "hours(12)"},
+        }
+    )
+    with world(replicated, clusters=list(roles)) as made:
+        made.land("clicks", NOW)
+        made.arrive(NOW)
+        made.launch(made.tick(NOW, "backup"), NOW)
+        made.land("clicks", NOW)
+        for hour in range(1, 13):
+            moment = NOW + timedelta(hours=hour)
+            made.look_for_late(moment, "backup")
+            made.launch(made.tick(moment, "backup"), moment)
+        assert made.instances("clicks@primary", "backup")[NOW].attempt - 1 == case["expected_reruns"]
+        counts = {len(list(made.folder("clicks", NOW, name).glob("*.csv"))) for name in roles}
+        assert counts == {2}
+
+
 CUT_OFF = {"cut_off": "hours(1)"}
 
 
 @contextmanager
-def world(*entities: Any) -> Iterator[World]:
+def world(*entities: Any, clusters: Sequence[str] = ("primary",)) -> Iterator[World]:
     with tempfile.TemporaryDirectory() as root:
-        made = World.of(Path(root), *entities)
+        made = World.of(Path(root), *entities, clusters=clusters)
         yield made
         made.database.close()
 

@@ -78,7 +78,8 @@ def test_a_worker_that_died_leaves_an_attempt_that_has_ended(
 
 def test_what_begins_an_attempt_is_why_the_instance_was_ready() -> None:
     before = ProcessInstance(process="p", cluster="c", nominal_time=START, status=READY, updated_at=START)
-    assert decide_trigger(before) == BY_HAND
+    assert decide_trigger(before, "run-1") == BY_HAND
+    assert decide_trigger(before, "repair:ann:1f") == "a repair by ann"
     asked = ProcessInstance(
         process="p",
         cluster="c",
@@ -88,4 +89,4 @@ def test_what_begins_an_attempt_is_why_the_instance_was_ready() -> None:
         request_key="k",
         reason="late data: weather 2013-11-01T00:00Z changed",
     )
-    assert decide_trigger(asked) == "late data: weather 2013-11-01T00:00Z changed"
+    assert decide_trigger(asked, "run-1") == "late data: weather 2013-11-01T00:00Z changed"

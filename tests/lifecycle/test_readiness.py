@@ -76,7 +76,7 @@ def test_events_touch_exactly_the_instances_whose_window_holds_one_of_them(
     clicks = plan.feeds["clicks", "primary"].sequence
     arrived = {clicks.at(pick % (clicks.size or 1)) for pick in picks}
 
-    touched = decide_touched(plan, [arrival("clicks", time) for time in arrived])
+    touched = decide_touched(plan, "primary", [arrival("clicks", time) for time in arrived])
 
     expected = {
         index
@@ -91,19 +91,23 @@ def test_events_touch_exactly_the_instances_whose_window_holds_one_of_them(
 @pytest.mark.parametrize("kind", [FeedEventKind.EVICTED, FeedEventKind.VANISHED, FeedEventKind.CHANGED])
 def test_events_that_bring_nothing_touch_nothing(kind: FeedEventKind) -> None:
     plan = plan_of(feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
-    assert decide_touched(plan, [arrival("clicks", START, kind)]) == {}
+    assert decide_touched(plan, "primary", [arrival("clicks", START, kind)]) == {}
 
 
 def test_events_of_feeds_that_nobody_declares_touch_nothing() -> None:
     plan = plan_of(feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
-    assert decide_touched(plan, [arrival("gone", START)]) == {}
+    assert decide_touched(plan, "primary", [arrival("gone", START)]) == {}
 
 
 def test_an_event_of_a_data_driven_input_touches_all_that_wait() -> None:
     both = {"clicks": "latest(0)", "views": "now(0,0)"}
     plan = plan_of(feed("clicks"), feed("views"), process("count", inputs=both))
     arrivals = [arrival("views", START), arrival("clicks", START)]
-    assert decide_touched(plan, arrivals) == decide_touched(plan, arrivals[::-1]) == {("count", "primary"): None}
+    assert (
+        decide_touched(plan, "primary", arrivals)
+        == decide_touched(plan, "primary", arrivals[::-1])
+        == {("count", "primary"): None}
+    )
 
 
 @settings(max_examples=25, deadline=None)

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from feed_assets.lifecycle.governance import Governed, decide_stretches, first_at_or_after
-from feed_assets.plan.spans import is_same_grid
 from feed_assets.state.definition_records import Release
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 from tests.lifecycle.world import START, World, at, process
 

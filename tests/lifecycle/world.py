@@ -19,7 +19,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
-from feed_assets.lifecycle.execution import InstanceRunner, OnPublished, Published
+from feed_assets.lifecycle.attempt_steps import OnPublished, Published
+from feed_assets.lifecycle.execution import InstanceRunner
 from feed_assets.lifecycle.former_inputs import apply_former_looks
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.late_detection import Checked, apply_late_checks
@@ -27,6 +28,7 @@ from feed_assets.lifecycle.places import other_places
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
 from feed_assets.lifecycle.redefinition import apply_plan
 from feed_assets.lifecycle.releases import ReleaseDecision
+from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.retries import apply_retries
 from feed_assets.lifecycle.stores import StorePool
@@ -247,11 +249,11 @@ class World:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"part-{next(self._numbers)}.csv").write_text(text)
 
-    def flag(self, name: str, *times: datetime) -> None:
+    def flag(self, name: str, *times: datetime, cluster: str = "primary") -> None:
         """Put the availability flag into instances of a feed."""
         for time in times:
-            self.folder(name, time).mkdir(parents=True, exist_ok=True)
-            (self.folder(name, time) / (self.feed(name).flag or "_SUCCESS")).touch()
+            self.folder(name, time, cluster).mkdir(parents=True, exist_ok=True)
+            (self.folder(name, time, cluster) / (self.feed(name, cluster).flag or "_SUCCESS")).touch()
 
     def folder(self, name: str, time: datetime, cluster: str = "primary") -> Path:
         folder = self.store(cluster).local_path(self.feed(name, cluster).path(time))
@@ -333,11 +335,37 @@ class World:
         runner = replace(runner, plan=governed.plan, release=governed.release, places=places)
         return runner.run(governed.record, nominal_time, on_published)
 
+    def copy(
+        self, flow: str, times: Sequence[datetime], as_of: datetime, cluster: str = "backup", run_id: str | None = None
+    ) -> dict[datetime, Published | Exception]:
+        """Run instances of a flow now, as a Dagster run does; what became of each."""
+        governed = {time: self.governed(flow, time, cluster) for time in times}
+        ended: dict[datetime, Published | Exception] = {}
+        for time, found in governed.items():
+            assert found is not None, f"{time} is no instance of {flow}"
+            with self.database.read() as connection:
+                places = other_places(connection, self.governance, found)
+            runner = FlowRunner(
+                database=self.database,
+                stores=self.stores,
+                plan=found.plan,
+                clock=FrozenClock(as_of),
+                wall=FrozenClock(as_of),
+                run_id=run_id or self.run_id(),
+                release=found.release,
+                places=places,
+            )
+            runner.run(found.record, [time], lambda _: None, ended.__setitem__)
+        return ended
+
     def launch(self, requests: Sequence[LaunchRequest], as_of: datetime) -> list[datetime]:
         """Run what was asked for; the nominal times in their order."""
         times = [(request, time) for request in requests for time in request.nominal_times]
         for request, time in times:
-            self.run(request.process.process, time, as_of, self.run_id(), cluster=request.process.cluster)
+            if request.process.copy is not None:
+                self.copy(request.process.process, [time], as_of, request.process.cluster)
+            else:
+                self.run(request.process.process, time, as_of, self.run_id(), cluster=request.process.cluster)
         return [time for _, time in times]
 
     def inputs_of(self, name: str, time: datetime, as_of: datetime) -> dict[str, list[str]]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.feed import ClusterRole
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.retention.readers import find_at_work, find_late_readers, find_readings, find_unread
 from feed_assets.plan.records import FeedRecord, Plan
@@ -59,14 +58,12 @@ class Kept(NamedTuple):
 class Asked:
     """The moment for which it is asked: `as_of` in the time of the data, `wall` in that of leases.
 
-    `holder` is who asks: his own leases protect from others only; None where leases are left out of it. `replicates`
-    says whether copies that are still to be made to targets of the feed are waited for.
+    `holder` is who asks: his own leases protect from others only; None where leases are left out of it.
     """
 
     as_of: datetime
     wall: datetime
     holder: str | None
-    replicates: bool = False
 
 
 def find_keepers(
@@ -106,8 +103,7 @@ def find_keepers(
         note(Keeper.UNREAD, find_unread(connection, readings, record, names, wanted, asked.as_of))
     for cluster in policy.until_replicated_to if policy else ():
         note(Keeper.REPLICA, _not_on(connection, governance.plan, record, cluster, wanted))
-    if asked.replicates:
-        note(Keeper.REPLICA, _to_be_copied(connection, governance.plan, record, wanted, asked.as_of))
+    note(Keeper.REPLICA, _to_be_copied(connection, governance.plan, record, wanted, asked.as_of))
     return kept
 
 
@@ -174,18 +170,17 @@ def _not_on(
 def _to_be_copied(
     connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime], as_of: datetime
 ) -> dict[datetime, str]:
-    """Instances of a source that a target lacks and would still keep."""
-    if record.role is not ClusterRole.SOURCE:
-        return {}
+    """Instances of a source that a target lacks, is to get, and would still keep."""
     found: dict[datetime, str] = {}
-    for target in (each for each in plan.feeds.values() if each.feed == record.feed):
-        if target.role is not ClusterRole.TARGET:
+    for flow in (plan.processes[edge.process_key] for edge in record.inputs_of):
+        if flow.copy is None:
             continue
+        target = plan.feeds[flow.outputs[0].feed_key]
         limit = target.retention_limit
         wanted = [
             time
             for time in times
-            if target.sequence.contains(time) and (limit is None or time >= as_of - limit.as_duration())
+            if flow.sequence.contains(time) and (limit is None or time >= as_of - limit.as_duration())
         ]
         rows = _rows(connection, target, wanted)
         found |= {

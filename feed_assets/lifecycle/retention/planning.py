@@ -46,7 +46,6 @@ class Ask:
     author: str
     origin: str = "retention"
     automatic: bool = False
-    replicates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,7 @@ def _plan_feed(
 ) -> PlannedFeed:
     policy = record.retention
     assert policy is not None
-    asked = Asked(as_of=ask.as_of, wall=ask.wall, holder="", replicates=ask.replicates)
+    asked = Asked(as_of=ask.as_of, wall=ask.wall, holder="")
     try:
         survey = survey_feed(database, stores, governance, record, asked, measurer)
         obstacles = _obstacles(survey, ask, seen) if survey.paths else ()

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import describe_process, source_of
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.plan.records import FeedRecord, InputEdge, Key
 from feed_assets.state.feed_instances import FeedInstances
@@ -55,7 +56,7 @@ class Reading:
 
         All that may read it where that depends on what is available.
         """
-        feed = self.governed.plan.feeds[self.edge.feed, self.edge.cluster].sequence
+        feed = self.governed.plan.feeds[self.edge.feed_key].sequence
         process = self.governed.record.sequence
         index = feed.index_at_or_before(nominal_time)
         if self.newest_read is not None or index < 0 or feed.at(index) != nominal_time:
@@ -78,17 +79,17 @@ Readers = Mapping[datetime, range]
 
 
 def find_readings(connection: Connection, governance: Governance, record: FeedRecord) -> list[Reading]:
-    """All ways in which processes of the feed's cluster read it: as declared, and as their older releases have it."""
-    keys = {(edge.process, edge.cluster): None for edge in record.inputs_of}
-    for older in governance.older(record.cluster):
-        if any(edge.feed == record.feed for edge in older.record.inputs):
+    """All ways in which processes and flows read the feed: as declared, and as their older releases have it."""
+    keys = {edge.process_key: None for edge in record.inputs_of}
+    for older in governance.older_readers(record.cluster):
+        if any(edge.feed_key == record.key for edge in older.record.inputs):
             keys.setdefault(older.record.key)
     return [
         Reading(governed=governed, edge=edge)
         for key in keys
         for governed in governance.stretches(connection, key)
         for edge in governed.record.inputs
-        if edge.feed == record.feed
+        if edge.feed_key == record.key
     ]
 
 
@@ -100,18 +101,18 @@ def find_at_work(
     as_of: datetime,
 ) -> dict[datetime, str]:
     """Of instances of a feed those that a RUNNING or READY process instance reads, with who it is."""
-    found = _frozen(connection, record, times)
+    found = _frozen(connection, record, times, {record.cluster, *(reading.process[1] for reading in readings)})
     for reading in readings:
         readers = _readers(reading, times)
         rows, is_complete = _rows(connection, reading, readers, _AT_WORK)
         if not is_complete:
-            reason = f"process '{reading.process[0]}' has more than {ROWS_AT_MOST} instances that may read it"
+            reason = f"{describe_process(reading.process[0])} has more than {ROWS_AT_MOST} instances that may read it"
             return dict.fromkeys(times, reason) | found
         busy = {reading.governed.record.sequence.index(row.nominal_time): row for row in rows}
         for time, index in _first_of(readers, busy):
             found.setdefault(time, _who(busy[index]))
         if reading.newest_read is not None and _has_work(connection, reading.process):
-            reason = f"process '{reading.process[0]}' is at work and reads the newest instances"
+            reason = f"{describe_process(reading.process[0])} is at work and reads the newest instances"
             found |= {time: reason for time in _newest(connection, reading, record, as_of) if time in times}
     return found
 
@@ -172,9 +173,9 @@ def find_late_readers(
         }
         due = {keys[key]: key for key in LateChecks(connection).get_many(keys)}
         for time, index in _first_of(readers, due):
-            who = f"instance {render_datetime(reading.at(index))} of process '{process}'"
+            who = f"instance {render_datetime(reading.at(index))} of {describe_process(process)}"
             found.setdefault(time, f"late data of {who}, which reads it, are still looked for")
-        reason = f"late data of process '{process}', which reads the newest instances, are looked for"
+        reason = f"late data of {describe_process(process)}, which reads the newest instances, are looked for"
         found |= {time: reason for time in _newest(connection, reading, record, as_of) if time in times}
     return found
 
@@ -215,12 +216,16 @@ def _first_of(readers: Readers, wanted: Collection[int]) -> list[tuple[datetime,
     return found
 
 
-def _frozen(connection: Connection, record: FeedRecord, times: Collection[datetime]) -> dict[datetime, str]:
+def _frozen(
+    connection: Connection, record: FeedRecord, times: Collection[datetime], clusters: Iterable[str]
+) -> dict[datetime, str]:
     """What the runs that go on have taken as their inputs, whatever is declared now."""
-    rows = ProcessInstances(connection).active_with_run(record.cluster)
+    instances = ProcessInstances(connection)
     return {
         time: _who(row)
-        for row in rows
+        for cluster in clusters
+        for row in instances.active_with_run(cluster)
+        if source_of(row.process, row.cluster) == record.cluster
         for taken in row.inputs
         if taken.feed == record.feed
         for time in taken.nominal_times
@@ -240,4 +245,4 @@ def _newest(connection: Connection, reading: Reading, record: FeedRecord, as_of:
 
 
 def _who(row: ProcessInstance) -> str:
-    return f"instance {render_datetime(row.nominal_time)} of process '{row.process}' is {row.status.value}"
+    return f"instance {render_datetime(row.nominal_time)} of {describe_process(row.process)} is {row.status.value}"

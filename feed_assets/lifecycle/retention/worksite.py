@@ -18,7 +18,7 @@ class Worksite:
     """Everything that running, undoing and purging need.
 
     `clock` is the time of the data, `wall` that of leases. `holder` names one run of one worker (see `name_holder`),
-    `origin` is what events say of who did it. `replicates` says whether copies still to be made are waited for.
+    `origin` is what events say of who did it.
     """
 
     database: Database
@@ -28,7 +28,6 @@ class Worksite:
     wall: Clock
     holder: str
     origin: str = "retention"
-    replicates: bool = False
     ttl: timedelta = TTL
 
     @property
@@ -42,7 +41,7 @@ class Worksite:
 
     def asked(self, sweep_id: str, as_of: datetime) -> Asked:
         """How it is asked what protects the instances of a sweep."""
-        return Asked(as_of=as_of, wall=self.wall.now(), holder=lease_holder(sweep_id), replicates=self.replicates)
+        return Asked(as_of=as_of, wall=self.wall.now(), holder=lease_holder(sweep_id))
 
     def feed(self, feed: str, cluster: str) -> FeedRecord | None:
         """A feed on a cluster as it is declared now; None if it is not."""

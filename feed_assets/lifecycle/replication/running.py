@@ -1,0 +1,311 @@
+"""Running a task of a copy: from the source into the staging, with checksums on the way and notes of what is done."""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.replication.tasks import CopyTask, Stretch, TaskCopy, open_assembly
+from feed_assets.lifecycle.replication.throttle import Throttle
+from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.copy_options import OnError
+from feed_assets.storage.copy_port import Assembly, Reading, SourceFile, Written
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
+
+_NOTES = 32
+_NOTE_BYTES = 1 << 20
+_SPLICE = 8 << 20
+
+Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+
+OnBytes = Callable[[int, int], None]
+"""Told of bytes and files that have been copied since it was told last; from any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A file that could not be copied, and why. `is_change`: it is not there any more as it was listed."""
+
+    file: str
+    reason: str
+    is_change: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyResult:
+    """What a task did for the copy of this `key`. `error`: a storage refused, and nothing more was done for it."""
+
+    key: int
+    written: tuple[Written, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    error: FeedAssetsError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """What a task did."""
+
+    number: int
+    copies: tuple[CopyResult, ...]
+
+
+class SourceMovedError(Exception):
+    """A file of the source is not as it was listed."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        super().__init__(f"{file!r} {reason}")
+
+
+class SourceUnreadableError(Exception):
+    """A file of the source that cannot be read."""
+
+    def __init__(self, file: str, error: StorageError) -> None:
+        self.file = file
+        self.error = error
+        super().__init__(str(error))
+
+
+def run_task(
+    task: CopyTask,
+    stores: StorePool,
+    *,
+    throttle: Throttle | None = None,
+    on_bytes: OnBytes | None = None,
+    ended: set[int] | None = None,
+) -> TaskResult:
+    """Copy what a task names; what fails ends the work for its copy only, and is told in the result.
+
+    `throttle` limits it together with others of this process, with which it shares `ended`, the keys of copies that
+    have failed and are not worth more work.
+    """
+    work = _Work(
+        stores=stores,
+        limits=[limit for limit in (throttle, Throttle(task.rate) if task.rate else None) if limit],
+        on_bytes=on_bytes or _nobody,
+        ended=set() if ended is None else ended,
+        note_bytes=max(task.bytes // _NOTES, _NOTE_BYTES),
+        note_files=sum(len(copy.files) for copy in task.copies) // _NOTES,
+    )
+    return TaskResult(number=task.number, copies=tuple(_Runner(work, copy).run() for copy in task.copies))
+
+
+def _nobody(size: int, files: int) -> None:
+    """Nobody wants to know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What all copies of a task have in common."""
+
+    stores: StorePool
+    limits: Sequence[Throttle]
+    on_bytes: OnBytes
+    ended: set[int]
+    note_bytes: int
+    note_files: int
+
+
+@dataclass(slots=True)
+class _Runner:
+    work: _Work
+    copy: TaskCopy
+    written: list[Written] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    unnoted: list[Written] = field(default_factory=list)
+    unnoted_bytes: int = 0
+    note_files: int = 1
+
+    def run(self) -> CopyResult:
+        key = self.copy.key
+        try:
+            if key not in self.work.ended:
+                self._run()
+        except FeedAssetsError as exc:
+            self.work.ended.add(key)
+            return CopyResult(key=key, error=exc)
+        return CopyResult(key=key, written=tuple(self.written), failures=tuple(self.failures))
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            assembly = open_assembly(self.work.stores, self.copy)
+            stack.callback(assembly.close)
+            self.note_files = max(self.work.note_files, assembly.least_note)
+            source = self.work.stores.get(self.copy.source.store).copying()
+            try:
+                reading = stack.enter_context(source.reading(self.copy.source.path))
+                self._copy_all(reading, assembly)
+            except InstanceNotFoundError as exc:
+                self.failures.append(Failure(file="", reason=str(exc), is_change=True))
+            finally:
+                with suppress(StorageError):
+                    self._note(assembly)
+
+    def _copy_all(self, reading: Reading, assembly: Assembly) -> None:
+        for file in self.copy.files:
+            if not self._try(file, self._copy_file, file, reading, assembly):
+                return
+        for each in self.copy.stretches:
+            if not self._try(each.file, self._copy_stretch, each, reading, assembly):
+                return
+
+    def _try(
+        self,
+        file: SourceFile,
+        work: Callable[Arguments, None],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> bool:
+        """Do it, and remember a failure of the source; whether to go on."""
+        if self.copy.key in self.work.ended:
+            return False
+        try:
+            work(*args, **kwargs)
+        except SourceMovedError as exc:
+            self.failures.append(Failure(file=file.path, reason=str(exc), is_change=True))
+        except SourceUnreadableError as exc:
+            if self.copy.on_error is OnError.STOP:
+                raise exc.error from exc
+            self.failures.append(Failure(file=file.path, reason=str(exc), is_change=False))
+        else:
+            return True
+        if self.copy.on_error is not OnError.STOP:
+            return True
+        self.work.ended.add(self.copy.key)
+        return False
+
+    def _copy_file(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
+        """Copy a file whole."""
+        if file.size > _SPLICE:
+            digest = hashlib.sha256()
+            assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, digest, None))
+            self.work.on_bytes(0, 1)
+        else:
+            data = self._read(file, reading)
+            digest = hashlib.sha256(data)
+            for limit in self.work.limits:
+                limit.take(len(data))
+            assembly.put(file.path, data)
+            self.work.on_bytes(len(data), 1)
+        self._done(assembly, file, 0, file.size, f"sha256:{digest.hexdigest()}")
+
+    def _copy_stretch(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> None:
+        """Copy a stretch segment by segment; by the kernel where the checksum of the file is known.
+
+        Each segment has its own checksum. That of the file is taken on the way where the stretch is all of it.
+        """
+        file, end, offset = stretch.file, stretch.offset + stretch.size, stretch.offset
+        if file.checksum and reading.has_descriptors and assembly.can_splice:
+            offset = self._splice(stretch, reading, assembly)
+        whole = hashlib.sha256() if offset == 0 and end == file.size else None
+        while offset < end and self.copy.key not in self.work.ended:
+            size = min(stretch.unit - offset % stretch.unit, end - offset)
+            segment = _Crc()
+            assembly.write(file.path, file.size, offset, self._passing(file, offset, size, reading, whole, segment))
+            self._done(assembly, file, offset, size, f"crc32:{segment.value:08x}")
+            offset += size
+        if whole is not None and offset == file.size:
+            self.written.append(_written(file, 0, offset, f"sha256:{whole.hexdigest()}"))
+        self.work.on_bytes(0, int(offset == file.size))
+
+    def _splice(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> int:
+        """Let the kernel copy as far as it can; return how far that is."""
+        file, end, offset = stretch.file, stretch.offset + stretch.size, stretch.offset
+        step = min([stretch.unit, _SPLICE, *(max(limit.burst, 1 << 16) for limit in self.work.limits)])
+        descriptor = self._guarded(file, reading.descriptor, file.path)
+        try:
+            while offset < end:
+                size = min(step, end - offset)
+                for limit in self.work.limits:
+                    limit.take(size)
+                count = assembly.splice(file.path, offset, size, descriptor)
+                if count == 0:
+                    break
+                self._done(assembly, file, offset, count, "")
+                self.work.on_bytes(count, 0)
+                offset += count
+        finally:
+            os.close(descriptor)
+        if offset < end and offset > stretch.offset:
+            raise SourceMovedError(file.path, "has become shorter")
+        return offset
+
+    def _passing(
+        self,
+        file: SourceFile,
+        offset: int,
+        size: int,
+        reading: Reading,
+        whole: "hashlib._Hash | None",
+        segment: "_Crc | None",
+    ) -> Iterator[bytes | memoryview]:
+        """The bytes of a stretch, with their checksums taken on the way."""
+        left = size
+        chunks = reading.chunks(file.path, offset, size)
+        while True:
+            chunk = self._guarded(file, next, chunks, None)
+            if chunk is None:
+                break
+            if whole is not None:
+                whole.update(chunk)
+            if segment is not None:
+                segment.value = zlib.crc32(chunk, segment.value)
+            for limit in self.work.limits:
+                limit.take(len(chunk))
+            yield chunk
+            left -= len(chunk)
+            self.work.on_bytes(len(chunk), 0)
+        if left:
+            raise SourceMovedError(file.path, "has become shorter")
+
+    def _read(self, file: SourceFile, reading: Reading) -> bytes:
+        data = self._guarded(file, reading.read, file.path, file.size)
+        if len(data) != file.size:
+            raise SourceMovedError(file.path, f"has {len(data):,} bytes now instead of {file.size:,}")
+        return data
+
+    def _guarded(
+        self,
+        file: SourceFile,
+        read: Callable[Arguments, Answer],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> Answer:
+        """Read, and tell failures of the source from those of the target."""
+        try:
+            return read(*args, **kwargs)
+        except InstanceNotFoundError as exc:
+            raise SourceMovedError(file.path, "is gone") from exc
+        except StorageError as exc:
+            raise SourceUnreadableError(file.path, exc) from exc
+
+    def _done(self, assembly: Assembly, file: SourceFile, offset: int, size: int, checksum: str) -> None:
+        """Remember what is done, and note it when it is worth a note."""
+        done = _written(file, offset, size, checksum)
+        self.unnoted.append(done)
+        self.unnoted_bytes += size
+        self.written.append(done)
+        if self.unnoted_bytes >= self.work.note_bytes or len(self.unnoted) >= self.note_files:
+            self._note(assembly)
+
+    def _note(self, assembly: Assembly) -> None:
+        if self.unnoted:
+            assembly.note(self.unnoted)
+        self.unnoted = []
+        self.unnoted_bytes = 0
+
+
+def _written(file: SourceFile, offset: int, size: int, checksum: str) -> Written:
+    return Written(
+        file=file.path, offset=offset, size=size, checksum=checksum, sign=file.sign, is_settled=file.is_settled
+    )
+
+
+@dataclass(slots=True)
+class _Crc:
+    value: int = 0

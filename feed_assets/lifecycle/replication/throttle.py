@@ -1,0 +1,49 @@
+"""Limits on bandwidth: a bucket that fills with time and is emptied by bytes."""
+
+import threading
+import time
+from collections.abc import Callable
+
+_BURST = 4
+_STEPS = 16
+
+
+class Throttle:
+    """Lets through a number of bytes a second, shared by the threads that use it; a quarter of a second at once.
+
+    `monotonic` tells seconds, `sleep` lets them pass.
+
+    >>> slept = []
+    >>> throttle = Throttle(100, monotonic=lambda: 0.0, sleep=slept.append)
+    >>> throttle.take(25), throttle.take(100), slept
+    (None, None, [1.0])
+    """
+
+    def __init__(
+        self,
+        rate: int,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._rate = max(rate, 1)
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._left = self._rate / _BURST
+        self._at = monotonic()
+        self._mutex = threading.Lock()
+
+    @property
+    def burst(self) -> int:
+        """How many bytes are best asked for at once."""
+        return max(1, self._rate // _STEPS)
+
+    def take(self, count: int) -> None:
+        """Wait until so many bytes may pass."""
+        with self._mutex:
+            now = self._monotonic()
+            self._left = min(self._rate / _BURST, self._left + (now - self._at) * self._rate) - count
+            self._at = now
+            pause = -self._left / self._rate
+        if pause > 0:
+            self._sleep(pause)

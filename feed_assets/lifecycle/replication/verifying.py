@@ -1,0 +1,157 @@
+"""Reading back what a copy has written, and whether it is what was read at the source."""
+
+import hashlib
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from feed_assets.entities.copying import Verification
+from feed_assets.lifecycle.replication.plans import CopyPlan, Kept
+from feed_assets.lifecycle.replication.tasks import SMALL
+from feed_assets.storage.copy_port import Assembly, SourceFile, Written
+from feed_assets.storage.errors import InstanceNotFoundError
+from feed_assets.storage.paths import is_content
+
+_BLOCK = 64
+_CRC = "crc32:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What is known of the staged files: `checksums` by path, and the paths of those that are `damaged`."""
+
+    checksums: Mapping[str, str]
+    damaged: tuple[str, ...]
+
+
+def evidence_of(plan: CopyPlan, written: Iterable[Written]) -> tuple[dict[str, list[Written]], tuple[str, ...]]:
+    """What is known of each file that was transferred, stretch by stretch in order, and the files that have gaps."""
+    found: dict[str, list[Written]] = defaultdict(list)
+    for each in written:
+        found[each.file].append(each)
+    incomplete = []
+    for file in plan.transfers:
+        stretches = sorted(found.get(file.path, ()), key=lambda each: (each.offset, -each.size))
+        end = 0
+        for each in stretches:
+            if each.offset > end:
+                break
+            end = max(end, each.offset + each.size)
+        if end < file.size or not stretches:
+            incomplete.append(file.path)
+        found[file.path] = stretches
+    return found, tuple(incomplete)
+
+
+def check_copy(
+    mode: Verification,
+    assembly: Assembly,
+    transfers: Sequence[SourceFile],
+    evidence: Mapping[str, Sequence[Written]],
+    kept_files: Sequence[Kept],
+    pool: Executor | None,
+) -> Checked:
+    """Find out the checksums of all staged files of a copy, and read back what `mode` says.
+
+    What was split or taken over from an earlier try is read back in every mode: only then its checksum is known.
+    """
+    works: list[tuple[str, int, str, Sequence[Written]]] = []
+    checksums: dict[str, str] = {}
+    damaged: list[str] = []
+    for file in transfers:
+        stretches = evidence[file.path]
+        read = _whole(file.size, stretches)
+        known = file.checksum or read
+        is_read = known == read or (len(stretches) == 1 and not read)
+        if read and known != read:  # what was read is not what the manifest of the source says
+            checksums[file.path] = read
+            damaged.append(file.path)
+        elif mode is Verification.NONE and known and is_read:
+            checksums[file.path] = known
+        else:
+            works.append((file.path, file.size, known, stretches))
+    for kept in kept_files:
+        known = kept.entry.checksum if kept.entry else ""
+        if known and mode is not Verification.WHOLE:
+            checksums[kept.path] = known
+        elif known or is_content(kept.path, None):
+            works.append((kept.path, kept.size, known, ()))
+    for path, checksum, is_good in _each(lambda work: _check(assembly, *work), works, pool):
+        checksums[path] = checksum
+        if not is_good:
+            damaged.append(path)
+    return Checked(checksums=checksums, damaged=tuple(damaged))
+
+
+def _whole(size: int, stretches: Sequence[Written]) -> str:
+    """The checksum of a file of `size` bytes that was read in one go."""
+    for each in stretches:
+        if each.offset == 0 and each.size == size and each.checksum.startswith("sha256:"):
+            return each.checksum
+    return ""
+
+
+def _check(assembly: Assembly, path: str, size: int, known: str, stretches: Sequence[Written]) -> tuple[str, str, bool]:
+    """Read a staged file back: its checksum, and whether that, or those of its stretches, are as they should be.
+
+    A file of which every stretch has a checksum, and that was read in one go, is not hashed a second time.
+    """
+    if size <= SMALL:
+        try:
+            data = assembly.read(path, size)
+        except InstanceNotFoundError:
+            return path, "", False
+        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        return path, checksum, len(data) == size and (not known or checksum == known)
+    parts = _cover([each for each in stretches if each.checksum.startswith(_CRC)], size)
+    is_told = all(expected for _, _, expected in parts) and known == _whole(size, stretches)
+    if known and not is_told:
+        parts = _cover((), size)
+    whole = None if known and is_told else hashlib.sha256()
+    is_good, end = True, 0
+    try:
+        for start, length, expected in parts:
+            crc = 0
+            for chunk in assembly.chunks(path, start, length):
+                if whole is not None:
+                    whole.update(chunk)
+                if expected:
+                    crc = zlib.crc32(chunk, crc)
+                end += len(chunk)
+            is_good = is_good and (not expected or f"{_CRC}{crc:08x}" == expected)
+    except InstanceNotFoundError:
+        return path, "", False
+    checksum = known if whole is None else f"sha256:{whole.hexdigest()}"
+    return path, checksum, is_good and end == size and (not known or checksum == known)
+
+
+def _cover(stretches: Sequence[Written], size: int) -> list[tuple[int, int, str]]:
+    """A file from its beginning to its end: offset, length and, where one is known, the checksum of each part."""
+    found: list[tuple[int, int, str]] = []
+    end = 0
+    for each in stretches:
+        if each.offset < end:
+            continue
+        if each.offset > end:
+            found.append((end, each.offset - end, ""))
+        found.append((each.offset, each.size, each.checksum))
+        end = each.offset + each.size
+    if end < size or not found:
+        found.append((end, size - end, ""))
+    return found
+
+
+def _each(
+    check: "Callable[[tuple[str, int, str, Sequence[Written]]], tuple[str, str, bool]]",
+    works: Sequence[tuple[str, int, str, Sequence[Written]]],
+    pool: Executor | None,
+) -> list[tuple[str, str, bool]]:
+    """Do many checks, large files side by side and small ones in blocks."""
+    if pool is None or len(works) < 2:
+        return [check(work) for work in works]
+    large = [[work] for work in works if work[1] > SMALL]
+    small = [work for work in works if work[1] <= SMALL]
+    blocks = large + [small[start : start + _BLOCK] for start in range(0, len(small), _BLOCK)]
+    return [found for block in pool.map(lambda block: [check(work) for work in block], blocks) for found in block]

@@ -1,0 +1,60 @@
+"""Pairs of sides to copy between: local directories, fsspec's memory, and S3 of a real server on loopback."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tests.lifecycle.replication.sides import Pair, Place, local_place, memory_place, s3_place
+from tests.spark_session import spark
+from tests.storage.conftest import s3_options
+
+__all__ = ["s3_options", "spark"]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Two local directories."""
+    return Pair(local_place(tmp_path / "source"), local_place(tmp_path / "target"))
+
+
+@pytest.fixture(
+    params=[
+        "local→local",
+        "local→memory",
+        "memory→local",
+        "memory→memory",
+        pytest.param("local→s3", marks=pytest.mark.server),
+        pytest.param("s3→local", marks=pytest.mark.server),
+    ]
+)
+def any_pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Every pair of kinds of storage that is proven."""
+    source, target = request.param.split("→")
+    pair = Pair(_open(request, source, tmp_path / "source"), _open(request, target, tmp_path / "target"))
+    yield pair
+    fs = fsspec.filesystem("memory")
+    for place in (pair.source, pair.target):
+        root = place.address.url.removeprefix("memory:/")
+        if root != place.address.url and fs.exists(root):
+            fs.rm(root, recursive=True)
+
+
+@pytest.fixture
+def s3_pair(s3_options: dict[str, object], tmp_path: Path) -> Pair:
+    """From a local directory to S3."""
+    return Pair(local_place(tmp_path / "source"), s3_place(s3_options, f"test-r{next(_numbers)}"))
+
+
+def _open(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place:
+    match kind:
+        case "local":
+            return local_place(folder)
+        case "memory":
+            return memory_place(f"replication-{next(_numbers)}")
+        case _:
+            return s3_place(request.getfixturevalue("s3_options"), f"test-r{next(_numbers)}")

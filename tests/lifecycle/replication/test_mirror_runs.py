@@ -1,0 +1,201 @@
+"""Mirrors as processes: from their definition through ticks and attempts to what stands at the target."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed_assets.engines.port import WorkReport
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.process import Process
+from feed_assets.lifecycle.errors import RemovalLimitError
+from feed_assets.lifecycle.execution import ALL_TIMES
+from feed_assets.lifecycle.instance_actions import InstanceAction, apply_action
+from feed_assets.operations.location import declare_location
+from feed_assets.state.errors import FencedOutError, LeaseHeldError
+from feed_assets.state.leases import Leases
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.lifecycle.world import START, World
+
+DAY = timedelta(days=1)
+NOON = START + timedelta(hours=12)
+
+
+def mirror(source: object = "/models", target: object = None, name: str = "models", **more: Any) -> Process:
+    """A mirror of a directory on `primary`, which runs there, to `backup`."""
+    sides = {
+        "source": source if isinstance(source, Mapping) else {"directory": source},
+        "target": target or {"cluster": "backup", "directory": "/models"},
+    }
+    return Process.model_validate(
+        {
+            "name": name,
+            "frequency": "days(1)",
+            "order": "LAST_ONLY",
+            "clusters": {"primary": {"validity": {"start": START}}},
+            "workflow": {"engine": "directory-mirror", "mirror": {**sides, **more}},
+        }
+    )
+
+
+def world_of(root: Path, *mirrors: Process) -> World:
+    return World.of(root, *mirrors, clusters=("primary", "backup"))
+
+
+def write(root: Path, files: Mapping[str, str], cluster: str = "primary", below: str = "models") -> None:
+    for name, text in files.items():
+        file = root / cluster / below / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def read(root: Path, cluster: str = "backup", below: str = "models") -> dict[str, str]:
+    folder = root / cluster / below
+    found = (file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".feed-assets"))
+    return {file.relative_to(folder).as_posix(): file.read_text() for file in found}
+
+
+def run(world: World, time: datetime, as_of: datetime, name: str = "models") -> WorkReport:
+    """Run an instance as a Dagster run does; what the attempt says of itself."""
+    told: dict[datetime, WorkReport] = {}
+    governed = world.governed(name, time)
+    assert governed is not None
+    runner = replace(
+        world.runner(as_of, world.run_id(), wall=as_of + timedelta(days=10_000)),
+        engines=None,
+        plan=governed.plan,
+        release=governed.release,
+        on_report=told.__setitem__,
+    )
+    runner.run(governed.record, time, lambda _: None)
+    return told[time]
+
+
+def test_row_141_instances_of_a_mirror_make_the_target_equal(tmp_path: Path) -> None:
+    world = world_of(tmp_path, mirror(removed_files="remove"))
+    write(tmp_path, {"a.bin": "a", "sub/b.bin": "b"})
+    (request,) = world.tick(NOON)
+    assert request.nominal_times == (START,)
+    report = run(world, START, NOON)
+    assert read(tmp_path) == {"a.bin": "a", "sub/b.bin": "b"}
+    assert world.statuses("models") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert (report.details["copied_files"], report.details["copied_bytes"]) == (2, 2)
+    assert report.details["source"] == f"file://{tmp_path}/primary/models"
+    assert report.details["target"] == f"file://{tmp_path}/backup/models"
+    write(tmp_path, {"a.bin": "other"})
+    (tmp_path / "primary/models/sub/b.bin").unlink()
+    world.tick(NOON + DAY)
+    report = run(world, START + DAY, NOON + DAY)
+    assert read(tmp_path) == {"a.bin": "other"}
+    assert (report.details["copied_files"], report.details["removed_files"]) == (1, 1)
+
+
+def test_of_what_was_missed_only_the_newest_is_run(tmp_path: Path) -> None:
+    world = world_of(tmp_path, mirror())
+    write(tmp_path, {"a.bin": "a"})
+    (request,) = world.tick(NOON + 3 * DAY)
+    assert request.nominal_times == (START + 3 * DAY,)
+
+
+def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody_approves(tmp_path: Path) -> None:
+    world = world_of(tmp_path, mirror(removed_files="remove"))
+    write(tmp_path, {str(number): "x" for number in range(10)})
+    world.tick(NOON)
+    run(world, START, NOON)
+    for number in range(7):
+        (tmp_path / "primary/models" / str(number)).unlink()
+    world.tick(NOON + DAY)
+    with pytest.raises(RemovalLimitError):
+        run(world, START + DAY, NOON + DAY)
+    row = world.instances("models")[START + DAY]
+    assert row.status is ProcessInstanceStatus.FAILED
+    assert "7 of the 10 files there would be removed, more than the share 0.5" in str(row.reason)
+    assert "--property mirror.removals=7" in str(row.reason)
+    assert len(read(tmp_path)) == 10
+    apply_action(
+        world.database,
+        world.governance,
+        InstanceAction.RERUN,
+        [row.key],
+        author="ann",
+        as_of=NOON + DAY,
+        overrides={"mirror.removals": "7"},
+    )
+    run(world, START + DAY, NOON + DAY)
+    assert len(read(tmp_path)) == 3
+
+
+def test_sides_are_on_the_cluster_of_the_process_unless_they_say_otherwise(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "else where" / "out"
+    world = world_of(
+        tmp_path,
+        mirror({"cluster": "backup", "directory": "in"}, {"directory": "/${cluster.colo}/out"}),
+        mirror({"directory": "/primary-colo/out/"}, {"directory": f"file://{elsewhere}"}, name="onwards"),
+    )
+    write(tmp_path, {"a.bin": "a"}, "backup", "in")
+    world.tick(NOON)
+    run(world, START, NOON)
+    assert read(tmp_path, "primary", "primary-colo/out") == {"a.bin": "a"}
+    run(world, START, NOON, name="onwards")
+    assert (elsewhere / "a.bin").read_text() == "a"
+    assert not (elsewhere / ".feed-assets").exists()
+
+
+def test_two_instances_of_a_mirror_never_run_together(tmp_path: Path) -> None:
+    world = world_of(tmp_path, mirror())
+    write(tmp_path, {"a.bin": "a"})
+    world.tick(NOON)
+    wall = NOON + timedelta(days=10_000)
+    leases = Leases(world.database)
+    lease = leases.acquire("mirror/models", "primary", ALL_TIMES, "another run", wall, DAY)
+    with pytest.raises(LeaseHeldError):
+        run(world, START, NOON)
+    assert read(tmp_path) == {}
+    leases.release(lease)
+    run(world, START, NOON)
+    assert read(tmp_path) == {"a.bin": "a"}
+
+
+def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(tmp_path, mirror(snapshots={"source_keep": 1, "target_keep": 1}))
+    write(tmp_path, {"a.bin": "a"})
+    world.tick(NOON)
+    runner = replace(world.runner(NOON, "run-1", wall=NOON + timedelta(days=10_000)), engines=None)
+    governed = world.governed("models", START)
+    assert governed is not None
+    copying = type(world.store("backup").copying())
+    prepare = copying.flush
+
+    def overtaken(self: Any, assemblies: Any) -> None:
+        prepare(self, assemblies)
+        with world.database.begin() as connection:
+            Leases(world.database).release_all(connection, "run-1")
+
+    monkeypatch.setattr(copying, "flush", overtaken)
+    with pytest.raises(FencedOutError):
+        runner.run(governed.record, START, lambda _: None)
+    assert read(tmp_path) == {}
+    monkeypatch.undo()
+    report = run(world, START, NOON)
+    assert read(tmp_path) == {"a.bin": "a"}
+    assert str(report.details["snapshot"]).startswith("models.20131101T0000Z.")
+
+
+def test_a_mirror_depends_on_the_clusters_of_its_sides(tmp_path: Path) -> None:
+    world = world_of(tmp_path, mirror())
+    record = world.process("models")
+    assert record.members == (("process", "models"), ("cluster", "backup"), ("cluster", "primary"))
+    assert record.work == f"directory-mirror file://{tmp_path}/primary/models → file://{tmp_path}/backup/models"
+
+
+def test_another_place_of_the_target_makes_a_new_release(tmp_path: Path) -> None:
+    def sign(place: str) -> str:
+        storages = {"primary": "file:///primary", "backup": f"file:///{place}"}
+        clusters = [Cluster(name=name, storage=storage) for name, storage in storages.items()]
+        return declare_location([*clusters, mirror()], START).plan.processes["models", "primary"].sign
+
+    assert sign("backup") == sign("backup")
+    assert sign("backup") != sign("elsewhere")
