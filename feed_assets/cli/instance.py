@@ -12,6 +12,8 @@ from feed_assets.cli.instance_options import (
     filter_option,
     instance_of,
     kind_argument,
+    lifecycle_option,
+    lifecycles_of,
     open_scene_for,
     order_options,
     page_options,
@@ -24,7 +26,7 @@ from feed_assets.cli.render import print_json, print_table
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
 from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances, summarize_instances
-from feed_assets.operations.instances.ranges import PAGE, InstanceQuery, parse_filter
+from feed_assets.operations.instances.ranges import PAGE, InstanceQuery, Lifecycle, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow, rendered
 from feed_assets.operations.instances.runs import find_logs, find_params
 from feed_assets.timing.dates import render_datetime
@@ -34,8 +36,8 @@ from feed_assets.timing.dates import render_datetime
 def instance() -> None:
     """Instances of feeds and processes: how they stand, why, and what to do about it.
 
-    KIND is feed or process. INSTANCE is a nominal time such as 2013-11-03T05:00Z, a day or a partition key. Ranges are
-    from --start up to, and without, --end.
+    KIND is feed or process; of a feed that is copied, its copies are meant where nothing else is said. INSTANCE is a
+    nominal time such as 2013-11-03T05:00Z, a day or a partition key. Ranges are from --start up to, and without, --end.
     """
 
 
@@ -44,6 +46,7 @@ def instance() -> None:
 @click.argument("name")
 @range_options
 @clusters_option
+@lifecycle_option
 @filter_option
 @order_options
 @page_options
@@ -52,7 +55,7 @@ def instance() -> None:
 @click.pass_context
 @packed("query", query_of)
 def list_(ctx: click.Context, query: InstanceQuery, output: str) -> None:
-    """The instances of a feed or process with their states, and what those that wait lack."""
+    """The instances of a process, the copies of a feed, or its data with their states; what those that wait lack."""
     _print_page(ctx, list_instances(open_scene_for(), query), output)
 
 
@@ -63,6 +66,7 @@ instance.add_command(list_, "status")
 @kind_argument
 @click.argument("name")
 @clusters_option
+@lifecycle_option
 @filter_option
 @order_options
 @page_options
@@ -70,7 +74,7 @@ instance.add_command(list_, "status")
 @click.pass_context
 @packed("query", query_of)
 def running(ctx: click.Context, query: InstanceQuery, output: str) -> None:
-    """The instances of a process that run now, whatever their time."""
+    """The instances of a process, or the copies of a feed, that run now, whatever their time."""
     _print_page(ctx, find_running(open_scene_for(), query), output)
 
 
@@ -79,6 +83,7 @@ def running(ctx: click.Context, query: InstanceQuery, output: str) -> None:
 @click.argument("name")
 @range_options
 @clusters_option
+@lifecycle_option
 @filter_option
 @order_options
 @click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
@@ -97,16 +102,24 @@ def summary(ctx: click.Context, query: InstanceQuery, output: str) -> None:
 
 
 @instance.command()
-@click.argument("process")
+@click.argument("name")
 @click.argument("instance")
 @clusters_option
+@lifecycle_option
 @output_option
 @click.pass_context
-def params(ctx: click.Context, process: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
-    """With which properties an instance of a process has run; nothing before it has begun."""
+def params(
+    ctx: click.Context,
+    name: str,
+    instance: str,
+    clusters: tuple[str, ...],
+    lifecycles: tuple[str, ...],
+    output: str,
+) -> None:
+    """With which properties an instance of a process, or the copy of a feed's, has run; nothing before it has begun."""
     scene = open_scene_for()
-    nominal_time = instance_of(scene, Kind.PROCESS.value, process, instance)
-    found = find_params(scene, process, nominal_time, clusters)
+    nominal_time = instance_of(scene, scene.kind_of(name).value, name, instance)
+    found = find_params(scene, name, nominal_time, clusters, lifecycles_of(lifecycles))
     if output == "json":
         print_consolidated(found, "instances")
     else:
@@ -123,6 +136,7 @@ def params(ctx: click.Context, process: str, instance: str, clusters: tuple[str,
 @click.argument("name")
 @range_options
 @clusters_option
+@lifecycle_option
 @filter_option
 @order_options
 @page_options
@@ -197,7 +211,7 @@ def listing(
     end_with(ctx, found.result, found.message)
 
 
-_HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run", "details")
+_HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run", "details", "copied from")
 
 
 def _cells(row: InstanceRow) -> tuple[object, ...]:
@@ -211,6 +225,7 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
         rendered(row.ended_at),
         row.run_id,
         details,
+        *((row.source_cluster,) if row.lifecycle is Lifecycle.REPLICATION else ()),
     )
 
 

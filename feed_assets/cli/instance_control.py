@@ -1,4 +1,4 @@
-"""`instance kill`, `suspend`, `resume` and `rerun`: what people do to the instances of a process."""
+"""`instance kill`, `suspend`, `resume` and `rerun`: what people do to instances of a process, or copies of a feed."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import click
 
+from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
 from feed_assets.cli.render import print_json, print_table
-from feed_assets.lifecycle.instance_actions import InstanceAction
+from feed_assets.entities.flow_names import parse_flow
+from feed_assets.lifecycle.instance_actions import Acted, InstanceAction
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
@@ -17,12 +19,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _range_options(command: _Command) -> _Command:
-    """What all four have: a process, a range that both ends are given of, and clusters."""
+    """What all four have: a process or feed, a range that both ends are given of, clusters and lifecycle."""
     for option in (
-        click.argument("process"),
+        click.argument("name"),
         click.option("--start", type=MomentType(), required=True, help="The first nominal time, 2015-02-28T06:30Z."),
         click.option("--end", type=MomentType(), required=True, help="The nominal time before which the range ends."),
         clusters_option,
+        lifecycle_option,
     ):
         command = option(command)
     return change_options(command)
@@ -31,7 +34,7 @@ def _range_options(command: _Command) -> _Command:
 @click.command()
 @_range_options
 def kill(**options: Any) -> None:
-    """End instances of PROCESS that wait, run, are suspended or have failed.
+    """End instances of NAME that wait, run, are suspended or have failed.
 
     They stay KILLED: nothing retries them but `rerun`. Their runs in Dagster are cancelled. What SUCCEEDED stays so.
     """
@@ -41,7 +44,7 @@ def kill(**options: Any) -> None:
 @click.command()
 @_range_options
 def suspend(**options: Any) -> None:
-    """Hold instances of PROCESS back until they are resumed.
+    """Hold instances of NAME back until they are resumed.
 
     Dagster cannot hold a run: that of an instance which runs is cancelled, and the instance begins anew when it is
     resumed. Nothing that it had done is seen.
@@ -52,7 +55,7 @@ def suspend(**options: Any) -> None:
 @click.command()
 @_range_options
 def resume(**options: Any) -> None:
-    """Let suspended instances of PROCESS go on: they wait for their inputs, or run at once if those are there."""
+    """Let suspended instances of NAME go on: they wait for their inputs, or run at once if those are there."""
     _control(InstanceAction.RESUME, **options)
 
 
@@ -64,22 +67,23 @@ def resume(**options: Any) -> None:
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--force", is_flag=True, help="Forget the properties that earlier re-runs were given.")
 def rerun(file: Path | None, properties: tuple[str, ...], force: bool, **options: Any) -> None:
-    """Run instances of PROCESS again that have ended, however they did.
+    """Run instances of NAME again that have ended, however they did.
 
     Their outputs are replaced when they are whole again. Properties that are given stand in the place of the process's
     own, for this run and all that follow, until others are given or `--force` forgets them.
     """
-    given = _properties([*_lines(file), *properties]) if file or properties else None
+    given = parse_properties([*read_property_lines(file), *properties]) if file or properties else None
     _control(InstanceAction.RERUN, overrides=given, force=force, **options)
 
 
 def _control(
     action: InstanceAction,
     *,
-    process: str,
+    name: str,
     start: datetime,
     end: datetime,
     clusters: tuple[str, ...] | None,
+    lifecycles: tuple[str, ...],
     author: str | None,
     dry_run: bool,
     output: str,
@@ -95,10 +99,11 @@ def _control(
     done = control_instances(
         open_scene(settings, open_state(settings), SystemClock()),
         action,
-        process,
+        name,
         start,
         end,
         author=author_of(author),
+        lifecycles=lifecycles_of(lifecycles),
         clusters=clusters,
         overrides=overrides,
         force=force,
@@ -108,21 +113,24 @@ def _control(
     if output == "json":
         print_json(done.to_json())
     else:
-        rows = [
-            (render_datetime(each.instance.nominal_time), each.instance.cluster, each.before.value, each.after.value)
-            for each in done.acted
-        ]
-        print_table(("instance", "cluster", "was", "is"), rows)
+        print_table(("instance", "cluster", "was", "is", "copied from"), map(_cells, done.acted))
     click.echo(done.render_summary(), err=True)
 
 
-def _lines(file: Path | None) -> list[str]:
+def _cells(acted: Acted) -> tuple[str, ...]:
+    row, flow = acted.instance, parse_flow(acted.instance.process)
+    cells = (render_datetime(row.nominal_time), row.cluster, acted.before.value, acted.after.value)
+    return cells if flow is None else (*cells, flow[1])
+
+
+def read_property_lines(file: Path | None) -> list[str]:
     """The lines of a properties file that say something."""
     lines = file.read_text("utf-8").splitlines() if file else []
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
 
 
-def _properties(texts: list[str]) -> dict[str, str]:
+def parse_properties(texts: list[str]) -> dict[str, str]:
+    """Properties by name, of the form NAME=VALUE each."""
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")

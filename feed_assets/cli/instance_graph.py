@@ -10,6 +10,8 @@ from feed_assets.cli.instance_options import (
     end_with,
     instance_of,
     kind_argument,
+    lifecycle_option,
+    lifecycles_of,
     open_scene_for,
     page_options,
     print_consolidated,
@@ -29,12 +31,22 @@ from feed_assets.timing.dates import render_datetime
 @click.argument("name")
 @click.argument("instance")
 @clusters_option
+@lifecycle_option
 @output_option
 @click.pass_context
-def dependency(ctx: click.Context, kind: str, name: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
+def dependency(
+    ctx: click.Context,
+    kind: str,
+    name: str,
+    instance: str,
+    clusters: tuple[str, ...],
+    lifecycles: tuple[str, ...],
+    output: str,
+) -> None:
     """Which instances one depends on, and which depend on it, one step away."""
     scene = open_scene_for()
-    found = find_dependencies(scene, Kind(kind), name, instance_of(scene, kind, name, instance), clusters)
+    nominal_time = instance_of(scene, kind, name, instance)
+    found = find_dependencies(scene, Kind(kind), name, nominal_time, clusters, lifecycles_of(lifecycles))
     if output == "json":
         print_consolidated(found, "dependencies")
     else:
@@ -51,6 +63,7 @@ def dependency(ctx: click.Context, kind: str, name: str, instance: str, clusters
 @click.argument("name")
 @click.argument("instance")
 @clusters_option
+@lifecycle_option
 @click.option(
     "--output",
     type=click.Choice(["text", "dot", "json"]),
@@ -59,10 +72,19 @@ def dependency(ctx: click.Context, kind: str, name: str, instance: str, clusters
     help="A tree, a graph for Graphviz, or JSON.",
 )
 @click.pass_context
-def triage(ctx: click.Context, kind: str, name: str, instance: str, clusters: tuple[str, ...], output: str) -> None:
+def triage(
+    ctx: click.Context,
+    kind: str,
+    name: str,
+    instance: str,
+    clusters: tuple[str, ...],
+    lifecycles: tuple[str, ...],
+    output: str,
+) -> None:
     """What an instance hangs on, upstream to the first that are AVAILABLE or SUCCEEDED."""
     scene = open_scene_for()
-    found = find_triage(scene, Kind(kind), name, instance_of(scene, kind, name, instance), clusters)
+    nominal_time = instance_of(scene, kind, name, instance)
+    found = find_triage(scene, Kind(kind), name, nominal_time, clusters, lifecycles_of(lifecycles))
     if output == "json":
         print_consolidated(found, "graphs")
     else:

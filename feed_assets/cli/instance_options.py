@@ -11,7 +11,14 @@ from feed_assets.cli.render import print_json
 from feed_assets.clock import SystemClock
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result
-from feed_assets.operations.instances.ranges import PAGE, FilterField, InstanceQuery, OrderField, parse_filter
+from feed_assets.operations.instances.ranges import (
+    PAGE,
+    FilterField,
+    InstanceQuery,
+    Lifecycle,
+    OrderField,
+    parse_filter,
+)
 from feed_assets.operations.instances.times import resolve_instance
 from feed_assets.settings import load_settings
 
@@ -88,6 +95,22 @@ def order_options(command: _Command) -> _Command:
     return order(direction(command))
 
 
+def lifecycle_option(command: _Command) -> _Command:
+    """`--lifecycle replication`."""
+    return click.option(
+        "--lifecycle",
+        "lifecycles",
+        type=click.Choice([lifecycle.value for lifecycle in Lifecycle], case_sensitive=False),
+        multiple=True,
+        help="Of a feed its replication, the default where it is copied, or eviction; may be repeated.",
+    )(command)
+
+
+def lifecycles_of(texts: Iterable[str]) -> frozenset[Lifecycle]:
+    """The lifecycles that are asked for."""
+    return frozenset(map(Lifecycle, texts))
+
+
 def query_of(
     kind: str,
     name: str,
@@ -101,6 +124,7 @@ def query_of(
     offset: int = 0,
     num_results: int = PAGE,
     all_attempts: bool = False,
+    lifecycles: tuple[str, ...] = (),
 ) -> InstanceQuery:
     """The query that options make."""
     of_kind = Kind(kind)
@@ -110,12 +134,13 @@ def query_of(
         start=start,
         end=end,
         clusters=frozenset(clusters) or None,
-        filter=parse_filter(of_kind, filters),
+        filter=parse_filter(of_kind, filters, is_of_data=False),
         order=OrderField(order_by) if order_by else None,
         descending=None if sort_order is None else sort_order == "desc",
         offset=offset,
         results=num_results,
         all_attempts=all_attempts,
+        lifecycles=lifecycles_of(lifecycles),
     )
 
 

@@ -16,7 +16,10 @@ def print_json(document: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows on standard output: as a table on a terminal, else one line each with tabs between the cells, no header."""
+    """Rows on standard output: as a table on a terminal, else one line each with tabs between the cells, no header.
+
+    Columns at the end that no row has are left out.
+    """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in cells:
@@ -26,7 +29,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*header, box=None, pad_edge=False)
+    table = Table(*header[: max(map(len, cells), default=None)], box=None, pad_edge=False)
     for row in cells:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.lifecycle.run_names import is_command
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.records import ProcessInstance
@@ -26,7 +27,8 @@ def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
     Raises:
         FeedAssetsError: Dagster could not be reached, or refused; names the runs that are left.
     """
-    if not any(row.run_id or row.request_key for row in stopped):
+    stopped = [row for row in stopped if row.request_key or (row.run_id and not is_command(row.run_id))]
+    if not stopped:
         return 0
     # Measured: importing dagster takes half a second, and few commands need it.
     from feed_assets.orchestration.stopping import stop_runs_of

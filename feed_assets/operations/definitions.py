@@ -61,6 +61,16 @@ class ValidationReport:
         }
 
 
+def load_declared(settings: Settings, environ: Mapping[str, str] | None = None) -> Bundle:
+    """What the settings' location declares, as far as it can be read.
+
+    Raises:
+        LocationUnreadableError: the location does not exist or cannot be read.
+    """
+    variables = settings.cluster_variables
+    return load_bundle(settings.entities_location, variables=variables, environ=environ).bundle
+
+
 def validate_location(
     settings: Settings,
     as_of: datetime,

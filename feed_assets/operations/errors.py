@@ -115,3 +115,11 @@ class ArrivalsFileError(FeedAssetsError):
         self.line = line
         self.reason = reason
         super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, if need be, content.")
+
+
+class MirrorTemplateError(FeedAssetsError):
+    """What is given makes no mirror."""
+
+    def __init__(self, *, reason: str, next_step: str) -> None:
+        self.reason = reason
+        super().__init__(f"mirror: {reason}. {next_step}")

@@ -94,12 +94,13 @@ def _due(sequence: InstanceSequence, as_of: datetime) -> range:
 def process_overview(database: Database, record: ProcessRecord, as_of: datetime) -> ProcessOverview:
     """How a process stands at `as_of`."""
     due = _due(record.sequence, as_of)
+    made = FeedEventKind.PRODUCED if record.copy is None else FeedEventKind.REPLICATED
     with database.read() as connection:
         statuses = ProcessInstances(connection).counts(record.process, record.cluster)
         seconds = [
             taken
             for edge in record.outputs
-            for event in EventLog(connection).for_feed(edge.feed, edge.cluster, FeedEventKind.PRODUCED)
+            for event in EventLog(connection).for_feed(edge.feed, edge.cluster, made)
             if event.payload.get("process") == record.process
             and isinstance(taken := event.payload.get("seconds"), int | float)
         ]
@@ -135,7 +136,7 @@ def iter_ran_without(database: Database, plan: Plan, record: ProcessRecord) -> I
 def _missing(plan: Plan, edge: InputEdge, instance: ProcessInstance) -> tuple[datetime, ...]:
     if edge.window.is_data_driven:
         return ()
-    sequence = plan.feeds[edge.feed, edge.cluster].sequence
+    sequence = plan.feeds[edge.feed_key].sequence
     read = {time for frozen in instance.inputs if frozen.name == edge.name for time in frozen.nominal_times}
     expected = (sequence.at(index) for index in plan.input_indices(edge, instance.nominal_time))
     return tuple(time for time in expected if time not in read)

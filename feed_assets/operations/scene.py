@@ -11,9 +11,11 @@ from typing import NoReturn, assert_never
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock, open_clock
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.governance import Governance, Governed
+from feed_assets.lifecycle.run_names import is_command
 from feed_assets.lifecycle.schedules import state_without_row
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.loading.interpolation import Values
@@ -56,7 +58,9 @@ class Scene:
 
     def run_url(self, run_id: str | None) -> str | None:
         """Where Dagster shows a run; None if there is no run, or nobody has said where Dagster is."""
-        return f"{self.webserver.rstrip('/')}/runs/{run_id}" if run_id and self.webserver else None
+        if not run_id or is_command(run_id) or not self.webserver:
+            return None
+        return f"{self.webserver.rstrip('/')}/runs/{run_id}"
 
     def feed_url(self, record: FeedRecord, nominal_time: datetime) -> str:
         """The URL of a feed's instance."""
@@ -135,7 +139,7 @@ class Scene:
 
     def _not_on(self, kind: Kind, name: str, cluster: str) -> NoReturn:
         raise InstanceQueryError(
-            subject=f"{kind.value} {name!r}",
+            subject=describe_process(name) if kind is Kind.PROCESS else label_of((kind, name)),
             reason=f"it is not on cluster {cluster!r}",
             next_step=f"It is on {', '.join(self.clusters_of(kind, name))}.",
         )

@@ -185,6 +185,13 @@ def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: 
     assert report.unused == ("the address hdfs://nn", "the address tcp://x")
 
 
+def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
+    (file,) = _import(tmp_path, "clicks").files
+    assert _notes(file, NoteKind.UNABLE) == [
+        "the feed is a table on backup: tables are not replicated, nothing is copied to it"
+    ]
+
+
 def test_a_report_says_of_each_file_what_became_of_it(tmp_path: Path) -> None:
     lines = list(_import(tmp_path, "weekly-hive").render())
     copy = "paths of workflows and libraries are relative to the project, or URLs; copy the files there"
@@ -213,7 +220,7 @@ def test_a_mapping_file_names_workflows_and_addresses() -> None:
         (b"urls: [", r"map.yaml:\d+: the file is not YAML"),
         (b"- a", r"map.yaml:1: "),
         (b"\xff", r"map.yaml:1: the file is not UTF-8"),
-        (b"workflows: {daily: {engine: sql}}", r"map.yaml:1: workflows.daily.path: "),
+        (b"workflows: {daily: {engine: sql}}", r"map.yaml:1: workflows.daily: 'path' is missing"),
     ],
 )
 def test_a_wrong_mapping_file_is_refused_with_its_line(content: bytes, expected: str) -> None:

@@ -269,13 +269,11 @@ def test_a_time_in_a_filter_is_written_as_entities_write_it() -> None:
         parse_filter(Kind.PROCESS, ["STARTEDAFTER:yesterday"])
 
 
-def test_a_direction_needs_an_order_a_page_needs_results_and_feeds_have_no_attempts() -> None:
+def test_a_direction_needs_an_order_and_a_page_needs_results() -> None:
     with pytest.raises(InstanceQueryError, match="without something to order by"):
         InstanceQuery(kind=Kind.PROCESS, name="count", descending=True)
     with pytest.raises(InstanceQueryError, match="at least 1 result"):
         InstanceQuery(kind=Kind.PROCESS, name="count", results=0)
-    with pytest.raises(InstanceQueryError, match="have no attempts"):
-        InstanceQuery(kind=Kind.FEED, name="clicks", all_attempts=True)
 
 
 def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> None:

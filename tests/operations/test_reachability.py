@@ -17,6 +17,7 @@ from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_key
 from tests.entities.samples import REMOVED, bundle
 from tests.servers import free_port
 from tests.storage.conftest import BUCKET, s3_options
+from tests.validation.cases_mirrors import mirror
 
 __all__ = ["s3_options"]
 
@@ -281,6 +282,25 @@ def test_row_20_a_workflow_at_a_url_that_is_not_there_is_refused(project: Path, 
     file.touch()
     if engine == "sql":
         assert _texts(bundle(changes), DAILY, root=project) == []
+
+
+def test_a_mirror_whose_source_is_not_there_is_refused(project: Path) -> None:
+    storages = {f"cluster {name}/storage": f"file://{project}/{name}" for name in ("primary", "backup")}
+    changes = {**storages, **mirror({"directories": ["/models", "/tables"]}, f"file://{project}/file/models")}
+    (project / "primary/models").mkdir(parents=True)
+    (project / "file").touch()
+    texts = _texts(bundle(changes), ("process", "models"), root=project)
+    (missing,) = [text for text in texts if "does not exist" in text]
+    unusable = [text for text in texts if text != missing]
+    assert missing == (
+        f"process 'models': the directory file://{project}/primary/tables does not exist. "
+        "Correct the path, or look whether it is mounted."
+    )
+    assert len(unusable) == 2
+    assert all("cannot be used" in text and "Not a directory" in text for text in unusable)
+    (project / "file").unlink()
+    (project / "primary/tables").mkdir()
+    assert _texts(bundle(changes), ("process", "models"), root=project) == []
 
 
 def test_a_url_that_cannot_be_looked_at_from_here_is_a_warning(project: Path) -> None:

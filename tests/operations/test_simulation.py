@@ -31,6 +31,8 @@ from feed_assets.state.records import FrozenInput, ProcessInstance, ProcessInsta
 from feed_assets.timing.dates import render_datetime
 from tests.lifecycle.world import feed, process
 
+pytestmark = pytest.mark.long
+
 START = datetime(2013, 11, 1, tzinfo=UTC)
 SEEDS = int(os.environ.get("FEED_ASSETS_SEEDS", "200"))
 ONE = os.environ.get("FEED_ASSETS_SEED")

@@ -10,6 +10,7 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, is_flow
 from feed_assets.lifecycle.blockers import (
     Blocker,
     InputMissing,
@@ -96,7 +97,7 @@ def find_blockers(scene: Scene, facts: ProcessFacts, key: ProcessKey) -> tuple[B
         if facts.launches is not None
         else ()
     )
-    existence = existence_blockers(facts.row, key.nominal_time, facts.next_time, scene.as_of)
+    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, scene.as_of)
     return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
 
 
@@ -117,7 +118,8 @@ class _Explainer:
             return _named(Kind.PROCESS, key, status, is_known=facts is not None)
         is_root = len(self._told) == 1
         followed = facts.followed
-        blockers = [self._reason(blocker, followed) for blocker in find_blockers(self._scene, facts, key)]
+        owner = declared_by(key.process)[0].value
+        blockers = [self._reason(blocker, followed, owner) for blocker in find_blockers(self._scene, facts, key)]
         state = explain_process_state(
             self._scene, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
         )
@@ -165,7 +167,7 @@ class _Explainer:
         text = "safe mode is on: late data start nothing, and nobody can run it again"
         return (Reason(code=ReasonCode.SAFE_MODE, text=text),)
 
-    def _reason(self, blocker: Blocker, followed: int) -> Reason:
+    def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:
         match blocker:
             case InputMissing():
                 return self._missing(blocker, followed)
@@ -175,20 +177,22 @@ class _Explainer:
                 facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
                 return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)
             case _:
-                return _plain(blocker)
+                return _plain(blocker, owner)
 
     def _missing(self, blocker: InputMissing, followed: int) -> Reason:
         edge, missing = blocker.edge, blocker.missing
         text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
         if len(missing) > followed:
             text += f", the oldest {followed} are" if followed > 1 else ", the oldest is"
+        if is_flow(edge.process):
+            text = f"what it copies is not there on {edge.feed_cluster}"
         facts = {"input": edge.name, "feed": edge.feed, "missing": [render_datetime(time) for time in missing]}
         return Reason(
             code=ReasonCode.INPUT_MISSING,
             text=text,
             blocks=True,
             facts={**facts, "expected": blocker.expected},
-            causes=tuple(self.feed(FeedKey(edge.feed, edge.cluster, time)) for time in missing[:followed]),
+            causes=tuple(self.feed(FeedKey(*edge.feed_key, time)) for time in missing[:followed]),
         )
 
 
@@ -216,18 +220,19 @@ def _plain(
     | LeaseHeld
     | InputMissing
     | InputUnresolved,
+    owner: str,
 ) -> Reason:
     match blocker:
         case NotDue(nominal_time=time):
             return _blocking(ReasonCode.NOT_DUE, "its nominal time has not come", {"at": rendered(time)})
         case NotScheduled(state=ScheduleState.SUSPENDED):
-            text = "its process is suspended; `feed-assets entity resume` lets it go on"
+            text = f"its {owner} is suspended; `feed-assets entity resume` lets it go on"
             return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value})
         case NotScheduled(state=state):
-            text = "its process is not scheduled; `feed-assets entity schedule` does that"
+            text = f"its {owner} is not scheduled; `feed-assets entity schedule` does that"
             return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value})
         case NotReached(next_time=None):
-            text = "no tick has made it come into being: its process is new, or ticks are past this time"
+            text = f"no tick has made it come into being: its {owner} is new, or ticks are past this time"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
         case NotReached(next_time=time):
             text = f"it has not come into being: the next instance that ticks make is {rendered(time)}"
@@ -235,7 +240,7 @@ def _plain(
         case Suspended():
             return _blocking(ReasonCode.SUSPENDED, "it is suspended; `feed-assets instance resume` lets it go on", {})
         case NoSlot(parallel=parallel, in_flight=in_flight):
-            text = f"{in_flight} runs of its process are in flight, and there may be {parallel}"
+            text = f"{in_flight} runs of its {owner} are in flight, and there may be {parallel}"
             return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "inFlight": in_flight})
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"

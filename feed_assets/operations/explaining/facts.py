@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by
 from feed_assets.lifecycle.blockers import Launches
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.input_states import InputState, closed_gates, input_states_many
@@ -19,7 +19,7 @@ from feed_assets.lifecycle.requests import INSTANCES_A_RUN, group_ready
 from feed_assets.operations.instances.neighbours import iter_writers
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import Key
-from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.frontiers import Frontiers
@@ -125,7 +125,7 @@ def missing_inputs(facts: ProcessFacts) -> Iterator[FeedKey]:
     followed = facts.followed
     for state in closed_gates(facts.states):
         for time in state.missing[:followed]:
-            yield FeedKey(state.edge.feed, state.edge.cluster, time)
+            yield FeedKey(*state.edge.feed_key, time)
 
 
 def _process_facts(
@@ -138,12 +138,16 @@ def _process_facts(
         key: scene.governance.find_or_present(connection, (key.process, key.cluster), key.nominal_time) for key in keys
     }
     states = _states(scene, connection, [key for key in keys if key not in rows or rows[key].status in _GATED])
-    schedules = Schedules(connection).of_many(Kind.PROCESS, sorted({key.process for key in keys}))
+    owners = {key.process: declared_by(key.process) for key in keys}
+    schedules: dict[tuple[str, str, str], Schedule] = {}
+    for kind in {kind for kind, _ in owners.values()}:
+        names = sorted({name for each, name in owners.values() if each is kind})
+        schedules |= Schedules(connection).of_many(kind, names)
     leases = _leases(scene, connection, governed)
     launches = _launches(scene, connection, {key for key in keys if is_first or _is_ready(rows.get(key))})
     found = {}
     for key in keys:
-        row, schedule = rows.get(key), schedules.get((Kind.PROCESS, key.process, key.cluster))
+        row, schedule = rows.get(key), schedules.get((*owners[key.process], key.cluster))
         frontier = None if row else Frontiers(connection).get(FrontierKind.PROCESS, key.process, key.cluster)
         found[key] = ProcessFacts(
             row=row,

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.timing.dates import render_datetime
 
 VERSION = 1
@@ -94,7 +95,13 @@ class Explanation:
     def headline(self) -> str:
         """The instance and its state in one sentence."""
         time = render_datetime(self.nominal_time)
-        return f"{self.kind.value} {self.name} on {self.cluster} at {time} is {self.status}"
+        return f"{self._label} at {time} is {self.status}"
+
+    @property
+    def _label(self) -> str:
+        if self.kind is Kind.PROCESS and is_flow(self.name):
+            return f"{describe_process(self.name)} to {self.cluster}"
+        return f"{self.kind.value} {self.name} on {self.cluster}"
 
     @property
     def blockers(self) -> tuple[Reason, ...]:
@@ -125,7 +132,8 @@ class Explanation:
             root = cause
         reason = next(iter((*root.blockers, *root.reasons)), None)
         text = f"{self.name} {render_datetime(self.nominal_time)}"
-        text += "" if root is self else f" for {root.name} {render_datetime(root.nominal_time)}"
+        place = "" if root.cluster == self.cluster else f" on {root.cluster}"
+        text += "" if root is self else f" for {root.name}{place} {render_datetime(root.nominal_time)}"
         return f"{text}: {reason.text}" if reason else text
 
     def _first_cause(self) -> "Explanation | None":

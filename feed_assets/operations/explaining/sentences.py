@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
 from feed_assets.lifecycle.governance import Governed
+from feed_assets.lifecycle.run_names import describe_run, origin_of
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.retention import explain_eviction, explain_keeping
@@ -28,6 +30,7 @@ from feed_assets.state.records import (
 from feed_assets.timing.dates import render_datetime
 
 _DIGITS = 12
+_WRITTEN = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
 _THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
 
 
@@ -62,7 +65,7 @@ def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
         case ProcessInstanceStatus.READY if not is_blocked:
             yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick asks for its run")
         case ProcessInstanceStatus.RUNNING:
-            text = f"run {row.run_id} works on it since {rendered(row.started_at)}, attempt {row.attempt}"
+            text = f"{describe_run(row.run_id)} works on it since {rendered(row.started_at)}, attempt {row.attempt}"
             facts = {"run": row.run_id, "attempt": row.attempt, "since": rendered(row.started_at)}
             yield Reason(code=ReasonCode.RUNNING, text=text, facts=facts)
         case _:
@@ -119,7 +122,8 @@ def _made_from(scene: Scene, connection: Connection, key: ProcessKey, facts: Pro
             facts={"trigger": trigger, "run": tried.run_id, "log": scene.run_url(tried.run_id)},
         )
     if governed is not None and governed.release is not None:
-        version = "" if governed.version is None else f", version {governed.version} of the process"
+        owner = declared_by(key.process)[0].value
+        version = "" if governed.version is None else f", version {governed.version} of the {owner}"
         release = row.release or governed.release
         yield Reason(
             code=ReasonCode.GOVERNED_BY,
@@ -135,12 +139,12 @@ def _made_from(scene: Scene, connection: Connection, key: ProcessKey, facts: Pro
 def _written(connection: Connection, key: ProcessKey, governed: Governed, row: ProcessInstance) -> Iterator[Reason]:
     """What the newest attempt has published."""
     outputs = {
-        FeedKey(edge.feed, edge.cluster, time): edge.name
+        FeedKey(*edge.feed_key, time): edge.name
         for edge in governed.record.outputs
         if (time := governed.plan.output_time(edge, key.nominal_time)) is not None
     }
     for feed, events in EventLog(connection).for_instances(outputs).items():
-        mine = [event for event in events if event.kind is FeedEventKind.PRODUCED and _is_by(event, row)]
+        mine = [event for event in events if event.kind in _WRITTEN and _is_by(event, row)]
         for event in mine[-1:]:
             digest = _shortened(event.manifest_digest)
             text = (
@@ -151,7 +155,7 @@ def _written(connection: Connection, key: ProcessKey, governed: Governed, row: P
 
 
 def _is_by(event: FeedEvent, row: ProcessInstance) -> bool:
-    return event.origin == f"run:{row.run_id}" and event.payload.get("attempt") == row.attempt
+    return event.origin == origin_of(row.run_id or "") and event.payload.get("attempt") == row.attempt
 
 
 def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
@@ -233,7 +237,7 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
     for event in there[-1:]:
         what = f"{event.bytes} bytes in {event.files} files, {_shortened(event.manifest_digest)}"
         by = event.payload.get("process")
-        who = f"process {by}, {event.origin}" if by else event.origin
+        who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
         yield Reason(
             code=ReasonCode.EVENT,
             text=f"{event.kind.value} at {rendered(event.recorded_at)} by {who}: {what}",
@@ -241,6 +245,15 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
         )
     if len(facts.events) > len(there[-1:]):
         yield from _history(facts)
+
+
+def _name_process(name: str) -> str:
+    """A process or flow in a sentence.
+
+    >>> _name_process("count"), _name_process("clicks@east")
+    ('process count', "the replication of feed 'clicks' from east")
+    """
+    return describe_process(name) if is_flow(name) else f"process {name}"
 
 
 def _event_facts(event: FeedEvent) -> dict[str, object]:
@@ -286,7 +299,7 @@ def _not_written(scene: Scene, record: FeedRecord, key: FeedKey, writers: Sequen
     url = scene.feed_url(record, key.nominal_time)
     return Reason(
         code=ReasonCode.NOT_WRITTEN,
-        text="nobody has written it",
+        text="nobody has copied it" if all(is_flow(each.name) for each in writers) else "nobody has written it",
         blocks=True,
         facts={"url": url},
         causes=tuple(writers),

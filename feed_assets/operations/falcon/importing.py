@@ -10,6 +10,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import label_of
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.flows import find_targets
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Issue, Severity, split_error
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
@@ -303,6 +304,10 @@ def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
     if isinstance(entity, Cluster):
         addresses["storage",] = entity.storage
     elif isinstance(entity, Feed):
+        for name in find_targets(entity):
+            if entity.table_on(name) is not None:
+                message = f"the feed is a table on {name}: tables are not replicated, nothing is copied to it"
+                yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(("clusters", name)).line)
         for path, locations in (
             (("locations",), entity.locations),
             *((("clusters", name, "locations"), entry.locations) for name, entry in entity.clusters.items()),

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.arrivals import Candidate, look_at
 from feed_assets.operations.consolidation import Result, consolidate
-from feed_assets.operations.instances.queries import VERSION, range_of, wanted_clusters
-from feed_assets.operations.instances.ranges import InstanceFilter, InstanceQuery
+from feed_assets.operations.instances.lifecycles import find_data
+from feed_assets.operations.instances.queries import VERSION, range_of
+from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances, rendered
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord
@@ -97,17 +98,9 @@ def list_feed(
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: the range makes no sense.
     """
-    known = frozenset(clusters) or None
-    query = InstanceQuery(
-        kind=Kind.FEED,
-        name=name,
-        start=start,
-        end=end,
-        clusters=known,
-        filter=InstanceFilter(statuses=statuses),
-        results=results,
-    )
-    first, last = range_of(scene, query)
+    subjects = find_data(scene, name, tuple(clusters) or None)
+    query = InstanceQuery(kind=Kind.FEED, name=name, start=start, end=end, results=results)
+    first, last = range_of(scene, query, subjects)
     with scene.read() as connection:
 
         def read(cluster: str) -> Sequence[ListedInstance]:
@@ -116,7 +109,7 @@ def list_feed(
             rows = list(iter_feed_instances(connection, record, due, descending=False))
             return _looked(scene, record, [time for time, _ in rows]) if look else _recorded(scene, record, rows)
 
-        parts = consolidate(wanted_clusters(scene, query), read)
+        parts = consolidate(subjects.clusters, read)
     wanted = [each for each in parts.items if statuses is None or each.status in statuses]
     return FeedListing(result=parts.result, message=parts.message, start=first, end=last, instances=tuple(wanted))
 

@@ -3,6 +3,7 @@
 Nothing enumerates the instances of an entity: ranges are numbers of a sequence, and rows are read by an index.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,9 +15,12 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.evictions import find_evictions
+from feed_assets.operations.instances.lifecycles import Subject, Subjects, find_subjects, require_statuses
 from feed_assets.operations.instances.ranges import (
     SUMMARY_FILTERS,
     InstanceQuery,
+    Lifecycle,
     OrderField,
     decide_range,
 )
@@ -35,7 +39,12 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedInstanceStatus, FrontierKind, ProcessInstance, ProcessInstanceStatus
+from feed_assets.state.records import (
+    FeedInstanceStatus,
+    FrontierKind,
+    ProcessInstance,
+    ProcessInstanceStatus,
+)
 from feed_assets.timing.dates import render_datetime
 
 VERSION = 1
@@ -110,46 +119,62 @@ class InstanceSummary:
 def list_instances(scene: Scene, query: InstanceQuery) -> InstancePage:
     """The instances of a feed or process in a range: Falcon's `list` and `status`.
 
-    Instances of processes are listed from when they have come into being, those of feeds from their nominal time on.
+    Instances of processes and copies are listed from when they have come into being, data from their nominal time on.
 
-    Differs from Falcon: instances of a feed are its data, with their availability, not jobs that copy or evict them.
+    Differs from Falcon: of a feed that is not copied its data are listed, with their availability; of eviction what
+    was done to each instance, not the jobs that did it.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: the range makes no sense.
+        InstanceQueryError: the range makes no sense, or the lifecycle is none of the entity's.
     """
-    start, stop = range_of(scene, query)
-    with scene.read() as connection:
-        parts = consolidate(
-            wanted_clusters(scene, query),
-            lambda cluster: find_rows(scene, connection, query, cluster, start, stop),
+    subjects = subjects_of(scene, query)
+    require_statuses(query, subjects.all)
+    if query.all_attempts and all(subject.kind is not Kind.PROCESS for subject in subjects.all):
+        raise InstanceQueryError(
+            subject=f"{query.kind.value} {query.name!r}",
+            reason="instances of feeds have no attempts",
+            next_step="Ask for the attempts of the process that writes them.",
         )
+    start, stop = range_of(scene, query, subjects)
+    with scene.read() as connection:
+
+        def read(cluster: str) -> Sequence[InstanceRow]:
+            asked = subjects.queries_on(query, cluster)
+            return [row for each in asked for row in find_rows(scene, connection, each, cluster, start, stop)]
+
+        parts = consolidate(subjects.clusters, read)
         return _page(scene, connection, query, parts, start, stop)
 
 
 def find_running(scene: Scene, query: InstanceQuery) -> InstancePage:
-    """The instances of a process that run now, whatever their time. Of a feed none runs: those that write it do.
+    """The instances of a process, or the copies of a feed, that run now, whatever their time.
 
     Differs from Falcon: what still runs of a process that was suspended meanwhile is shown, too.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
     """
-    running = ProcessInstanceStatus.RUNNING
-
+    subjects = subjects_of(scene, query)
     with scene.read() as connection:
 
         def read(cluster: str) -> Sequence[InstanceRow]:
-            if query.kind is not Kind.PROCESS or running not in (query.filter.statuses or {running}):
-                return []
-            scene.process_on(query.name, cluster)
-            found = ProcessInstances(connection).with_status(running, query.name, cluster, limit=_RUNNING_AT_ONCE)
-            after = query.filter.started_after
-            is_wanted = [after is None or (row.started_at is not None and row.started_at > after) for row in found]
-            return [process_row(scene, row) for row, wanted in zip(found, is_wanted, strict=True) if wanted]
+            asked = subjects.queries_on(query, cluster)
+            return [row for each in asked for row in _running(scene, connection, each, cluster)]
 
-        parts = consolidate(wanted_clusters(scene, query), read)
+        parts = consolidate(subjects.clusters, read)
         return _page(scene, connection, query, parts, None, None)
+
+
+def _running(scene: Scene, connection: Connection, query: InstanceQuery, cluster: str) -> list[InstanceRow]:
+    running = ProcessInstanceStatus.RUNNING
+    if query.kind is not Kind.PROCESS or running not in (query.filter.statuses or {running}):
+        return []
+    scene.process_on(query.name, cluster)
+    found = ProcessInstances(connection).with_status(running, query.name, cluster, limit=_RUNNING_AT_ONCE)
+    after = query.filter.started_after
+    is_wanted = [after is None or (row.started_at is not None and row.started_at > after) for row in found]
+    return [process_row(scene, row) for row, wanted in zip(found, is_wanted, strict=True) if wanted]
 
 
 def summarize_instances(scene: Scene, query: InstanceQuery) -> InstanceSummary:
@@ -166,12 +191,15 @@ def summarize_instances(scene: Scene, query: InstanceQuery) -> InstanceSummary:
             reason=f"counts cannot be filtered or ordered by {', '.join(sorted(unfit)) or query.order}",
             next_step="Filter by STATUS or CLUSTER, and order by cluster.",
         )
-    start, stop = range_of(scene, query)
+    subjects = subjects_of(scene, query)
+    require_statuses(query, subjects.all)
+    start, stop = range_of(scene, query, subjects)
     with scene.read() as connection:
-        count = _process_counts if query.kind is Kind.PROCESS else _feed_counts
 
         def read(cluster: str) -> Sequence[ClusterSummary]:
-            counts = count(scene, connection, query, cluster, start, stop)
+            counts: Counter[str] = Counter()
+            for each in subjects.queries_on(query, cluster):
+                counts.update(_counts(scene, connection, each, cluster, start, stop))
             shown = {
                 status: number
                 for status, number in sorted(counts.items())
@@ -179,42 +207,51 @@ def summarize_instances(scene: Scene, query: InstanceQuery) -> InstanceSummary:
             }
             return [ClusterSummary(cluster=cluster, counts=shown)]
 
-        parts = consolidate(wanted_clusters(scene, query), read)
+        parts = consolidate(subjects.clusters, read)
     clusters = sorted(parts.items, key=lambda each: each.cluster, reverse=bool(query.descending))
     return InstanceSummary(result=parts.result, message=parts.message, start=start, stop=stop, clusters=tuple(clusters))
 
 
-def range_of(scene: Scene, query: InstanceQuery) -> tuple[datetime, datetime]:
+def range_of(scene: Scene, query: InstanceQuery, subjects: Subjects) -> tuple[datetime, datetime]:
     """The nominal times that a query is about (see `decide_range`)."""
-    clusters = scene.clusters_of(query.kind, query.name)
-    sequences = [scene.sequence(query.kind, query.name, cluster) for cluster in clusters]
+    sequences = subjects.sequences(scene)
     return decide_range(sequences, start=query.start, end=query.end, results=query.results, now=scene.as_of)
 
 
-def wanted_clusters(scene: Scene, query: InstanceQuery) -> tuple[str, ...]:
-    """The clusters that a query asks: those it names, else all that the entity is on; filtered."""
-    known = scene.clusters_of(query.kind, query.name)
-    clusters = known if query.clusters is None else tuple(sorted(query.clusters))
-    if query.filter.clusters is not None:
-        clusters = tuple(cluster for cluster in clusters if cluster in query.filter.clusters)
-    if query.filter.source_clusters is None:
-        return clusters
-    return tuple(cluster for cluster in clusters if _source(scene, query, cluster) in query.filter.source_clusters)
+def subjects_of(scene: Scene, query: InstanceQuery) -> Subjects:
+    """What a query asks for, on which clusters: those it names, else all that the entity is on; filtered.
+
+    Raises:
+        EntityNotFoundError: nothing of that name is declared.
+        InstanceQueryError: the lifecycle is none of the entity's.
+    """
+    found = find_subjects(scene, query.kind, query.name, query.lifecycles, query.clusters)
+    clusters, sources = query.filter.clusters, query.filter.source_clusters
+    return found.filtered(
+        lambda subject, cluster: (
+            (clusters is None or cluster in clusters)
+            and (sources is None or _source(scene, subject, cluster) in sources)
+        )
+    )
 
 
-def _source(scene: Scene, query: InstanceQuery, cluster: str) -> str | None:
-    record = scene.plan.feeds.get((query.name, cluster))
-    return source_cluster(scene.plan, record) if query.kind is Kind.FEED and record is not None else None
+def _source(scene: Scene, subject: Subject, cluster: str) -> str | None:
+    if subject.kind is Kind.PROCESS:
+        return subject.source
+    record = scene.plan.feeds.get((subject.name, cluster))
+    return source_cluster(scene.plan, record) if record is not None else None
 
 
 def find_rows(
     scene: Scene, connection: Connection, query: InstanceQuery, cluster: str, start: datetime, stop: datetime
 ) -> list[InstanceRow]:
-    """The first rows of a cluster in the order of a query, up to one beyond its page.
+    """The first rows of a cluster in the order of a query, up to one beyond its page; of one process, flow or feed.
 
     Raises:
         InstanceQueryError: the entity is not on the cluster.
     """
+    if Lifecycle.EVICTION in query.lifecycles:
+        return find_evictions(scene, connection, query, cluster, start, stop)
     if query.kind is Kind.FEED:
         rows = _iter_feed_rows(scene, connection, scene.feed_on(query.name, cluster), query, start, stop)
         is_lazy = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
@@ -312,6 +349,16 @@ def _with_details(scene: Scene, connection: Connection, rows: Sequence[InstanceR
 
 def _found(instances: Mapping[Any, ProcessInstance], row: InstanceRow) -> ProcessInstance | None:
     return instances.get((row.name, row.cluster, row.nominal_time))
+
+
+def _counts(
+    scene: Scene, connection: Connection, query: InstanceQuery, cluster: str, start: datetime, stop: datetime
+) -> Mapping[str, int]:
+    if query.kind is Kind.PROCESS:
+        return _process_counts(scene, connection, query, cluster, start, stop)
+    if Lifecycle.EVICTION in query.lifecycles:
+        return Counter(row.status for row in find_evictions(scene, connection, query, cluster, start, stop))
+    return _feed_counts(scene, connection, query, cluster, start, stop)
 
 
 def _process_counts(

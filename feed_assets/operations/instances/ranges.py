@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from feed_assets.entities.common import Kind
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
@@ -24,6 +24,16 @@ class FilterField(StrEnum):
     CLUSTER = "CLUSTER"
     SOURCE_CLUSTER = "SOURCECLUSTER"
     STARTED_AFTER = "STARTEDAFTER"
+
+
+class Lifecycle(StrEnum):
+    """What is done to the instances of an entity, with Falcon's names: the work of a process; of a feed, the copies to
+    its targets, and what retention does.
+    """
+
+    EXECUTION = "execution"
+    REPLICATION = "replication"
+    EVICTION = "eviction"
 
 
 class OrderField(StrEnum):
@@ -66,6 +76,7 @@ class InstanceQuery:
 
     `start` and `end` are None for Falcon's defaults (`decide_range`). `clusters` restricts the question; `order` None
     is newest first, or oldest first where a start is given, as in Falcon. With `all_attempts` each attempt is a row.
+    `lifecycles` are those that are asked for; none for what `find_subjects` takes then.
 
     Raises:
         InstanceQueryError: a page without results, or a direction without something to order by.
@@ -82,6 +93,7 @@ class InstanceQuery:
     offset: int = 0
     results: int = PAGE
     all_attempts: bool = False
+    lifecycles: frozenset[Lifecycle] = frozenset()
 
     def __post_init__(self) -> None:
         if self.results < 1 or self.offset < 0:
@@ -96,12 +108,6 @@ class InstanceQuery:
                 reason="a direction without something to order by says nothing",
                 next_step=f"Order by {', '.join(OrderField)}, too.",
             )
-        if self.all_attempts and self.kind is not Kind.PROCESS:
-            raise InstanceQueryError(
-                subject=f"feed {self.name!r}",
-                reason="instances of feeds have no attempts",
-                next_step="Ask for the attempts of the process that writes them.",
-            )
 
     @property
     def is_descending(self) -> bool:
@@ -111,8 +117,10 @@ class InstanceQuery:
         return self.start is None
 
 
-def parse_filter(kind: Kind, texts: Iterable[str]) -> InstanceFilter:
+def parse_filter(kind: Kind, texts: Iterable[str], *, is_of_data: bool = True) -> InstanceFilter:
     """Read `FIELD:value` conditions, several of them joined by commas or given one by one.
+
+    A feed has more statuses where not only its data are in question.
 
     Raises:
         InstanceQueryError: an unknown field, or a status that instances of this kind never have.
@@ -133,7 +141,7 @@ def parse_filter(kind: Kind, texts: Iterable[str]) -> InstanceFilter:
         values.setdefault(FilterField(name.upper()), set()).add(value)
     after = values.get(FilterField.STARTED_AFTER)
     return InstanceFilter(
-        statuses=_frozen(kind, values.get(FilterField.STATUS)),
+        statuses=_frozen(kind, values.get(FilterField.STATUS), is_of_data=is_of_data),
         clusters=_known(values.get(FilterField.CLUSTER)),
         source_clusters=_known(values.get(FilterField.SOURCE_CLUSTER)),
         started_after=max(map(parse_datetime, after)) if after else None,
@@ -144,10 +152,19 @@ def _known(values: Collection[str] | None) -> frozenset[str] | None:
     return None if values is None else frozenset(values)
 
 
-def _frozen(kind: Kind, statuses: Collection[str] | None) -> frozenset[str] | None:
+def statuses_of(kind: Kind, lifecycle: Lifecycle | None) -> frozenset[str]:
+    """The statuses that instances have, as lists of them show."""
+    if lifecycle is Lifecycle.EVICTION:
+        return frozenset({FeedEventKind.EVICTED.value, FeedEventKind.RESTORED.value})
+    return frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
+
+
+def _frozen(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -> frozenset[str] | None:
     if statuses is None:
         return None
-    known = set(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
+    known = statuses_of(kind, None)
+    if kind is Kind.FEED and not is_of_data:
+        known |= statuses_of(Kind.PROCESS, None) | statuses_of(kind, Lifecycle.EVICTION)
     wanted = frozenset(status.upper() for status in statuses)
     if not wanted <= known:
         raise InstanceQueryError(

@@ -8,7 +8,9 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
+from feed_assets.entities.flow_names import parse_flow
 from feed_assets.lifecycle.input_states import InputState, closed_gates, input_states_many
+from feed_assets.operations.instances.ranges import Lifecycle
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord, InputEdge, Plan
 from feed_assets.state.attempts import Attempts
@@ -31,8 +33,9 @@ UNRESOLVED = "{name}: what it reads cannot be told yet ({feed} has too few insta
 class InstanceRow:
     """An instance of a feed or process, or one attempt at it.
 
-    `details` has what a WAITING instance lacks: URLs of missing mandatory instances. `log` is where Dagster shows the
-    run. For feeds `ended_at` is when the instance became available, and `url` where it is.
+    `lifecycle` is there for copies and evictions. `details` has what a WAITING instance lacks: URLs of missing
+    mandatory instances. `log` is where Dagster shows the run. For feeds `ended_at` is when the instance became
+    available, and `url` where it is.
     """
 
     kind: Kind
@@ -41,6 +44,7 @@ class InstanceRow:
     nominal_time: datetime
     status: str
     source_cluster: str | None = None
+    lifecycle: Lifecycle | None = None
     details: tuple[str, ...] = ()
     reason: str | None = None
     attempt: int | None = None
@@ -63,6 +67,7 @@ class InstanceRow:
             "name": self.name,
             "cluster": self.cluster,
             "sourceCluster": self.source_cluster,
+            "lifecycle": self.lifecycle and self.lifecycle.value,
             "instance": render_datetime(self.nominal_time),
             "status": self.status,
             "details": list(self.details) or None,
@@ -94,12 +99,15 @@ def rendered(moment: datetime | None) -> str | None:
 
 
 def process_row(scene: Scene, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
-    """The row of a process instance."""
+    """The row of an instance of a process or flow."""
     is_waiting = instance.status is ProcessInstanceStatus.WAITING
+    flow = parse_flow(instance.process)
     return InstanceRow(
         kind=Kind.PROCESS,
         name=instance.process,
         cluster=instance.cluster,
+        source_cluster=flow[1] if flow else None,
+        lifecycle=Lifecycle.REPLICATION if flow else None,
         nominal_time=instance.nominal_time,
         status=instance.status.value,
         details=details,
@@ -176,7 +184,7 @@ def missing_dependencies(
 def _missing_texts(scene: Scene, plan: Plan, edge: InputEdge, state: InputState) -> Iterator[str]:
     if state.expected is None:
         yield UNRESOLVED.format(name=edge.name, feed=edge.feed)
-    record = plan.feeds[edge.feed, edge.cluster]
+    record = plan.feeds[edge.feed_key]
     yield from (scene.feed_url(record, time) for time in state.missing)
 
 

@@ -1,19 +1,20 @@
 """`params` and `logs`: with what an instance runs or has run, and where to read how it went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
-from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.job_properties import job_properties, text_context, with_inputs, with_overrides
+from feed_assets.lifecycle.run_names import origin_of
 from feed_assets.lifecycle.work_data import input_data, output_target, table_partition
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
+from feed_assets.operations.instances.lifecycles import find_work
 from feed_assets.operations.instances.queries import VERSION, list_instances
-from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle
 from feed_assets.operations.instances.rows import InstanceRow, attempt_row, rendered
 from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import InputEdge
@@ -93,21 +94,23 @@ class InstanceLogs:
 
 
 def find_params(
-    scene: Scene, name: str, nominal_time: datetime, clusters: Sequence[str]
+    scene: Scene, name: str, nominal_time: datetime, clusters: Sequence[str], lifecycles: Collection[Lifecycle] = ()
 ) -> Consolidated[InstanceParams]:
-    """What the instance of a process is told on each of some clusters; paths of outputs are where they are published.
+    """What the instance of a process, or each copy of a feed's, is told on each of some clusters; paths of outputs are
+    where they are published.
 
     Raises:
-        EntityNotFoundError: there is no such process.
+        EntityNotFoundError: nothing of that name is declared.
+        InstanceQueryError: nothing works on its instances, or the lifecycle is another one.
     """
-    known = scene.clusters_of(Kind.PROCESS, name)
+    subjects = find_work(scene, name, lifecycles, clusters or None)
     with scene.read() as connection:
 
         def read(cluster: str) -> Sequence[InstanceParams]:
-            governed = scene.governed(connection, name, cluster, nominal_time)
-            return [_params(scene, connection, governed, nominal_time)]
+            governed = [scene.governed(connection, each.name, cluster, nominal_time) for each in subjects.on(cluster)]
+            return [_params(scene, connection, each, nominal_time) for each in governed]
 
-        return consolidate(clusters or known, read)
+        return consolidate(subjects.clusters, read)
 
 
 def _params(scene: Scene, connection: Connection, governed: Governed, nominal_time: datetime) -> InstanceParams:
@@ -129,8 +132,7 @@ def _params(scene: Scene, connection: Connection, governed: Governed, nominal_ti
     outputs = [
         output_target(edge.name, record, time, scene.feed_url(record, time))
         for edge in process.outputs
-        if (time := plan.output_time(edge, nominal_time)) is not None
-        and (record := plan.feeds[edge.feed, edge.cluster])
+        if (time := plan.output_time(edge, nominal_time)) is not None and (record := plan.feeds[edge.feed_key])
     ]
     return InstanceParams(
         process=process.process,
@@ -138,13 +140,13 @@ def _params(scene: Scene, connection: Connection, governed: Governed, nominal_ti
         nominal_time=nominal_time,
         status=status,
         properties=job_properties(process, context, data, outputs),
-        arguments=tuple(render_text(text, context) for text in process.workflow.args),
+        arguments=tuple(render_text(text, context) for text in process.workflow.args) if process.workflow else (),
     )
 
 
 def _input_data(scene: Scene, governed: Governed, edge: InputEdge, row: ProcessInstance) -> InputData:
     """An input as the newest attempt had it, newest instance first as in Falcon."""
-    record = governed.plan.feeds[edge.feed, edge.cluster]
+    record = governed.plan.feeds[edge.feed_key]
     times = next((frozen.nominal_times for frozen in row.inputs if frozen.name == edge.name), ())
     context = text_context(governed.plan, governed.record, row.nominal_time)
     instances = (
@@ -164,7 +166,7 @@ def find_logs(scene: Scene, query: InstanceQuery, attempt: int | None = None) ->
     page = list_instances(scene, query)
     with scene.read() as connection:
         keys = [ProcessKey(row.name, row.cluster, row.nominal_time) for row in page.instances]
-        attempts = Attempts(connection).of_many(keys) if query.kind is Kind.PROCESS else {}
+        attempts = Attempts(connection).of_many(keys)
         logs = [
             InstanceLog(row=row, actions=())
             if chosen is None
@@ -193,10 +195,10 @@ def _actions(scene: Scene, connection: Connection, attempt: Attempt) -> tuple[Ac
         actions.extend(
             Action(name=f"{attempt.process}/{edge.name}", status=event.kind.value, ended_at=event.recorded_at, log=log)
             for event in events
-            if event.kind is FeedEventKind.PRODUCED and _is_of(event, attempt)
+            if event.kind in (FeedEventKind.PRODUCED, FeedEventKind.REPLICATED) and _is_of(event, attempt)
         )
     return tuple(actions)
 
 
 def _is_of(event: FeedEvent, attempt: Attempt) -> bool:
-    return event.origin == f"run:{attempt.run_id}" and event.payload.get("attempt") == attempt.attempt
+    return event.origin == origin_of(attempt.run_id or "") and event.payload.get("attempt") == attempt.attempt

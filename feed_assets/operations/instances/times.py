@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import parse_flow
 from feed_assets.operations.scene import Scene
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import DateTimeError
@@ -47,5 +48,6 @@ def resolve_instance(scene: Scene, kind: Kind, name: str, text: str) -> datetime
         EntityNotFoundError: nothing of that name is declared.
         DateTimeError: the text is no time.
     """
+    kind = kind if parse_flow(name) is None else Kind.PROCESS
     cluster = scene.clusters_of(kind, name)[0]
     return parse_instance(text, zone_of_keys(scene.sequence(kind, name, cluster)))

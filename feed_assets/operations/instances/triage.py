@@ -1,7 +1,7 @@
 """`triage`: what an unhealthy instance hangs on, upstream to the first healthy ones, as a graph."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,9 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.input_states import input_states_many
 from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.instances.lifecycles import Subject, find_single
 from feed_assets.operations.instances.neighbours import iter_writers
+from feed_assets.operations.instances.ranges import Lifecycle
 from feed_assets.operations.scene import Scene
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
@@ -24,8 +26,8 @@ UNSCHEDULED = "UNSCHEDULED"
 
 _HEALTHY = frozenset({FeedInstanceStatus.AVAILABLE.value, ProcessInstanceStatus.SUCCEEDED.value})
 
-Node = tuple[Kind, str, datetime]
-"""An instance on the cluster in question: kind, name, nominal time."""
+Node = tuple[Kind, str, str, datetime]
+"""An instance: kind, name, cluster, nominal time. Copies lead from one cluster to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,26 +114,35 @@ class TriageGraph:
 
 
 def find_triage(
-    scene: Scene, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
+    scene: Scene,
+    kind: Kind,
+    name: str,
+    nominal_time: datetime,
+    clusters: Iterable[str] = (),
+    lifecycles: Collection[Lifecycle] = (),
 ) -> Consolidated[TriageGraph]:
     """On each of some clusters: the instance, what writes or feeds it, and so on up to what is AVAILABLE or SUCCEEDED.
 
-    Only mandatory inputs are followed. A cluster where the time is no instance fails without the others.
+    Only mandatory inputs are followed; what a copy brings, to its source. A cluster where the time is no instance fails
+    without the others.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
+        InstanceQueryError: the lifecycle is none of the entity's.
     """
-    known = scene.clusters_of(kind, name)
+    subjects = find_single(scene, kind, name, lifecycles, tuple(clusters) or None)
     with scene.read() as connection:
 
-        def read(cluster: str) -> Sequence[TriageGraph]:
-            if kind is Kind.PROCESS:
-                scene.governed(connection, name, cluster, nominal_time)
+        def graph(subject: Subject, cluster: str) -> TriageGraph:
+            if subject.kind is Kind.PROCESS:
+                scene.governed(connection, subject.name, cluster, nominal_time)
             else:
-                scene.feed_on(name, cluster).sequence.index(nominal_time)
-            return [_Walk(scene, connection, cluster).graph((kind, name, nominal_time))]
+                scene.feed_on(subject.name, cluster).sequence.index(nominal_time)
+            return _Walk(scene, connection, cluster).graph((subject.kind, subject.name, cluster, nominal_time))
 
-        return consolidate(tuple(clusters) or known, read)
+        return consolidate(
+            subjects.clusters, lambda cluster: [graph(subject, cluster) for subject in subjects.on(cluster)]
+        )
 
 
 class _Walk:
@@ -164,34 +175,37 @@ class _Walk:
         return TriageGraph(cluster=self._cluster, vertices=tuple(vertices), edges=inside, is_whole=not level)
 
     def _vertex(self, node: Node, status: str) -> Vertex:
-        kind, name, time = node
-        return Vertex(kind=kind, name=name, cluster=self._cluster, nominal_time=time, status=status)
+        kind, name, cluster, time = node
+        return Vertex(kind=kind, name=name, cluster=cluster, nominal_time=time, status=status)
 
     def _statuses(self, nodes: Sequence[Node]) -> Mapping[Node, str]:
-        feeds = [(name, self._cluster, time) for kind, name, time in nodes if kind is Kind.FEED]
-        processes = [(name, self._cluster, time) for kind, name, time in nodes if kind is Kind.PROCESS]
+        feeds = [(name, cluster, time) for kind, name, cluster, time in nodes if kind is Kind.FEED]
+        processes = [(name, cluster, time) for kind, name, cluster, time in nodes if kind is Kind.PROCESS]
         feed_rows = FeedInstances(self._connection).get_many(feeds)
         process_rows = ProcessInstances(self._connection).get_many(processes)
-        found = {(Kind.FEED, key.feed, key.nominal_time): row.status.value for key, row in feed_rows.items()}
-        found |= {(Kind.PROCESS, key.process, key.nominal_time): row.status.value for key, row in process_rows.items()}
+        found: dict[Node, str] = {(Kind.FEED, *key): row.status.value for key, row in feed_rows.items()}
+        found |= {(Kind.PROCESS, *key): row.status.value for key, row in process_rows.items()}
         missing = FeedInstanceStatus.MISSING.value
         return {node: found.get(node, missing if node[0] is Kind.FEED else UNSCHEDULED) for node in nodes}
 
     def _upstream(self, nodes: Sequence[Node]) -> Iterator[tuple[Node, list[Node], str]]:
         times: dict[tuple[str, str], list[datetime]] = defaultdict(list)
-        for kind, name, time in nodes:
+        for kind, name, cluster, time in nodes:
             if kind is Kind.PROCESS:
-                times[name, self._cluster].append(time)
+                times[name, cluster].append(time)
         for plan, wanted in self._scene.governance.group(self._connection, times):
-            for (name, _), by_time in input_states_many(self._connection, plan, wanted, self._scene.as_of).items():
+            for (name, cluster), by_time in input_states_many(
+                self._connection, plan, wanted, self._scene.as_of
+            ).items():
                 for time, states in by_time.items():
                     mandatory = [state for state in states if not state.edge.optional]
-                    sources = [
-                        (Kind.FEED, state.edge.feed, each) for state in mandatory for each in state.expected or ()
+                    sources: list[Node] = [
+                        (Kind.FEED, *state.edge.feed_key, each) for state in mandatory for each in state.expected or ()
                     ]
-                    yield (Kind.PROCESS, name, time), sources, CONSUMED_BY
-        for kind, name, time in nodes:
-            record = self._scene.plan.feeds.get((name, self._cluster)) if kind is Kind.FEED else None
+                    yield (Kind.PROCESS, name, cluster, time), sources, CONSUMED_BY
+        for kind, name, cluster, time in nodes:
+            record = self._scene.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
             if record is not None:
                 writers = iter_writers(self._scene, self._connection, record, time)
-                yield (kind, name, time), [(Kind.PROCESS, edge.process, at) for _, edge, at in writers], PRODUCES
+                made: list[Node] = [(Kind.PROCESS, edge.process, edge.cluster, at) for _, edge, at in writers]
+                yield (kind, name, cluster, time), made, PRODUCES

@@ -11,9 +11,13 @@ from feed_assets.engines.workflow_files import check_url, find_function_fault
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.mirror_places import MirrorPlace, iter_mirror_places
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.outside.services import Outside
+from feed_assets.plan.mirrors import compile_mirror
+from feed_assets.plan.records import Directory
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
@@ -165,6 +169,36 @@ def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
         if workflow.engine is WorkflowEngine.PYTHON:
             ask = partial(_ask_function, outside, workflow, (*path, "path"))
             yield Probe(path=(*path, "path"), what=workflow.path, ask=ask)
+
+
+def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
+    """The directories that a mirror reads exist, and the storages of those that it writes can be used."""
+    written = process.workflow.mirror
+    if written is None:
+        return
+    for name in process.clusters:
+        places = [place for place in iter_mirror_places(outside.bundle, process) if place.own == name]
+        if not places or any(place.fault is not None for place in places):
+            continue
+        mirror = compile_mirror(outside.bundle, written, name)
+        sources = [place for place in places if not place.is_target]
+        for place, (source, target) in zip(sources, mirror.directories, strict=True):
+            yield Probe(path=place.path, what=place.text, ask=partial(_ask_directory, place, source))
+            yield Probe(
+                path=("workflow", "mirror", "target", "directory"), what=target.url, ask=partial(_ask_root, target)
+            )
+
+
+def _ask_directory(place: MirrorPlace, source: Directory) -> Iterator[Complaint]:
+    (look,) = StorePool().get(source.store).look([source.path], None)
+    if look.availability is Availability.MISSING:
+        message = f"the directory {source.url} does not exist"
+        yield Complaint(path=place.path, message=message, remedy="Correct the path, or look whether it is mounted.")
+
+
+def _ask_root(target: Directory) -> Iterator[Complaint]:
+    StorePool().get(target.store).check_root()
+    yield from ()
 
 
 def _ask_function(outside: Outside, workflow: Workflow, path: FieldPath) -> Iterator[Complaint]:

@@ -44,6 +44,7 @@ LIVE_CHECKS: tuple[LiveCheck, ...] = (
     LiveCheck(code="database-unreachable", kind=Kind.DATASOURCE, probes=live_checks.check_database),
     LiveCheck(code="table-missing", kind=Kind.FEED, probes=live_checks.check_tables),
     LiveCheck(code="workflow-missing", kind=Kind.PROCESS, probes=live_checks.check_workflows),
+    LiveCheck(code="mirror-unreachable", kind=Kind.PROCESS, probes=live_checks.check_mirrors),
 )
 
 

@@ -15,21 +15,23 @@ from pathlib import Path
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrivals import apply_arrivals
+from feed_assets.lifecycle.attempt_steps import Published
 from feed_assets.lifecycle.attempts import begin_attempt
 from feed_assets.lifecycle.catching_up import ON_TIME
 from feed_assets.lifecycle.clock_steps import apply_clock
-from feed_assets.lifecycle.execution import InstanceRunner, Published
+from feed_assets.lifecycle.execution import InstanceRunner
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.late_detection import apply_late_checks
 from feed_assets.lifecycle.leasing import TTL
 from feed_assets.lifecycle.readiness import apply_readiness
 from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.redefinition import apply_plan
+from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.retries import apply_retries
 from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
-from feed_assets.plan.records import Key, Plan
+from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
@@ -251,8 +253,11 @@ class Simulation:
         )
         published: list[Published] = []
         try:
-            runner = replace(self._runner(run_id, self._clock.read(at)), plan=plan, release=release)
-            runner.run(process, row.nominal_time, published.append)
+            if process.copy is not None:
+                self._copy(process, row.nominal_time, run_id, at, plan, release, published)
+            else:
+                runner = replace(self._runner(run_id, self._clock.read(at)), plan=plan, release=release)
+                runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
             return self._about(at, Happening.FAILED, request, row.nominal_time, str(exc))
         is_again = row.attempt > 0 and row.reason is not None and row.reason.startswith("late")
@@ -263,6 +268,33 @@ class Simulation:
                 "; "
             )
         return self._about(at, Happening.LATE_RUN if is_again else Happening.RUN, request, row.nominal_time, note)
+
+    def _copy(
+        self,
+        flow: ProcessRecord,
+        nominal_time: datetime,
+        run_id: str,
+        at: datetime,
+        plan: Plan,
+        release: int | None,
+        published: list[Published],
+    ) -> None:
+        clock = FrozenClock(self._clock.read(at))
+        runner = FlowRunner(
+            database=self.database,
+            stores=self.stores.pool,
+            plan=plan,
+            clock=clock,
+            wall=clock,
+            run_id=run_id,
+            release=release,
+        )
+
+        def end(_: datetime, outcome: Published | Exception) -> None:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+        runner.run(flow, [nominal_time], published.append, end)
 
     def _runner(self, run_id: str, at: datetime) -> InstanceRunner:
         return InstanceRunner(

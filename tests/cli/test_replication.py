@@ -1,0 +1,193 @@
+"""`feed-assets replication`: from nothing to copies, what is wrong with them, and making them right."""
+
+import subprocess
+import sys
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+import yaml
+
+from feed_assets.clock import TimeBudget
+from tests.cli.project import run
+from tests.cli.replication_project import EAST, REPLICATED, WEST, instance, project, replication
+from tests.cli.retention_project import ok, refused, table
+
+__all__ = ["project"]
+
+
+@pytest.fixture
+def copied(project: Path) -> Path:
+    """All hours are copied."""
+    assert len(replication("repair", "clicks")["instances"]) == 3
+    return project
+
+
+def test_what_was_never_copied_is_missing_and_a_repair_copies_it(project: Path) -> None:
+    found = replication("verify", "clicks", exit_code=1)
+    assert found["counts"] == {"missing": 3}
+    done = run("replication", "repair", "clicks")
+    assert ok(done).splitlines()[0].split("\t")[:7] == [
+        "east",
+        "west",
+        "2013-11-01T00:00Z",
+        "missing",
+        "repaired",
+        "8",
+        "1",
+    ]
+    assert "repaired 3 of 3 findings: 24 bytes in 3 files" in done.stderr
+    assert (instance(project, 2) / "part.csv").read_text() == "clicks 2"
+    assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
+    assert replication("repair", "clicks")["instances"] == []
+
+
+def test_row_68_status_has_a_line_for_the_flow_and_one_for_each_copy(copied: Path) -> None:
+    flow, newest, *rest = table(run("replication", "status", "clicks"))
+    assert flow[:8] == [
+        "east",
+        "west",
+        "3 in sync",
+        "2013-11-01T02:00Z",
+        "2013-11-01T02:00Z",
+        "none",
+        "24",
+        "3",
+    ]
+    assert newest[:5] == ["east", "west", "2013-11-01T02:00Z", "SUCCEEDED", "in sync"]
+    assert newest[6:8] == ["8", "1"]
+    assert newest[11] == "transferred"
+    assert newest[12] == newest[13] != ""
+    assert len(rest) == 2
+    document = replication("status", "clicks", "--start", "2013-11-01T01:00Z", "--end", "2013-11-01T02:00Z")
+    (row,) = document["instances"]
+    assert (row["instance"], row["bytes"], row["files"]) == ("2013-11-01T01:00Z", 8, 1)
+    assert row["seconds"] >= 0
+
+
+def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
+    rmtree(instance(copied, 0))
+    (instance(copied, 1) / "mine.csv").write_text("1")
+    (instance(copied, 2) / "part.csv").write_text("clicks x")
+    shallow = run("replication", "verify", "clicks")
+    assert shallow.exit_code == 1
+    rows = [line.split("\t") for line in shallow.stdout.splitlines()]
+    assert [(row[2], row[3]) for row in rows] == [
+        ("2013-11-01T00:00Z", "missing"),
+        ("2013-11-01T01:00Z", "extra"),
+        ("2013-11-01T02:00Z", "in sync"),
+    ]
+    assert rows[1][5] == "1 extra (mine.csv)"
+    assert "1 missing, 1 extra, 1 in sync" in shallow.stderr
+    deep = replication("verify", "clicks", "--deep", "--cluster", "west", "--source", "east", exit_code=1)
+    assert deep["counts"] == {"missing": 1, "rotten": 1, "extra": 1}
+    done = replication("repair", "clicks", "--deep", "--dry-run")
+    assert [each["outcome"] for each in done["instances"]] == ["planned"] * 3
+    assert [(each["bytes"], each["copiedFiles"], each["removedFiles"]) for each in done["instances"]] == [
+        (8, 1, 0),
+        (0, 0, 1),
+        (8, 1, 0),
+    ]
+    assert not instance(copied, 0).exists()
+    replication("repair", "clicks", "--deep")
+    assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
+
+
+def test_what_could_not_be_repaired_exits_with_1(copied: Path) -> None:
+    rmtree(instance(copied, 0, "east"))
+    rmtree(instance(copied, 0))
+    result = run("replication", "repair", "clicks")
+    assert "the source has it no more" in result.stdout
+    assert result.exit_code == 1
+    assert not instance(copied, 0).exists()
+
+
+def test_safe_mode_and_a_suspended_feed_refuse_a_repair(copied: Path) -> None:
+    rmtree(instance(copied, 0))
+    ok(run("entity", "suspend", "feed", "clicks"))
+    assert "it is suspended on west" in refused(run("replication", "repair", "clicks"))
+    ok(run("entity", "resume", "feed", "clicks"))
+    ok(run("admin", "safemode", "on"))
+    assert "repair of replicas: it is not allowed during safe mode" in refused(run("replication", "repair", "clicks"))
+    ok(run("admin", "safemode", "off"))
+    replication("repair", "clicks")
+    assert instance(copied, 0).exists()
+
+
+def test_a_feed_that_is_not_copied_is_refused(project: Path) -> None:
+    for verb in ("status", "verify", "repair"):
+        assert "feed 'counts': it is copied nowhere" in refused(run("replication", verb, "counts"))
+        assert "is not copied to it. It is copied to west" in refused(
+            run("replication", verb, "clicks", "--cluster", "east")
+        )
+
+
+def test_row_112_the_instance_verbs_speak_of_the_copies_of_a_feed(copied: Path) -> None:
+    rows = table(run("instance", "list", "feed", "clicks"))
+    assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
+        ("west", f"2013-11-01T0{hour}:00Z", "SUCCEEDED", "east") for hour in (2, 1, 0)
+    ]
+    assert table(run("instance", "list", "process", "clicks@east")) == rows
+    assert table(run("instance", "summary", "feed", "clicks", "--lifecycle", "replication"))[0][:2] == [
+        "west",
+        "SUCCEEDED",
+    ]
+    assert ok(run("instance", "list", "feed", "clicks", "--lifecycle", "eviction")) == ""
+    assert {row[0] for row in table(run("instance", "list", "feed", "clicks", "--clusters", "east"))} == {"east"}
+    assert "a repair by ann" in ok(run("why", "clicks@east", "2013-11-01T01:00Z"))
+    params = table(run("instance", "params", "clicks", "2013-11-01-01:00"))
+    assert ["west", "source", f"file://{instance(copied, 1, 'east')}"] in params
+
+
+def test_row_112_copies_are_run_again_by_the_name_of_their_feed(copied: Path) -> None:
+    span = ("--start", "2013-11-01T00:00Z", "--end", "2013-11-01T02:00Z")
+    assert table(run("instance", "rerun", "clicks", *span, "--dry-run")) == [
+        [f"2013-11-01T0{hour}:00Z", "west", "SUCCEEDED", "WAITING", "east"] for hour in (0, 1)
+    ]
+    assert "changed 2 of 2 instances of clicks" in run("instance", "rerun", "clicks", *span).stderr
+    found = replication("status", "clicks")
+    assert [row["status"] for row in found["instances"]] == ["SUCCEEDED", "WAITING", "WAITING"]
+    assert {row["sync"] for row in found["instances"]} == {"in sync"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "process", "counting", "--lifecycle", "replication"), "process 'counting' has execution"),
+        (("summary", "feed", "clicks", "--lifecycle", "execution"), "feed 'clicks' has replication and eviction"),
+        (("list", "feed", "counts", "--lifecycle", "replication"), "feed 'counts' is not copied"),
+        (("params", "clicks", "2013-11-01", "--lifecycle", "eviction"), "what retention does is done in sweeps"),
+        (
+            ("triage", "process", "counting", "2013-11-01", "--lifecycle", "eviction"),
+            "process 'counting' has execution",
+        ),
+    ],
+)
+def test_row_112_a_lifecycle_of_another_type_is_refused(
+    project: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    error = refused(run("instance", *arguments))
+    assert "Incorrect lifecycle" in error
+    assert message in error
+
+
+def test_a_repair_that_is_killed_leaves_nothing_half_done_and_a_repeat_goes_on_at_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {**REPLICATED, "replication": {"bandwidth": "200KB"}}
+    (project / "entities/all.yaml").write_text(yaml.safe_dump_all([EAST, WEST, slow]))
+    (instance(project, 0, "east") / "part.csv").write_bytes(bytes(1_000_000))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    command = [sys.executable, "-m", "feed_assets", "replication", "repair", "clicks"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as repairing:
+        budget = TimeBudget(120)
+        while {row["sync"] for row in replication("status", "clicks")["instances"]} != {"running"}:
+            assert repairing.poll() is None, "it was over before it could be killed"
+            assert not budget.is_spent
+        repairing.kill()
+    assert not (project / "west/clicks").exists() or not instance(project, 0).exists()
+    slow["replication"] = {"bandwidth": "50MB"}
+    (project / "entities/all.yaml").write_text(yaml.safe_dump_all([EAST, WEST, slow]))
+    done = replication("repair", "clicks")
+    assert {each["outcome"] for each in done["instances"]} == {"repaired"}
+    assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}

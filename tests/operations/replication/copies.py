@@ -1,0 +1,41 @@
+"""What the tests of `replication` share: a replicated world as commands see it, and what they say of it."""
+
+from datetime import datetime
+from typing import Any
+
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.replication.auditing import Verdict, Verified, verify
+from feed_assets.operations.replication.repairing import Outcome, Repaired, repair
+from feed_assets.operations.replication.scope import CopyQuery
+from feed_assets.operations.replication.status import ReplicationStatus, find_status
+from tests.lifecycle.world import World, at
+from tests.operations.scenes import scene_of
+
+LATER = at("2030-01-01")
+"""A wall clock by which everything was written long ago."""
+
+
+def query(**more: Any) -> CopyQuery:
+    return CopyQuery(**{"feed": "clicks", **more})
+
+
+def status(world: World, as_of: datetime, **more: Any) -> ReplicationStatus:
+    return find_status(scene_of(world, as_of), query(**more))
+
+
+def verified(world: World, as_of: datetime, *, deep: bool = False, **more: Any) -> Verified:
+    return verify(scene_of(world, as_of), query(**more), FrozenClock(LATER), deep=deep)
+
+
+def verdicts(world: World, as_of: datetime, **more: Any) -> dict[datetime, Verdict]:
+    """What each instance was found to be, where one flow copies it."""
+    return {each.nominal_time: each.verdict for each in verified(world, as_of, **more).copies}
+
+
+def repaired(world: World, as_of: datetime, *, deep: bool = False, dry_run: bool = False, **more: Any) -> Repaired:
+    clock = FrozenClock(as_of)
+    return repair(scene_of(world, as_of), query(**more), clock, clock, author="ann", deep=deep, dry_run=dry_run)
+
+
+def outcomes(done: Repaired) -> dict[datetime, Outcome]:
+    return {each.copy.nominal_time: each.outcome for each in done.copies}

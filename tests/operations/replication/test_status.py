@@ -1,0 +1,138 @@
+"""How copies stand, by the record alone. Rows are features of Falcon."""
+
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.replication.status import NOT_DUE, Sync
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.lifecycle.replication.test_flows import FLOW, HOUR, land_slice, pass_time, replicated, slices, world_of
+from tests.lifecycle.world import START, at, feed, hours
+from tests.operations.replication.copies import status
+
+
+def test_row_68_each_instance_has_its_bytes_files_and_time(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated())
+    world.land("clicks", START, text="12345")
+    world.land("clicks", START, text="678")
+    pass_time(world, at("01T00:05"))
+    found = status(world, at("01T00:10"))
+    (row,) = found.instances
+    assert (row.source, row.target, row.status, row.sync) == ("primary", "backup", "SUCCEEDED", Sync.IN_SYNC)
+    assert row.figures is not None
+    assert (row.figures.bytes, row.figures.files, row.figures.verification) == (8, 2, "transferred")
+    assert row.figures.seconds > 0
+    assert row.figures.bandwidth > 0
+    assert row.figures.copied_at == at("01T00:05")
+    assert row.copied_digest == row.target_digest
+    (flow,) = found.flows
+    assert (flow.bytes, flow.files, flow.counts) == (8, 2, {Sync.IN_SYNC: 1})
+    document = found.to_json()
+    assert document["version"] == 1
+    (instance,) = document["instances"]  # type: ignore[misc]
+    assert {"bytes", "files", "seconds", "bandwidth", "resumedBytes", "verification"} <= instance.keys()
+
+
+def test_row_68_nothing_is_asked_of_storage(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated())
+    world.land("clicks", START)
+    pass_time(world, at("01T00:05"))
+    before = status(world, at("01T00:10"))
+    for side in ("primary", "backup"):
+        rmtree(tmp_path / side)
+    world.looked.clear()
+    assert status(world, at("01T00:10")) == before
+    assert world.looked == []
+
+
+def test_the_lag_is_from_the_newest_copy_to_the_newest_at_the_source(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated())
+    world.land("clicks", *hours(2))
+    pass_time(world, at("01T01:05"))
+    world.land("clicks", *hours(4)[2:])
+    world.arrive(at("01T03:05"))
+    world.ready(at("01T03:05"), "backup")
+    found = status(world, at("01T03:10"))
+    (flow,) = found.flows
+    assert (flow.newest, flow.newest_source, flow.lag) == (START + HOUR, START + 3 * HOUR, 2 * HOUR)
+    assert flow.counts == {Sync.IN_SYNC: 2, Sync.MISSING: 2}
+    assert [row.status for row in found.instances] == ["READY", "READY", "SUCCEEDED", "SUCCEEDED"]
+
+
+def test_a_source_that_has_changed_since_leaves_its_copy_behind(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated(late_arrival={"cut_off": "hours(12)"}))
+    world.land("clicks", START)
+    pass_time(world, at("01T00:05"))
+    world.land("clicks", START, text="late")
+    world.look_for_late(at("01T04"), "primary")
+    world.look_for_late(at("01T04"), "backup")
+    (row,) = status(world, at("01T04:01"), end=at("01T01")).instances
+    assert row.sync is Sync.BEHIND
+    pass_time(world, at("01T04:05"))
+    (row,) = status(world, at("01T04:10"), end=at("01T01")).instances
+    assert (row.sync, row.attempts) == (Sync.IN_SYNC, 2)
+    assert row.figures is not None
+    assert row.figures.bytes == len("late")
+
+
+def test_what_failed_says_why_and_what_waits_has_no_source(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated())
+    world.land("clicks", START)
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "clicks").write_text("in the way")
+    pass_time(world, at("01T01:05"))
+    waiting, failed = status(world, at("01T01:10")).instances
+    assert (failed.nominal_time, failed.sync, failed.status) == (START, Sync.FAILED, "FAILED")
+    assert "StorageError" in (failed.reason or "")
+    assert (waiting.sync, waiting.status, waiting.figures) == (Sync.WAITING, "WAITING", None)
+
+
+def test_a_delay_that_has_not_passed_is_no_reason_to_worry(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated({"primary": {"delay": "hours(1)"}}, frequency="hours(2)"))
+    world.land("clicks", START, START + 2 * HOUR)
+    pass_time(world, START + 2 * HOUR + timedelta(minutes=30))
+    newest, oldest = status(world, START + 2 * HOUR + timedelta(minutes=30)).instances
+    assert (newest.status, newest.sync, oldest.sync) == (NOT_DUE, Sync.NOT_DUE, Sync.IN_SYNC)
+
+
+def test_flows_are_chosen_by_target_and_source_or_by_their_name(tmp_path: Path) -> None:
+    world = world_of(tmp_path, slices())
+    for cluster in ("east", "west"):
+        land_slice(world, cluster, START)
+    pass_time(world, at("01T00:05"))
+    as_of = at("01T00:10")
+    assert [flow.source for flow in status(world, as_of).flows] == ["east", "west"]
+    assert [flow.source for flow in status(world, as_of, source="west").flows] == ["west"]
+    assert [flow.source for flow in status(world, as_of, feed="clicks@east", targets=["backup"]).flows] == ["east"]
+    assert {row.sync for row in status(world, as_of).instances} == {Sync.IN_SYNC}
+
+
+def test_what_is_no_copy_is_refused_with_what_there_is(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated(targets={"backup": {}, "other": {}}), feed("counts"))
+    as_of = at("01T00:10")
+    with pytest.raises(EntityNotFoundError, match=r"there is no feed 'klicks'. Did you mean 'clicks'"):
+        status(world, as_of, feed="klicks")
+    with pytest.raises(InstanceQueryError, match="feed 'counts': it is copied nowhere"):
+        status(world, as_of, feed="counts")
+    with pytest.raises(InstanceQueryError, match=r"is not copied to it. It is copied to backup, other"):
+        status(world, as_of, targets=["mars"])
+    with pytest.raises(InstanceQueryError, match=r"is not copied from it. It is copied from primary"):
+        status(world, as_of, source="backup")
+    with pytest.raises(InstanceQueryError, match="is not copied from it"):
+        status(world, as_of, feed="clicks@mars")
+
+
+def test_a_killed_copy_counts_as_failed(tmp_path: Path) -> None:
+    world = world_of(tmp_path, replicated())
+    pass_time(world, at("01T00:05"))
+    with world.database.begin() as connection:
+        ProcessInstances(connection).transition(
+            (FLOW, "backup", START), {ProcessInstanceStatus.WAITING}, status=ProcessInstanceStatus.KILLED, reason="x"
+        )
+    (row,) = status(world, at("01T00:10")).instances
+    assert (row.sync, row.reason) == (Sync.FAILED, "x")
