@@ -45,7 +45,7 @@ def _writers(layout: AssetLayout, record: FeedRecord) -> list[AssetDep]:
     plan = layout.plan
     return [
         AssetDep(
-            names.process_key(plan, process := plan.processes[edge.process, edge.cluster]),
+            names.process_key(plan, process := plan.processes[edge.process_key]),
             partition_mapping=output_mapping(edge, record.sequence, process.sequence),
         )
         for edge in record.outputs_of
@@ -60,9 +60,7 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
     if own_key is not None:
         specs = [_process_spec(process, own_key, run_grid, deps)]
     else:
-        specs = [
-            _feed_spec(layout, plan.feeds[edge.feed, edge.cluster], deps, made_by=process) for edge in process.outputs
-        ]
+        specs = [_feed_spec(layout, plan.feeds[edge.feed_key], deps, made_by=process) for edge in process.outputs]
 
     @multi_asset(
         name=names.op_name(process),
@@ -81,7 +79,7 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
 def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:
     by_feed: dict[Key, list[InputEdge]] = {}
     for edge in process.inputs:
-        by_feed.setdefault((edge.feed, edge.cluster), []).append(edge)
+        by_feed.setdefault(edge.feed_key, []).append(edge)
     deps = []
     for key, edges in by_feed.items():
         if (key, process.key) in layout.undrawn:
@@ -125,7 +123,7 @@ def _feed_spec(
         metadata=metadata,
         owners=_owners(facts),
         tags=_tags(facts),
-        kinds={record.format.value, *(("spark", made_by.workflow.engine.value) if made_by else ("feed",))},
+        kinds={record.format.value, *(("spark", made_by.engine) if made_by else ("feed",))},
     )
 
 
@@ -140,7 +138,7 @@ def _process_spec(process: ProcessRecord, key: AssetKey, run_grid: Grid, deps: S
         metadata={**_common_metadata(process.sequence, facts), **_process_metadata(process)},
         owners=_owners(facts),
         tags=_tags(facts),
-        kinds={"process", "spark", process.workflow.engine.value},
+        kinds={"process", "spark", process.engine},
     )
 
 
@@ -160,7 +158,7 @@ def _common_metadata(sequence: InstanceSequence, facts: EntityFacts) -> dict[str
 
 def _process_metadata(process: ProcessRecord) -> dict[str, object]:
     metadata: dict[str, object] = {
-        names.META_WORKFLOW: f"{process.workflow.engine.value} {process.workflow.path}",
+        names.META_WORKFLOW: process.work,
         names.META_PARALLEL: MetadataValue.int(process.parallel),
         names.META_ORDER: process.order.value,
         names.META_CATCH_UP: process.catch_up.value,

@@ -12,12 +12,12 @@ def undrawn_inputs(plan: Plan) -> frozenset[tuple[Key, Key]]:
     reach: dict[tuple[Key, Key], int] = {}
     for process in plan.processes.values():
         for edge in process.inputs:
-            feed = (edge.feed, edge.cluster)
+            feed = edge.feed_key
             before.setdefault(("process", process.key), set()).add(("feed", feed))
             last = edge.shifts[1] if edge.shifts else 0
             reach[feed, process.key] = max(last, reach.get((feed, process.key), last))
         for out in process.outputs:
-            before.setdefault(("feed", (out.feed, out.cluster)), set()).add(("process", process.key))
+            before.setdefault(("feed", out.feed_key), set()).add(("process", process.key))
     undrawn: set[tuple[Key, Key]] = set()
     while (ring := _find_ring(before)) is not None:
         inputs = [(feed, process) for (kind, feed), (_, process) in ring if kind == "feed"]

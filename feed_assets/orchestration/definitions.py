@@ -31,6 +31,7 @@ from feed_assets.orchestration.former_instances import build_instances_job, buil
 from feed_assets.orchestration.late_data import build_late_sensor
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.reloading import renew_code_server
+from feed_assets.orchestration.replication import build_replication_job, build_replication_schedule
 from feed_assets.orchestration.retention import build_retention_job, build_retention_schedule
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.sensors import build_sensor
@@ -83,14 +84,19 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
     }
     clusters = list(location.plan.clusters)
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
+    replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
     return Definitions(
         assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
         asset_checks=[_location_check(runtime)],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
             *retention.values(),
+            *replication.values(),
         ],
-        schedules=[build_retention_schedule(runtime, layout, *each) for each in retention.items()],
+        schedules=[
+            *(build_retention_schedule(runtime, layout, *each) for each in retention.items()),
+            *(build_replication_schedule(runtime, layout, *each) for each in replication.items()),
+        ],
         sensors=[
             *(build_arrival_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),

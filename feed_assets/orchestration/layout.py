@@ -36,9 +36,7 @@ class AssetLayout:
 
     def is_own_asset(self, process: ProcessRecord) -> bool:
         """Whether the process is an asset of its own."""
-        return not process.outputs or any(
-            self.makers.get((edge.feed, edge.cluster)) is not process for edge in process.outputs
-        )
+        return not process.outputs or any(self.makers.get(edge.feed_key) is not process for edge in process.outputs)
 
     def process_grid(self, process: ProcessRecord) -> Grid:
         """The grid by which runs of the process are partitioned."""
@@ -52,7 +50,7 @@ def lay_out(plan: Plan) -> AssetLayout:
     makers: dict[Key, ProcessRecord] = {}
     grids = {key: grid(record.sequence) for key, record in plan.feeds.items()}
     for process in plan.processes.values():
-        feeds = [plan.feeds[edge.feed, edge.cluster] for edge in process.outputs]
+        feeds = [plan.feeds[edge.feed_key] for edge in process.outputs]
         own = all(
             len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.outputs, feeds, strict=True)
         )

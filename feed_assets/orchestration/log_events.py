@@ -31,7 +31,7 @@ def build_told(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[Tol
             continue
         asset_key, grid = layout.feed_asset(key)
         partition = grid.key(event.nominal_time)
-        if event.kind in _THERE:
+        if event.kind in _THERE and not (event.kind is FeedEventKind.REPLICATED and event.origin.startswith("run:")):
             yield _arrival(record, event, asset_key, partition)
         elif event.kind is FeedEventKind.EVICTED:
             yield _eviction(event, asset_key, partition)
@@ -52,10 +52,19 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             names.META_FILES: event.files or 0,
             names.META_EVENT: event.seq,
             **_change_metadata(event),
+            **_copy_metadata(event),
             "dagster/uri": MetadataValue.url(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}"),
         },
         tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
     )
+
+
+def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
+    """The figures of a copy that no run has made."""
+    figures = event.payload.get("copy")
+    if event.kind is not FeedEventKind.REPLICATED or not isinstance(figures, dict):
+        return {}
+    return {names.META_DETAIL + name: value for name, value in figures.items()}
 
 
 def _change_metadata(event: FeedEvent) -> dict[str, str]:

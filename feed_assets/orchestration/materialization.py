@@ -3,11 +3,11 @@
 Each instance is published and told of by itself, so one that fails takes no other along; the run then fails naming it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MaterializeResult
 
-from feed_assets.lifecycle.execution import Published
+from feed_assets.lifecycle.attempt_steps import Published
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import FindAsset, InstanceRun
 from feed_assets.orchestration.partitions import Grid
@@ -32,23 +32,33 @@ def materialize_process(
 ) -> Iterator[MaterializeResult[None]]:
     """Run the instances of the run's partitions and tell Dagster of each output as it is published."""
 
+    times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
+    run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
+
     def tell_own(partition: str, published: tuple[Published, ...]) -> None:
         if own_key is not None:
-            context.log_event(_own_event(own_key, partition, process, published))
+            details = {} if published else run.details.get(times[partition], {})
+            context.log_event(_own_event(own_key, partition, process, published, details))
 
-    times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
-    InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset).run(times, tell_own)
+    run.run(times, tell_own)
     for key in context.selected_asset_keys:
         yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
 
 
 def _own_event(
-    key: AssetKey, partition: str, process: ProcessRecord, published: tuple[Published, ...]
+    key: AssetKey,
+    partition: str,
+    process: ProcessRecord,
+    published: tuple[Published, ...],
+    details: Mapping[str, str | int | float],
 ) -> AssetMaterialization:
     written = {done.output: f"{done.record.feed} {render_datetime(done.nominal_time)}" for done in published}
     return AssetMaterialization(
         asset_key=key,
         partition=partition,
-        metadata={names.META_OUTPUT + name: text for name, text in written.items()},
+        metadata={
+            **{names.META_OUTPUT + name: text for name, text in written.items()},
+            **{names.META_DETAIL + name: value for name, value in details.items()},
+        },
         description=f"process '{process.process}' has run",
     )

@@ -105,6 +105,16 @@ def instances_op(cluster: str) -> str:
     return f"run_instances_{word(cluster)}"
 
 
+def replication_job(cluster: str) -> str:
+    """The name of a cluster's job for replication, and of its schedule."""
+    return f"replication_{word(cluster)}"
+
+
+def replication_op(cluster: str) -> str:
+    """The op of that job."""
+    return f"replicate_to_{word(cluster)}"
+
+
 def retention_job(cluster: str) -> str:
     """The name of a cluster's job for retention, and of its schedule."""
     return f"retention_{word(cluster)}"

@@ -81,7 +81,7 @@ def _run_of(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...]:
     selected = (
         [names.process_key(layout.plan, process)]
         if layout.is_own_asset(process)
-        else [layout.feed_asset((edge.feed, edge.cluster))[0] for edge in process.outputs]
+        else [layout.feed_asset(edge.feed_key)[0] for edge in process.outputs]
     )
     return (selected, id(layout.process_grid(process).definition()))
 

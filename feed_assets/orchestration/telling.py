@@ -108,7 +108,7 @@ def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple
     if layout.is_own_asset(process):
         assets = [(names.process_key(layout.plan, process), layout.process_grid(process))]
     else:
-        assets = [layout.feed_asset((edge.feed, edge.cluster)) for edge in process.outputs]
+        assets = [layout.feed_asset(edge.feed_key) for edge in process.outputs]
     for key, grid in assets:
         if grid.sequence.contains(explanation.nominal_time):
             yield key, grid.key(explanation.nominal_time)

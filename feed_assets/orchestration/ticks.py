@@ -25,14 +25,16 @@ from dagster import (
 
 from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrivals import Found, apply_arrivals
 from feed_assets.lifecycle.clock_steps import apply_clock
 from feed_assets.lifecycle.former_inputs import apply_former_looks
 from feed_assets.lifecycle.readiness import Readied, apply_readiness
-from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
 from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
 from feed_assets.lifecycle.retries import Retried, apply_retries
+from feed_assets.lifecycle.run_names import is_command
 from feed_assets.lifecycle.staging import apply_staging_sweep
 from feed_assets.orchestration import names
 from feed_assets.orchestration.dead_runs import Silences, fail_dead_runs
@@ -122,7 +124,7 @@ def run_tick(
         not_yet=present.not_yet,
     )
     with database.read() as connection:
-        events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, cluster=cluster)
+        events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, clusters=[cluster])
     told = list(build_told(layout, events))
     checks = []
     if cursor.checked != present.location.digest:
@@ -147,7 +149,8 @@ def tell_exhausted(retried: Retried) -> None:
     """Say loudly which instances have failed for good."""
     for key in retried.exhausted:
         when = render_datetime(key.nominal_time)
-        _logger.error("process %r on %s: all retries of instance %s have failed", key.process, key.cluster, when)
+        who = describe_process(key.process)
+        _logger.error("%s on %s: all retries of instance %s have failed", who, key.cluster, when)
 
 
 def describe(found: Found, readied: Readied, told: int, explained: int, present: Present) -> str:
@@ -171,7 +174,7 @@ def reconcile(
 ) -> None:
     """Ask Dagster what became of the runs that the record believes in, and correct the record."""
     launched = find_launched(database, cluster.name, wall)
-    run_ids = sorted({item.run_id for item in launched.running if item.run_id})
+    run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
     fail_dead_runs(database, cluster.name, instance, launched.running, silences, wall)
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
@@ -182,7 +185,8 @@ def reconcile(
     if requests:
         runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
         by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
-    apply_reconciliation(database, launched, by_run, by_request, as_of)
+    commands = find_commands(database, launched, wall)
+    apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
     if cluster.spark_remote is not None:
         _stop_leftovers(
             cluster.spark_remote, [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
@@ -223,7 +227,7 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
     selection = (
         [names.process_key(layout.plan, process)]
         if layout.is_own_asset(process)
-        else [layout.feed_asset((edge.feed, edge.cluster))[0] for edge in process.outputs]
+        else [layout.feed_asset(edge.feed_key)[0] for edge in process.outputs]
     )
     first, last = run_grid.key(request.first), run_grid.key(request.last)
     if first == last:

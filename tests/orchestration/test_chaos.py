@@ -36,7 +36,12 @@ SETTLING_SECONDS = 420.0 + SECONDS
 """A worker that died before it began is given up by Dagster after 180 s (`start_timeout_seconds`); then what has piled
 up must be done."""
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(int(SECONDS + SETTLING_SECONDS + 300))]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.server,
+    pytest.mark.timeout(int(SECONDS + SETTLING_SECONDS + 300)),
+]
 
 HOURS = 31 * 24
 HOURS_A_SECOND = 0.5

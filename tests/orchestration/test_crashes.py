@@ -18,7 +18,7 @@ from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, key, land, total
 from tests.orchestration.workers import worker_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "1"))
 LONGEST_LIFE = 15.0

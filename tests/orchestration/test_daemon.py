@@ -13,7 +13,7 @@ from tests.orchestration.small import ENTITIES, JOBS, key, land, total
 from tests.orchestration.workers import worker_of
 from tests.servers import run_tcp_postgres
 
-pytestmark = [pytest.mark.spark, pytest.mark.server]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.server]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

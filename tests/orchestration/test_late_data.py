@@ -15,6 +15,8 @@ from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_u
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 
+pytestmark = pytest.mark.long
+
 HOUR = timedelta(hours=1)
 
 

@@ -24,6 +24,8 @@ from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, JOBS, key, land
 from tests.servers import free_port
 
+pytestmark = pytest.mark.long
+
 DOUBLED = """
 kind: feed
 name: doubles

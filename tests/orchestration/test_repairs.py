@@ -1,0 +1,97 @@
+"""Repairs of replicas beside a sensor that ticks: neither disturbs the other, and Dagster is told of copies."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetMaterialization, DagsterInstance, SensorResult
+
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.replication.repairing import Outcome, Repaired, repair
+from feed_assets.operations.replication.scope import CopyQuery
+from feed_assets.orchestration.releases import follow_plan
+from feed_assets.orchestration.telling import build_scene
+from feed_assets.orchestration.ticks import run_tick
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import World
+from tests.orchestration.small import START, key, land
+from tests.orchestration.test_replication import HERE
+
+NOW = START + timedelta(minutes=5)
+
+
+class Site(World):
+    """The location of `HERE`, in whose first hour numbers have arrived and nothing was copied."""
+
+    def __init__(self, home: Home, instance: DagsterInstance) -> None:
+        super().__init__(home, instance, HERE)
+        land(home.data, 0, 1)
+        self.at(NOW)
+        self.told: str | None = None
+
+    def tick_there(self) -> SensorResult:
+        result = run_tick(self.runtime, self.layout, "there", self.instance, self.told)
+        self.told = result.cursor
+        return result
+
+    def row(self) -> ProcessInstance | None:
+        with self.runtime.database(self.instance).read() as connection:
+            return ProcessInstances(connection).get_many([KEY]).get(KEY)
+
+    def repair(self, on_copied: object = None) -> Repaired:
+        database = self.runtime.database(self.instance)
+        governance = follow_plan(self.runtime, self.location, database, NOW)
+        scene = build_scene(self.runtime, governance, database, NOW)
+        clock = FrozenClock(NOW)
+        return repair(
+            scene,
+            CopyQuery(feed="numbers"),
+            clock,
+            clock,
+            author="ann",
+            on_copied=on_copied,  # type: ignore[arg-type]
+        )
+
+
+KEY = ProcessKey("numbers@here", "there", START)
+
+
+@pytest.fixture
+def site(tmp_path: Path, instance: DagsterInstance) -> Site:
+    return Site(Home(folder=tmp_path), instance)
+
+
+def materialized(result: SensorResult) -> list[AssetMaterialization]:
+    return [event for event in result.asset_events if isinstance(event, AssetMaterialization)]
+
+
+def test_a_repaired_instance_is_told_to_dagster_with_what_was_copied(site: Site) -> None:
+    site.tick()
+    site.tick_there()
+    (done,) = site.repair().copies
+    assert done.outcome is Outcome.REPAIRED
+    (told,) = materialized(site.tick_there())
+    assert (told.asset_key.path, told.partition) == (["there", "numbers"], key(0))
+    metadata = {name: value.value for name, value in told.metadata.items()}
+    assert metadata["feed_assets/detail/copied_files"] == 1
+    assert str(metadata["feed_assets/detail/source_digest"]).startswith("sha256:")
+    assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
+    assert materialized(site.tick_there()) == []
+
+
+def test_a_repair_at_work_is_no_dead_run(site: Site) -> None:
+    seen: list[ProcessInstance | None] = []
+
+    def tick(*_: object) -> None:
+        site.tick_there()
+        seen.append(site.row())
+
+    (done,) = site.repair(tick).copies
+    assert done.outcome is Outcome.REPAIRED
+    assert {row.status for row in seen if row is not None} == {ProcessInstanceStatus.RUNNING}
+    row = site.row()
+    assert row is not None
+    assert (row.status, row.attempt) == (ProcessInstanceStatus.SUCCEEDED, 1)
+    assert len(materialized(site.tick_there())) == 1

@@ -1,0 +1,121 @@
+"""Replication in the real Dagster: a replica is an asset below its source, made by runs on Spark."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetKey, AssetSelection, DagsterInstance, SkipReason
+from dagster_pyspark import LazyPySparkResource
+
+from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.orchestration import names
+from feed_assets.orchestration.definitions import build_definitions
+from feed_assets.orchestration.replication import build_replication_job, run_replication_tick
+from feed_assets.orchestration.ticks import run_tick
+from feed_assets.settings import load_settings
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.orchestration.dagster_home import Home, materialized, sqlite_state
+from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.small import START, key, land
+
+HERE = """
+    kind: cluster
+    name: here
+    storage: file://${DATA_ROOT}
+    spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
+    ---
+    kind: cluster
+    name: there
+    storage: file://${DATA_ROOT}-there
+    spark: {master: "local[1]", conf: {spark.sql.shuffle.partitions: "1"}}
+    ---
+    kind: feed
+    name: numbers
+    frequency: hours(1)
+    format: csv
+    schema: "n int"
+    availability_flag: _SUCCESS
+    locations: {data: "/numbers/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    replication: {timeout: months(60)}
+    clusters:
+      here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}
+      there: {type: target, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}
+"""
+SELECT = ("asset", "materialize", "-f", "definitions.py", "--select", "there/numbers")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = Home(folder=tmp_path)
+    made.prepare(HERE, "")
+    return made
+
+
+def there(home: Home, hour: int) -> Path:
+    at = START + timedelta(hours=hour)
+    return home.folder / "data-there" / "numbers" / f"{at:%Y-%m-%d}" / f"{at:%H}"
+
+
+def test_a_replica_is_an_asset_below_its_source_with_the_same_partitions(home: Home) -> None:
+    environ = {"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)}
+    definitions = build_definitions(settings=load_settings(environ=environ, start=home.folder))
+    graph = definitions.resolve_asset_graph()
+    source, replica = AssetKey(["here", "numbers"]), AssetKey(["there", "numbers"])
+    assert graph.get(replica).parent_keys == {source}
+    assert graph.get(replica).partitions_def == graph.get(source).partitions_def
+    assert graph.get(replica).is_executable
+    assert AssetSelection.assets(source).downstream().resolve(graph) == {source, replica}
+    assert {"replication", "spark"} <= graph.get(replica).kinds
+
+
+@pytest.mark.spark
+def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were_copied_from(home: Home) -> None:
+    for hour in range(3):
+        land(home.data, hour, hour)
+    done = home.run(*SELECT, "--partition-range", f"{key(0)}...{key(2)}")
+    assert done.returncode == 0, done.stderr[-3000:]
+    with home.instance() as instance:
+        assert materialized(instance, "there", "numbers") == {key(hour) for hour in range(3)}
+        events = instance.fetch_materializations(AssetKey(["there", "numbers"]), limit=10).records
+        told = events[0].asset_materialization
+        assert told is not None
+        metadata = {name: value.value for name, value in told.metadata.items()}
+        assert metadata["feed_assets/detail/copied_files"] == 1
+        assert metadata["feed_assets/detail/copied_bytes"] == len("n\n2\n")
+        assert {"feed_assets/detail/copy_seconds", "feed_assets/detail/bandwidth"} <= metadata.keys()
+        assert str(metadata["feed_assets/detail/source"]).endswith("/data/numbers/2026-01-01/02")
+        assert str(metadata["feed_assets/detail/source_digest"]).startswith("sha256:")
+        assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
+    for hour in range(3):
+        assert (there(home, hour) / "part.csv").read_text() == f"n\n{hour}\n"
+        assert (there(home, hour) / "_SUCCESS").exists()
+    with sqlite_state(home).read() as connection:
+        counts = ProcessInstances(connection).counts("numbers@here", "there")
+    assert counts == {ProcessInstanceStatus.SUCCEEDED: 3}
+
+
+def test_the_schedule_asks_for_what_is_ready_and_its_job_copies_it(tmp_path: Path, instance: DagsterInstance) -> None:
+    world = World(Home(folder=tmp_path), instance, HERE)
+    for hour in range(3):
+        land(world.home.data, hour, hour)
+    world.tick()
+    run_tick(world.runtime, world.layout, "there", instance, None)
+    asked = run_replication_tick(world.runtime, world.layout, "there", instance)
+    assert isinstance(asked, list)
+    (request,) = asked
+    job = build_replication_job(world.runtime, world.layout.find_asset, "there")
+    spark = {names.spark_resource("there"): LazyPySparkResource(spark_config={})}
+    assert job.execute_in_process(
+        run_config=dict(request.run_config), tags=dict(request.tags), instance=instance, resources=spark
+    ).success
+    assert materialized(instance, "there", "numbers") == {key(hour) for hour in range(3)}
+    assert [(there(world.home, hour) / "part.csv").read_text() for hour in range(3)] == ["n\n0\n", "n\n1\n", "n\n2\n"]
+    assert isinstance(run_replication_tick(world.runtime, world.layout, "there", instance), SkipReason)
+
+
+def test_in_safe_mode_nothing_is_asked_for(tmp_path: Path, instance: DagsterInstance) -> None:
+    world = World(Home(folder=tmp_path), instance, HERE)
+    set_safe_mode(world.runtime.database(instance), is_on=True, author="ann", now=NOON)
+    asked = run_replication_tick(world.runtime, world.layout, "there", instance)
+    assert isinstance(asked, SkipReason)
