@@ -21,10 +21,13 @@ demo: $(VENV)/.installed  ## Let a real month arrive, be processed on Spark and 
 dev: $(VENV)/.installed  ## The demo with Dagster's UI left open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
-test: $(VENV)/.installed lint  ## Lint, types, layers and all tests
+$(VENV)/spark.jsa: $(VENV)/.installed
+	$(BIN)/python -m tests.java_start
+
+test: $(VENV)/spark.jsa lint  ## Lint, types, layers and all tests
 	@mkdir -p artifacts; echo "tests with Spark, beside the others; what they say comes at the end"; \
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile > artifacts/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest -m "not spark" -n 2 --dist loadfile; others=$$?; \
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder > artifacts/spark-tests.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest -m "not spark" -n 2 --dist loadfile --no-loadscope-reorder; others=$$?; \
 	wait $$spark; with_spark=$$?; cat artifacts/spark-tests.log; exit $$((others + with_spark))
 
 lint: $(VENV)/.installed  ## Lint, types and the layer contract

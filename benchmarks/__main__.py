@@ -14,6 +14,7 @@ from benchmarks.definitions import measure_definitions
 from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
+from benchmarks.replication import measure_replication
 from benchmarks.report import Figure, Part, make_report
 from benchmarks.retention import measure_retention
 from benchmarks.ticks import measure_ticks
@@ -29,11 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only",
         default=parts,
-        help=f"parts, as in {parts}: loading, ticks, runs, windows, definitions, explaining, retention (all)",
+        help=f"parts, as in {parts}: {', '.join(part.name.lower() for part in Part)} (all)",
     )
     parser.add_argument("--quick", action="store_true", help="small sizes; shows that it works, not how fast it is")
     parser.add_argument("--json", type=Path, help="file for the report")
-    parser.add_argument("--folder", type=Path, help="where to work, with 10 GB free (the system's temporary folder)")
+    parser.add_argument("--folder", type=Path, help="where to work, with 25 GB free (the system's temporary folder)")
     options = parser.parse_args(arguments)
     try:
         wanted = [Part(name.strip()) for name in options.only.split(",")]
@@ -72,6 +73,8 @@ def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
             measure = measure_explaining
         case Part.RETENTION:
             measure = measure_retention
+        case Part.REPLICATION:
+            measure = measure_replication
         case _:
             assert_never(part)
     folder.mkdir()

@@ -28,6 +28,7 @@ class Part(StrEnum):
     DEFINITIONS = "e"
     EXPLAINING = "f"
     RETENTION = "g"
+    REPLICATION = "h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

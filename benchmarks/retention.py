@@ -16,9 +16,9 @@ from pathlib import Path
 from statistics import median
 from zoneinfo import ZoneInfo
 
+from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, faster, within
-from feed_assets.engines.installation import spark_home
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import collect_candidates, find_before
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
@@ -34,7 +34,6 @@ REPEATS = 3
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
 SWEEP = "measured"
-JAVA = Path(__file__).with_name("HadoopEviction.java")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,7 @@ def _planning(folder: Path, count: int) -> Iterator[Figure]:
         of = f"what has expired, 90 % of {count:,} instances, {name}"
         target = 1.0 if tree is flat else None
         yield faster(Part.RETENTION, of, ours, "find", finds, at_least=target, note="walk, exact paths, decision")
-        globbed = _hadoop("glob", f"{tree.root}/{'/'.join(['*'] * tree.depth)}", expected=count)
+        globbed = run_hadoop("HadoopEviction", "glob", f"{tree.root}/{'/'.join(['*'] * tree.depth)}", expected=count)
         yield faster(Part.RETENTION, of, ours, "Hadoop's globStatus", globbed, at_least=10.0)
     few = 24 * 31
     ours, finds = _by_turns(partial(_eligible, deep, few), partial(_find, deep))
@@ -135,7 +134,7 @@ def _removing(folder: Path, count: int) -> Iterator[Figure]:
     oracle.write_text("".join(f"{trees['rm'].root}/{path}\n" for path in paths))
     removed = _seconds(lambda: _rm(oracle))
     oracle.write_text("".join(f"{trees['hadoop'].root}/{path}\n" for path in paths))
-    by_hadoop = _hadoop("evict", str(oracle), str(trees["hadoop"].root), expected=len(paths))
+    by_hadoop = run_hadoop("HadoopEviction", "evict", str(oracle), str(trees["hadoop"].root), expected=len(paths))
     name = f"{len(paths):,} instances"
     yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "rm -rf of a list", removed, at_least=0.9)
     yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "a loop through Hadoop", by_hadoop, at_least=3.0)
@@ -152,18 +151,6 @@ def _put(trash: Trash, paths: Sequence[str]) -> None:
 def _rm(oracle: Path) -> None:
     with oracle.open("rb") as paths:
         subprocess.run(["xargs", "-d", "\\n", "rm", "-rf"], stdin=paths, check=True)
-
-
-def _hadoop(*arguments: str, expected: int) -> float:
-    """Seconds of Hadoop's local filesystem for a glob or an eviction."""
-    home = spark_home()
-    if shutil.which("javac") is None:
-        raise ProbeError("Hadoop is measured by a program of one file: a JDK is needed, not only a Java runtime")
-    command = ["java", "-Dlog4j2.level=OFF", "-cp", f"{home}/jars/*", str(JAVA), *arguments]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    if int(said[-2]) != expected:
-        raise ProbeError(f"Hadoop has found {said[-2]} of {expected}")
-    return int(said[-1]) / 1e9
 
 
 def _by_turns(ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:

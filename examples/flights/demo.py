@@ -4,6 +4,7 @@ Run by `make demo` and, with the UI left open, `make dev`. Everything it makes i
 """
 
 import argparse
+import logging
 import os
 import signal
 import subprocess
@@ -16,11 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from moto.server import ThreadedMotoServer
 from rich.progress import Progress
 
 from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery, read_deliveries
 from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, UNTIL, Demo, DemoError, console
-from examples.flights.report import check_dagster, report, report_late, report_retention
+from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.operations.location import Location, load_location
 from feed_assets.operations.overview import process_overview
@@ -41,9 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=100, help="how long the month takes (%(default)s)")
     parser.add_argument("--keep-open", action="store_true", help="leave the UI open at the end, until Ctrl-C")
     options = parser.parse_args(arguments)
-    demo = Demo(folder=options.folder.resolve(), port=options.port, seconds=options.seconds)
     try:
-        run(demo, keep_open=options.keep_open)
+        with object_storage() as s3:
+            demo = Demo(folder=options.folder.resolve(), port=options.port, seconds=options.seconds, s3=s3)
+            run(demo, keep_open=options.keep_open)
     except DemoError as exc:
         console.print(f"[red]The demo failed:[/red] {exc}")
         return 1
@@ -76,12 +79,29 @@ def run(demo: Demo, *, keep_open: bool) -> None:
         wait_for_attempt(database, attempts + 1, server)
         report(database, location, deliveries)
         report_late(demo, location)
+        report_copies(environment)
         report_retention(environment)
         check_dagster(demo, location)
         if keep_open:
             console.print(f"The UI stays open at {demo.address}. Ctrl-C ends it.")
             server.wait()
     console.print(f"Everything is in {demo.folder}; `make dev` shows it in the UI at {demo.address}.")
+
+
+@contextmanager
+def object_storage() -> Iterator[str]:
+    """An S3 server in this process with the bucket of the copies; its address. What it holds is gone with it."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        address = f"http://{host}:{port}"
+        request = urllib.request.Request(f"{address}/backup", method="PUT")
+        with urllib.request.urlopen(request, timeout=10):
+            yield address
+    finally:
+        server.stop()
 
 
 @contextmanager

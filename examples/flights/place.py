@@ -26,11 +26,12 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """The folders and the address of one demo."""
+    """The folders and the addresses of one demo: of the UI, and of the object storage that copies are made to."""
 
     folder: Path
     port: int
     seconds: float
+    s3: str
 
     @property
     def data(self) -> Path:
@@ -55,6 +56,7 @@ class Demo:
             "DAGSTER_HOME": str(self.home),
             "FEED_ASSETS_ENTITIES": "examples/flights/entities",
             "FEED_ASSETS_VARIABLES__DATA_ROOT": str(self.data),
+            "FEED_ASSETS_VARIABLES__S3_ENDPOINT": self.s3,
             "FEED_ASSETS_DEMO__REPLAY__ORIGIN": ORIGIN.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__REAL_START": real_start.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__SPEED": repr(speed),

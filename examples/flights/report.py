@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery
-from examples.flights.place import LATE_PROCESS, ROOT, UNTIL, Demo, DemoError, console
+from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, UNTIL, Demo, DemoError, console
 from feed_assets.operations.location import Location
 from feed_assets.operations.overview import FeedOverview, feed_overview, iter_ran_without, process_overview
 from feed_assets.state.database import Database, open_database
@@ -24,9 +24,10 @@ def report(database: Database, location: Location, deliveries: Sequence[Delivery
     feeds = Table("feed", "instances", "available", "evicted", "missing", "rows", title="Feeds")
     overviews = [feed_overview(database, record, UNTIL) for record in location.plan.feeds.values()]
     for feed in overviews:
+        name = feed.feed if feed.cluster == "primary" else f"{feed.feed} on {feed.cluster}"
         rows = feed.rows if feed.rows is not None else landed.get(feed.feed)
         counts = (feed.instances, feed.available, feed.evicted, len(feed.missing), "" if rows is None else rows)
-        feeds.add_row(feed.feed, *map(str, counts))
+        feeds.add_row(name, *map(str, counts))
     processes = Table("process", "instances", "succeeded", "median seconds", title="Processes")
     for record in location.plan.processes.values():
         process = process_overview(database, record, UNTIL)
@@ -115,19 +116,41 @@ def report_late(demo: Demo, location: Location) -> None:
         raise DemoError("the output of the day whose weather came late has not changed")
 
 
+def report_copies(environment: Mapping[str, str]) -> None:
+    """Print what was copied to the second cluster, and hold every byte of it against its manifest.
+
+    Raises:
+        DemoError: something was not copied, or is not what it is a copy of.
+    """
+    asked = ("daily-delays", "--start", render_datetime(ORIGIN))
+    status = _ask(environment, "replication", "status", *asked)
+    verified = _ask(environment, "replication", "verify", *asked, "--deep")
+    good = verified["counts"].get("in sync", 0)
+    table = Table(
+        "feed", "from", "to", "copies", "files", "bytes", "seconds", "every byte verified", title="Replication"
+    )
+    for flow in status["flows"]:
+        copies = sum(flow["counts"].values())
+        figures = (copies, flow["files"], flow["bytes"], flow["seconds"], f"{good} of {copies}")
+        table.add_row("daily-delays", flow["source"], flow["target"], *map(str, figures))
+        if good != copies:
+            raise DemoError(f"only {good} of {copies} copies to {flow['target']} are what they were copied from")
+    console.print(table)
+
+
 def report_retention(environment: Mapping[str, str]) -> None:
     """Let what has expired of the raw feeds go as a person would: plan, approve, run, and undo one feed; print it.
 
     Raises:
         DemoError: nothing was evicted, or what was undone is not back.
     """
-    for sweep in _ask(environment, "plan")["sweeps"]:
+    for sweep in _ask(environment, "retention", "plan")["sweeps"]:
         for each in sweep["asks"]:
             console.print(f"The sweep of {', '.join(feed['feed'] for feed in sweep['feeds'])} asks: {each['sentence']}")
         if sweep["asks"]:
-            _ask(environment, "approve", sweep["id"])
-        _ask(environment, "run", sweep["id"])
-    sweeps = [sweep for sweep in _ask(environment, "list")["sweeps"] if sweep["state"] == "DONE"]
+            _ask(environment, "retention", "approve", sweep["id"])
+        _ask(environment, "retention", "run", sweep["id"])
+    sweeps = [sweep for sweep in _ask(environment, "retention", "list")["sweeps"] if sweep["state"] == "DONE"]
     table = Table("sweep", "by", "feed", "instances", "bytes", "evicted", title="Retention: raw feeds keep 20 days")
     for sweep in sorted(sweeps, key=lambda sweep: str(sweep["id"])):
         for feed in sweep["feeds"]:
@@ -137,7 +160,7 @@ def report_retention(environment: Mapping[str, str]) -> None:
     if not evicted:
         raise DemoError("retention has evicted nothing")
     sweep_id, feed = min(evicted, key=lambda each: each[1]["evicted"])
-    undone = _ask(environment, "undo", sweep_id, "--feed", feed["feed"])
+    undone = _ask(environment, "retention", "undo", sweep_id, "--feed", feed["feed"])
     table.add_row(sweep_id, "undo", feed["feed"], "", "", f"{undone['restored']} are back")
     console.print(table)
     if undone["restored"] != feed["evicted"]:
@@ -145,9 +168,9 @@ def report_retention(environment: Mapping[str, str]) -> None:
 
 
 def _ask(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """What `feed-assets retention` answers."""
+    """What the command `feed-assets` answers."""
     done = subprocess.run(
-        [sys.executable, "-m", "feed_assets", "retention", *arguments, "--output", "json"],
+        [sys.executable, "-m", "feed_assets", *arguments, "--output", "json"],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
@@ -155,6 +178,6 @@ def _ask(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        raise DemoError(f"feed-assets retention {' '.join(arguments)}: {done.stderr.strip()}")
+        raise DemoError(f"feed-assets {' '.join(arguments)}: {done.stderr.strip()}")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

@@ -89,7 +89,7 @@ def default_of(info: FieldInfo) -> str:
     if info.is_required():
         return "required"
     value = info.get_default(call_default_factory=True)
-    if value is None or value == {} or value == () or isinstance(value, BaseModel):
+    if value in (None, {}, (), "", frozenset()) or isinstance(value, BaseModel):
         return NONE
     if value == NEVER:
         return render_datetime(NEVER)
@@ -238,7 +238,7 @@ def written_codes(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-NOT_ACTED_ON = re.compile(r"\.(sla|role|notification|should_start_in|should_end_in|datasources)\b")
+NOT_ACTED_ON = re.compile(r"\.(sla|notification|should_start_in|should_end_in|datasources)\b")
 
 
 def test_what_is_said_not_to_be_acted_on_is_used_by_nothing_that_acts() -> None:
