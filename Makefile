@@ -21,14 +21,8 @@ demo: $(VENV)/.installed  ## Let a real month arrive, be processed on Spark and 
 dev: $(VENV)/.installed  ## The demo with Dagster's UI left open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
-$(VENV)/spark.jsa: $(VENV)/.installed
-	$(BIN)/python -m tests.java_start
-
-test: $(VENV)/spark.jsa lint  ## Lint, types, layers and all tests
-	@mkdir -p artifacts; echo "tests with Spark, beside the others; what they say comes at the end"; \
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder > artifacts/spark-tests.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest -m "not spark" -n 2 --dist loadfile --no-loadscope-reorder; others=$$?; \
-	wait $$spark; with_spark=$$?; cat artifacts/spark-tests.log; exit $$((others + with_spark))
+test: $(VENV)/.installed  ## Lint, types, layers and all tests
+	tests/run.sh $(BIN)
 
 lint: $(VENV)/.installed  ## Lint, types and the layer contract
 	$(BIN)/ruff check .

@@ -32,7 +32,8 @@ def start_lightly() -> None:
 
 
 def _make(folder: Path) -> None:
-    options = " ".join((*LIGHT, f"-XX:ArchiveClassesAtExit={ARCHIVE}", "-Xlog:cds=off"))
+    new = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")
+    options = " ".join((*LIGHT, f"-XX:ArchiveClassesAtExit={new}", "-Xlog:cds=off"))
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _WORK],
         env=os.environ | {"SPARK_SUBMIT_OPTS": options},
@@ -40,6 +41,7 @@ def _make(folder: Path) -> None:
         check=True,
         capture_output=True,
     )
+    new.replace(ARCHIVE)
 
 
 if __name__ == "__main__":

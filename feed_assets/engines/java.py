@@ -1,6 +1,7 @@
 """A Java virtual machine beside this process, for what only Java can say: drivers, keystores, the Hive metastore.
 
-It has the class path of the installed pyspark and no Spark session; py4j speaks to it.
+It has the class path of the installed pyspark and no Spark session; py4j speaks to it. A process that has a classic
+Spark session cannot tell its errors: pyspark takes the errors of every py4j gateway for those of its own.
 """
 
 import os

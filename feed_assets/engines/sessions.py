@@ -3,13 +3,16 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 _SQL_DEFAULTS = MappingProxyType(
     {
@@ -83,13 +86,24 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
     from pyspark.logger import PySparkLogger
 
     spark = session()
-    local = not _is_remote() and (spark.sparkContext.master or "").startswith("local")
-    if local and "PYSPARK_PYTHON" not in os.environ:
-        spark.sparkContext.pythonExec = sys.executable
+    if not _is_remote():
+        _use_this_python(spark)
     for name in _ERROR_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     tag_session(spark, run_id)
     return spark
+
+
+def map_on_executors(spark: "SparkSession", work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
+    """What `work` makes of each task, in order; each task is a partition, so that Spark repeats what an executor lost.
+
+    The session has to have executors that run Python of ours: one of Spark Connect has not. `work` and the tasks are
+    pickled.
+    """
+    if not tasks:
+        return []
+    _use_this_python(spark)
+    return list(spark.sparkContext.parallelize(list(tasks), len(tasks)).map(work).collect())
 
 
 def tag_session(spark: "SparkSession", run_id: str) -> None:
@@ -136,3 +150,9 @@ def _with_session_id(remote: str, run_id: str | None) -> str:
         return remote
     separator = ";" if "/;" in remote else "/;"
     return f"{remote.rstrip('/;') if separator == '/;' else remote.rstrip(';')}{separator}session_id={run_id}"
+
+
+def _use_this_python(spark: "SparkSession") -> None:
+    is_local = (spark.sparkContext.master or "").startswith("local")
+    if is_local and "PYSPARK_PYTHON" not in os.environ:
+        spark.sparkContext.pythonExec = sys.executable

@@ -10,7 +10,7 @@ from feed_assets.engines.java import JavaMachine
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
 from tests.servers import free_port
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,4 @@
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
@@ -5,7 +6,7 @@ from time import sleep
 import pytest
 from pyspark.sql import SparkSession
 
-from feed_assets.engines.sessions import interrupt, session_conf, tag_session
+from feed_assets.engines.sessions import interrupt, map_on_executors, session_conf, tag_session
 
 
 def test_what_the_cluster_says_wins_over_the_defaults() -> None:
@@ -59,3 +60,17 @@ def test_an_interrupted_run_fails_within_seconds(spark: SparkSession) -> None:
             spark.sparkContext.cancelAllJobs()
         with pytest.raises(Exception, match="cancelled part of cancelled job tags feed-assets-run-long-run"):
             future.result(timeout=20)
+
+
+@pytest.mark.spark
+def test_functions_run_on_this_python_whatever_the_path_has(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "the-python-of-somebody-else")
+    assert map_on_executors(spark, _python_of, [1, 2, 3]) == [(task, sys.executable) for task in (1, 2, 3)]
+    assert map_on_executors(spark, _python_of, []) == []
+
+
+def _python_of(task: int) -> tuple[int, str]:
+    return task, sys.executable

@@ -96,7 +96,6 @@ def test_row_7_the_execute_interface_is_reached_where_spark_runs_on_yarn(tmp_pat
         assert len(texts) == count
 
 
-@pytest.mark.spark
 def test_row_7_what_does_not_answer_in_time_is_refused(tmp_path: Path, listener: int) -> None:
     begun = time.monotonic()
     changes = {"storage": f"file://{tmp_path}", "catalog": f"thrift://127.0.0.1:{listener}"}
@@ -151,7 +150,6 @@ def test_row_8_an_absent_working_folder_is_made_with_755_at_submission(tmp_path:
     assert len(_folders(tmp_path, prepare=True, staging="/apps/staging")) == 1
 
 
-@pytest.mark.spark
 @pytest.mark.server
 def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_port: int, tmp_path: Path) -> None:
     from feed_assets.engines.java import JavaMachine
@@ -198,7 +196,6 @@ def _datasource(folder: Path, changes: Mapping[str, Any]) -> list[str]:
     return _texts(entities, ("datasource", "shop"), root=folder)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "credential",
     [
@@ -212,7 +209,6 @@ def test_row_10_each_kind_of_credential_opens_a_connection(derby: Path, credenti
     assert _datasource(derby, {"credential": credential}) == []
 
 
-@pytest.mark.spark
 def test_row_10_the_credential_of_an_interface_beats_the_default(derby: Path) -> None:
     url = f"jdbc:derby:{derby}/shop"
     right = {"readonly": {"endpoint": url, "credential": {"user": "writer", "password": "write-word"}}}
@@ -223,7 +219,6 @@ def test_row_10_the_credential_of_an_interface_beats_the_default(derby: Path) ->
     assert "wrong-one" not in text
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

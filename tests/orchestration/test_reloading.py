@@ -186,10 +186,9 @@ def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_pat
     location = {"grpc_server": {"host": "localhost", "port": port, "location_name": "feed_assets"}}
     (home.folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [location]}))
     land(home.data, 0, 1, 2)
-    server = home.background(
-        "dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port), log="server.log"
-    )
-    with server, home.instance() as instance, home.daemon():
+    command_line = ("dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port))
+    # The instance first: of two processes that make Dagster's SQLite tables at once one fails.
+    with home.instance() as instance, home.background(*command_line, log="server.log"), home.daemon():
         wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
         command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
         wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 120, home.log)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from feed_assets.engines.sessions import map_on_executors
 from feed_assets.lifecycle.replication.copying import RunTasks
 from feed_assets.lifecycle.replication.running import TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask
@@ -20,17 +21,8 @@ WORTH_FILES = 2_000
 
 
 def run_on_executors(session: "SparkSession") -> RunTasks:
-    """What runs tasks on the executors, one partition each, so that Spark repeats a task whose executor was lost.
-
-    The session has to have executors that run Python of ours: one of Spark Connect has not.
-    """
-
-    def run(tasks: Sequence[CopyTask]) -> list[TaskResult]:
-        if not tasks:
-            return []
-        return list(session.sparkContext.parallelize(list(tasks), len(tasks)).map(_run_there).collect())
-
-    return run
+    """What runs tasks on the executors (see `map_on_executors`)."""
+    return partial(map_on_executors, session, _run_there)
 
 
 def run_where_worth(

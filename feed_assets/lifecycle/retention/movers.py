@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from feed_assets.engines.sessions import map_on_executors
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.records import Measure, Moved
@@ -98,7 +99,7 @@ class SparkMover(Mover):
         self._session = session
 
     def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
-        return _on_executors(self._session, list(tasks), _move_there)
+        return map_on_executors(self._session, _move_there, tasks)
 
 
 class SparkMeasurer(Measurer):
@@ -115,7 +116,7 @@ class SparkMeasurer(Measurer):
         if session is None or not has_executors(session):
             return self._driver.measure(address, paths)
         tasks = [(address, tuple(paths[start : start + PATHS_A_TASK])) for start in range(0, len(paths), PATHS_A_TASK)]
-        return list(chain.from_iterable(_on_executors(session, tasks, _measure_there)))
+        return list(chain.from_iterable(map_on_executors(session, _measure_there, tasks)))
 
 
 def choose_mover(paths: int, stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Mover:
@@ -147,12 +148,6 @@ def move(stores: StorePool, task: MoveTask) -> list[Moved]:
     archive = stores.get(task.archive)
     pairs = zip(task.paths, task.to_paths, strict=True)
     return [trash.archive(path, archive, to_path, task.sweep, flag=task.flag) for path, to_path in pairs]
-
-
-def _on_executors(session: "SparkSession", tasks: list[Any], work: Callable[[Any], Any]) -> list[Any]:
-    if not tasks:
-        return []
-    return list(session.sparkContext.parallelize(tasks, len(tasks)).map(work).collect())
 
 
 def _move_there(task: MoveTask) -> list[Moved]:

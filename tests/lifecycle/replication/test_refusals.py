@@ -189,15 +189,15 @@ def content(place: Place) -> str:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("answer", [(500, "InternalError"), (503, "ServiceUnavailable")])
+@pytest.mark.parametrize(("answer", "step"), [((500, "InternalError"), 15), ((503, "ServiceUnavailable"), 40)])
 def test_a_server_that_fails_from_any_request_on_leaves_old_or_new_or_partial_and_the_repeat_converges(
-    tmp_path: Path, troubled_s3: tuple[Trouble, str], answer: tuple[int, str]
+    tmp_path: Path, troubled_s3: tuple[Trouble, str], answer: tuple[int, str], step: int
 ) -> None:
     trouble, url = troubled_s3
     source = local_place(tmp_path / "source")
     source.publish(LARGE)
     ends = set()
-    for number in count(1, 15):
+    for number in count(1, step):
         target = s3_place(s3_options(url, 1), f"trouble-{answer[0]}-{number}")
         target.publish(OLD)
         pair = Pair(source, target)
