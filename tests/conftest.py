@@ -8,8 +8,11 @@ from tests.servers import metastore_port, postgres_url
 
 __all__ = ["metastore_port", "postgres_url"]
 
+# How long an example takes says something of the machine.
+settings.register_profile("undated", deadline=None)
 # for mutants, where it is enough that an example fails
-settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate], database=None)
+settings.register_profile("unshrunk", deadline=None, phases=[Phase.explicit, Phase.generate], database=None)
+settings.load_profile("undated")
 
 start_lightly()
 
