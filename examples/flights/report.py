@@ -126,12 +126,10 @@ def report_copies(environment: Mapping[str, str]) -> None:
     status = _ask(environment, "replication", "status", *asked)
     verified = _ask(environment, "replication", "verify", *asked, "--deep")
     good = verified["counts"].get("in sync", 0)
-    table = Table(
-        "feed", "from", "to", "copies", "files", "bytes", "seconds", "every byte verified", title="Replication"
-    )
+    table = Table("feed", "from", "to", "files", "bytes", "seconds", "verified", title="Replication")
     for flow in status["flows"]:
         copies = sum(flow["counts"].values())
-        figures = (copies, flow["files"], flow["bytes"], flow["seconds"], f"{good} of {copies}")
+        figures = (flow["files"], flow["bytes"], round(flow["seconds"], 1), f"{good} of {copies}")
         table.add_row("daily-delays", flow["source"], flow["target"], *map(str, figures))
         if good != copies:
             raise DemoError(f"only {good} of {copies} copies to {flow['target']} are what they were copied from")
