@@ -4,13 +4,11 @@ frequency, say: a job of each cluster that is given a process and times, and a s
 
 from dagster import DagsterInstance, JobDefinition, SensorDefinition, SensorResult, SkipReason
 
-from feed_assets.lifecycle.requests import Way, apply_requests
-from feed_assets.lifecycle.schedules import state_without_row
+from feed_assets.lifecycle.requests import Way
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import FindAsset
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.listed_instances import build_listed_job, build_listed_request
-from feed_assets.orchestration.releases import follow_plan
+from feed_assets.orchestration.listed_instances import ask_for_runs, build_listed_job
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.orchestration.sensors import build_sensor
@@ -47,18 +45,16 @@ def run_instances_tick(runtime: Runtime, layout: AssetLayout, cluster: str, inst
     """Ask for runs of what is ready and no partition of what is declared now."""
     database, as_of = runtime.database(instance), runtime.clock.now()
     present = follow_definitions(runtime, layout, database, as_of)
-    governance = follow_plan(runtime, present.location, database, as_of)
-    requests = apply_requests(
-        database,
-        governance,
+    requests = ask_for_runs(
+        runtime,
         cluster,
+        database,
+        present,
         as_of,
-        runtime.wall.now(),
-        REQUESTS_A_TICK,
         way=Way.INSTANCES,
-        without_row=state_without_row(runtime.settings.schedule),
+        op_name=names.instances_op(cluster),
+        at_most=REQUESTS_A_TICK,
     )
     if not requests:
         return SensorResult(skip_reason=SkipReason("every ready instance is a partition of what is declared"))
-    op_name = names.instances_op(cluster)
-    return SensorResult(run_requests=[build_listed_request(request, op_name) for request in requests])
+    return SensorResult(run_requests=requests)

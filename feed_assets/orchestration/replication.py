@@ -17,13 +17,11 @@ from dagster import (
     schedule,
 )
 
-from feed_assets.lifecycle.requests import Way, apply_requests
-from feed_assets.lifecycle.schedules import state_without_row
+from feed_assets.lifecycle.requests import Way
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import FindAsset
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.listed_instances import build_listed_job, build_listed_request
-from feed_assets.orchestration.releases import follow_plan
+from feed_assets.orchestration.listed_instances import ask_for_runs, build_listed_job
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 
@@ -69,17 +67,16 @@ def run_replication_tick(
     present = follow_definitions(runtime, layout, database, as_of)
     if present.is_safe_mode:
         return SkipReason("safe mode is on")
-    governance = follow_plan(runtime, present.location, database, as_of)
-    requests = apply_requests(
-        database,
-        governance,
+    requests = ask_for_runs(
+        runtime,
         cluster,
+        database,
+        present,
         as_of,
-        runtime.wall.now(),
-        REQUESTS_A_TICK,
         way=Way.COPIES,
-        without_row=state_without_row(runtime.settings.schedule),
+        op_name=names.replication_op(cluster),
+        at_most=REQUESTS_A_TICK,
     )
     if not requests:
         return SkipReason("no copy is ready, or as many as may run at once are under way")
-    return [build_listed_request(request, names.replication_op(cluster)) for request in requests]
+    return requests

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,18 @@ class SupportsWrite(Protocol):
     """What bytes are written to."""
 
     def write(self, data: bytes, /) -> object: ...
+
+
+def checksum_of(chunks: "Iterable[bytes | memoryview]") -> str:
+    """The checksum of a content, as manifests have it.
+
+    >>> checksum_of([b"a", b"b"]) == checksum_of([b"ab"])
+    True
+    """
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return f"sha256:{digest.hexdigest()}"
 
 
 def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = None) -> ManifestEntry:

@@ -3,8 +3,7 @@
 Nothing is written, but that a publication which broke off is brought to its end by whoever looks.
 """
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from feed_assets.clock import Clock
@@ -25,7 +24,7 @@ from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.copy_port import Reading
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
-from feed_assets.storage.manifests import hidden_entries
+from feed_assets.storage.manifests import checksum_of, hidden_entries
 from feed_assets.storage.paths import MANIFEST_NAME, is_content
 from feed_assets.storage.records import Availability, ManifestEntry
 
@@ -181,12 +180,13 @@ def _read(
 
 
 def _checksum(reading: Reading, entry: ManifestEntry, on_bytes: OnBytes | None) -> str:
-    digest = hashlib.sha256()
-    for chunk in reading.chunks(entry.path, 0, entry.size + 1):
-        digest.update(chunk)
-        if on_bytes is not None:
-            on_bytes(len(chunk))
-    return f"sha256:{digest.hexdigest()}"
+    def chunks() -> Iterator[bytes | memoryview]:
+        for chunk in reading.chunks(entry.path, 0, entry.size + 1):
+            yield chunk
+            if on_bytes is not None:
+                on_bytes(len(chunk))
+
+    return checksum_of(chunks())
 
 
 def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, found: Audit) -> Audit:

@@ -3,9 +3,8 @@
 Nothing is visible before all of that has been done, and what goes wrong leaves the staging for the next try.
 """
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.copy_port import Assembly, Copying, Prepared, Reading, SourceFile, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
-from feed_assets.storage.manifests import HIDDEN, render_entry
+from feed_assets.storage.manifests import HIDDEN, checksum_of, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_digest
 
@@ -307,7 +306,7 @@ class _End:
             raise TargetDamagedError(url=self.store.url(plan.target.path), files=tuple(sorted(foreign)))
         with self._reading_source() as reading:
             for path in damaged:
-                if path in known and _checksum(reading.chunks(path, 0, known[path].size)) != known[path].checksum:
+                if path in known and checksum_of(reading.chunks(path, 0, known[path].size)) != known[path].checksum:
                     raise SourceDamagedError(url=plan.source_url, file=path)
         reason = "a file that stood there is not what its manifest says" if kept else "the copy is not what was read"
         raise RepeatError(reason, files=damaged, is_damage=True)
@@ -328,7 +327,7 @@ class _End:
             return
         with self._reading_source() as reading:
             for file in doubtful:
-                if _checksum(reading.chunks(file.path, 0, file.size + 1)) != checked.checksums[file.path]:
+                if checksum_of(reading.chunks(file.path, 0, file.size + 1)) != checked.checksums[file.path]:
                     self.assembly.drop([file.path])
                     raise RepeatError("a file was written while it was read", files=(file.path,))
 
@@ -390,10 +389,3 @@ class _End:
 def _entry(path: str, size: int, checksum: str, signs: Mapping[str, object]) -> ManifestEntry:
     unknown = {SIGN: signs[path]} if path in signs else {}
     return ManifestEntry(path=path, size=size, checksum=checksum, unknown=unknown)
-
-
-def _checksum(chunks: Iterable[bytes | memoryview]) -> str:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"

@@ -21,7 +21,7 @@ from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import hidden_entries
+from feed_assets.storage.manifests import checksum_of, hidden_entries
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 
@@ -306,10 +306,7 @@ class _Comparison:
                 return set()
 
             def is_equal(file: SourceFile) -> bool:
-                digest = hashlib.sha256()
-                for chunk in reading.chunks(file.path, 0, file.size):
-                    digest.update(chunk)
-                return f"sha256:{digest.hexdigest()}" == entries[file.path].checksum
+                return checksum_of(reading.chunks(file.path, 0, file.size)) == entries[file.path].checksum
 
             with ThreadPoolExecutor(_THREADS) as pool:
                 return {file.path for file, equal in zip(files, pool.map(is_equal, files), strict=True) if equal}
