@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="feed-assets-bench-", dir=options.folder) as folder:
         for part in wanted:
             try:
-                figures.extend(_measure(part, Path(folder).resolve() / part, quick=options.quick))
+                for figure in _measure(part, Path(folder).resolve() / part, quick=options.quick):
+                    say(f"({part}) {figure}")
+                    figures.append(figure)
             except ProbeError as exc:
                 say(f"[red]({part}) failed:[/red] {exc}")
                 return 2

@@ -50,6 +50,13 @@ class Figure:
     is_met: bool | None = None
     note: str = ""
 
+    def __str__(self) -> str:
+        """The figure as a line of text."""
+        text = f"{self.name}: {_shown(self.ours, self.unit)}"
+        if self.theirs is not None:
+            text += f"; {self.peer}: {_shown(self.theirs, self.unit)}; ratio {self.ratio:,.2f}"
+        return f"{text} ({self.target}: {'met' if self.is_met else 'missed'})" if self.target else text
+
 
 def slower(
     part: Part, name: str, ours: float, peer: str, theirs: float, *, at_most: float | None = None, note: str = ""

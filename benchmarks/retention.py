@@ -20,7 +20,7 @@ from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, faster, within
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.eligibility import collect_candidates, find_before
+from feed_assets.lifecycle.retention.eligibility import collect_candidates, decide_eligible, find_before
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Trash
@@ -29,7 +29,8 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_path_template
 
 HOUR = timedelta(hours=1)
-START = datetime(1900, 1, 1, tzinfo=UTC)
+START = datetime(1902, 1, 1, tzinfo=UTC)
+"""So early that a million hours end in our time."""
 REPEATS = 3
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
@@ -110,8 +111,9 @@ def _eligible(tree: Tree, expired: int) -> None:
     as_of = START + (expired + 1) * HOUR
     before = find_before(policy, as_of)
     found = collect_candidates(LocalStore(tree.root), tree.location, tree.sequence, before)
-    if len(found.paths) != expired:
-        raise ProbeError(f"{len(found.paths)} of {expired} expired instances were found")
+    eligible = decide_eligible(policy, {LocationKind.DATA: found}, [each.nominal_time for each in found], as_of)
+    if len(eligible) != expired:
+        raise ProbeError(f"{len(eligible)} of {expired} expired instances were found")
 
 
 def _find(tree: Tree) -> None:

@@ -172,7 +172,7 @@ class LocalStore(InstanceStore):
             ]
             return sum(self._sweep(slot, limit) for slot in slots)
 
-    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         with self._translated(base), ExitStack() as stack:
             try:
@@ -185,8 +185,7 @@ class LocalStore(InstanceStore):
                 if exc.errno in OBSTACLES:
                     raise PathRefusedError(store=self.root_url, path=base, reason=OBSTACLES[exc.errno]) from exc
                 raise
-            for path in walk_below(self._calls, folder, depth, choose):
-                yield f"{plain}/{path}" if plain else path
+            yield from walk_below(self._calls, folder, depth, choose, f"{plain}/" if plain else "")
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         with self._translated(""), self._measuring() as measuring:

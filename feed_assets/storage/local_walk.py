@@ -18,18 +18,23 @@ _LEVELS = 200
 """How deep an instance may be: each level costs an open handle."""
 
 
-def walk_below(calls: LocalCalls, folder: int, depth: int, choose: Choose, below: str = "") -> Iterator[str]:
-    """The chosen paths `depth` levels below an open directory, which `choose` knows as `below`; relative to it."""
+def walk_below(
+    calls: LocalCalls, folder: int, depth: int, choose: Choose, prefix: str = "", below: str = ""
+) -> Iterator[list[str]]:
+    """The chosen paths `depth` levels below an open directory, a list for each folder that has any.
+
+    `choose` knows the directory as `below`, the paths begin with `prefix` instead; both are "" or end with a slash.
+    """
     names = _list_names(calls, folder, with_files=depth == 1)
-    chosen = choose(below, names)
-    if chosen is not names:
-        known = set(names)
-        chosen = (name for name in chosen if name in known)
+    chosen = list(choose(below.rstrip("/"), names))
+    if not frozenset(names).issuperset(chosen):
+        known = frozenset(names)
+        chosen = [name for name in chosen if name in known]
     if depth == 1:
-        yield from chosen
+        if chosen:
+            yield [prefix + name for name in chosen]
         return
     for name in chosen:
-        path = f"{below}/{name}" if below else name
         try:
             child = calls.open_folder(folder, name)
         except OSError as exc:
@@ -37,8 +42,7 @@ def walk_below(calls: LocalCalls, folder: int, depth: int, choose: Choose, below
                 continue
             raise
         try:
-            for found in walk_below(calls, child, depth - 1, choose, path):
-                yield f"{name}/{found}"
+            yield from walk_below(calls, child, depth - 1, choose, f"{prefix}{name}/", f"{below}{name}/")
         finally:
             calls.close(child)
 

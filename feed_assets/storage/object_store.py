@@ -210,13 +210,13 @@ class ObjectStore(InstanceStore):
         self._scratch.sweep(older_than)
         return len(old)
 
-    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         prefix = f"{plain}/" if plain else ""
         with self._translated(base):
             self.check_root()
-            for path in walk_keys(self._fs, f"{self._root}/{plain}".rstrip("/"), depth, choose):
-                yield f"{prefix}{path}"
+            for paths in walk_keys(self._fs, f"{self._root}/{plain}".rstrip("/"), depth, choose):
+                yield [prefix + path for path in paths]
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         with self._translated(""):

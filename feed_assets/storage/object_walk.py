@@ -13,8 +13,11 @@ _BATCH = 64
 _NO_NAMES = frozenset({"", ".", "..", CONTROL_FOLDER})
 
 
-def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> Iterator[str]:
-    """The chosen paths `depth` levels below a key, relative to it; some folders are listed at the same time."""
+def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> Iterator[list[str]]:
+    """The chosen paths `depth` levels below a key, relative to it, a list for each folder.
+
+    Some folders are listed at the same time.
+    """
     folders = [""]
     for level in range(1, depth + 1):
         is_last = level == depth
@@ -28,7 +31,7 @@ def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> I
                 prefix = f"{folder}/" if folder else ""
                 chosen = [f"{prefix}{name}" for name in choose(folder, names) if name in known]
                 if is_last:
-                    yield from chosen
+                    yield chosen
                 else:
                     below.extend(chosen)
         folders = below

@@ -173,7 +173,7 @@ class TableStore(InstanceStore):
                 swept += 1
         return swept
 
-    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         """Find partitions: a level for each key of the table that `base` does not name, in any order of the keys. A
         number below ten is shown as it is and with two digits.
         """
@@ -181,8 +181,8 @@ class TableStore(InstanceStore):
         fixed = parse_values(self.root_url, base, table.keys) if base.strip("/") else {}
         open_keys = tuple(key.lower() for key, _ in table.keys if key.lower() not in fixed)
         tree = PartitionTree(keys=table.keys, open_keys=open_keys, depth=depth, choose=choose)
-        for path in tree.walk(self._partitions.names(table, fixed)):
-            yield f"{parse_path(self.root_url, base)}/{path}" if fixed else path
+        prefix = f"{parse_path(self.root_url, base)}/" if fixed else ""
+        yield [prefix + path for path in tree.walk(self._partitions.names(table, fixed))]
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         table = self._partitions.table()

@@ -135,7 +135,7 @@ class PathTemplate:
         Instances need not stand at that start: `find_instance` looks for the one that has this path.
         """
         self._require_no_cluster_variable()
-        wall = self._wall_of(path)
+        wall = self.parse_wall(path)
         if wall is None or TimeVariable.YEAR not in self.variables:
             return None
         try:
@@ -146,7 +146,7 @@ class PathTemplate:
 
     def matches(self, path: str) -> bool:
         """Whether `path` is this static path, or the path of a date that exists."""
-        return self._wall_of(path) is not None
+        return self.parse_wall(path) is not None
 
     def find_instance(self, path: str, sequence: InstanceSequence) -> datetime | None:
         """The first instance of the sequence, inside its validity, whose path is exactly `path`."""
@@ -213,7 +213,8 @@ class PathTemplate:
         joined = prefix.rstrip("/") + ("" if self.text.startswith("/") else "/")
         return _build([joined, *self.pieces])
 
-    def _wall_of(self, path: str) -> datetime | None:
+    def parse_wall(self, path: str) -> datetime | None:
+        """The wall-clock time that `path` names, in no zone; a missing year is a leap year. None as for `parse`."""
         found = _compiled(self.pieces).fullmatch(path)
         if found is None:
             return None

@@ -6,7 +6,7 @@ period) answers for all its times by a table. Everything else goes through the t
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from feed_assets.timing.zones import offset_changes, resolve_wall
 
 _DATES = (TimeVariable.YEAR, TimeVariable.MONTH, TimeVariable.DAY)
 _UTC = ZoneInfo("UTC")
+_EVER = datetime.min.replace(tzinfo=UTC)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _NO_TIME = timedelta(0)
 _LONGEST = MappingProxyType(
@@ -118,19 +119,39 @@ class PathMatcher:
         """The nominal time of a path, relative to the root of the store; None if it is no path of the template."""
         return find_nominal_time(self._template, path, self._sequence)
 
-    def iter_times(self, paths: Iterable[str]) -> Iterator[tuple[str, datetime]]:
-        """The wanted ones of some paths, each with its nominal time."""
+    def find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
+        """The wanted ones of some paths, and their nominal times."""
+        cut, days, times = self._calendar.cut, self._calendar.days, self._calendar.times
+        try:
+            moments = [days[path[:cut]] + times[path[cut:]] for path in paths]
+        except KeyError:  # the tables don't tell of all
+            return self._find_times(paths)
+        if self._before is None or max(moments, default=_EVER) < self._before:
+            return paths, moments
+        return self._find_times(paths)
+
+    def _find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
+        """The same, path by path."""
         cut, days, times, before = self._calendar.cut, self._calendar.days, self._calendar.times, self._before
+        wanted, moments = [], []
         for path in paths:
             day, time = days.get(path[:cut]), times.get(path[cut:])
             moment = self.find_time(path) if day is None or time is None else day + time
             if moment is not None and (before is None or moment < before):
-                yield path, moment
+                wanted.append(path)
+                moments.append(moment)
+        return wanted, moments
 
     def _leads_on(self, prefix: PathTemplate, path: str) -> bool:
         """Whether a folder is one of the template, and can hold something from before the moment."""
         if TimeVariable.YEAR not in prefix.variables:
             return prefix.matches(path)
+        if prefix == self._calendar.date:
+            if not self._calendar.is_date(path):
+                return False
+            day = self._calendar.days.get(path)
+            if day is not None:
+                return self._before is None or day < self._before
         earliest = prefix.parse(path, _UTC)
         return earliest is not None and (self._until is None or earliest < self._until)
 
@@ -144,7 +165,7 @@ class PathMatcher:
         if not self._calendar.is_date(above[:cut]):
             return []
         times = self._times_below(above[cut:])
-        day = self._calendar.days[above[:cut]]
+        day = self._calendar.days.get(above[:cut])
         if day is None:
             return [name for name in names if name in times and self._is_wanted(above + name)]
         if self._before is None or day + _DAY <= self._before:
@@ -159,7 +180,7 @@ class PathMatcher:
         odd: set[str] = set()
         for date in {name[:cut] for name in names}:
             if self._calendar.is_date(above + date):
-                day = self._calendar.days[above + date]
+                day = self._calendar.days.get(above + date)
                 if day is None:
                     odd.add(date)
                 elif self._before is None or day + _DAY <= self._before:
@@ -187,37 +208,42 @@ class PathMatcher:
 class _Calendar:
     """The dates and times of day of a template's paths.
 
-    `cut` is where in a path its date ends; 0 where it cannot be cut so. `times` has all texts that can follow. `days`
-    has the dates that were asked for: the nominal time that the table counts from, None where each path must be looked
-    at by itself.
+    `date` is the template of a path up to its date, `cut` where it ends; 0 where it cannot be cut so. `times` has all
+    texts that can follow. Of the dates that were asked for `days` has those for which the table answers, with the
+    nominal time that it counts from; `odd` has those of which each path must be looked at by itself.
     """
 
     def __init__(self, template: PathTemplate, sequence: InstanceSequence) -> None:
         self._sequence = sequence
         self._changes = [change.at for change in offset_changes(sequence.timezone)]
-        self.days: dict[str, datetime | None] = {}
+        self.days: dict[str, datetime] = {}
+        self.odd: set[str] = set()
         last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=0)
         date, time = template.pieces[: last + 1], template.pieces[last + 1 :]
-        self._date = _template_of(date)
-        is_cut = self._date.variables == _DATES and _template_of(time).variables in (
+        self.date = _template_of(date)
+        is_cut = self.date.variables == _DATES and _template_of(time).variables in (
             (),
             (TimeVariable.HOUR,),
             (TimeVariable.HOUR, TimeVariable.MINUTE),
         )
-        self.cut = len(self._date.render(_SAMPLE, _UTC)) if is_cut else 0
+        self.cut = len(self.date.render(_SAMPLE, _UTC)) if is_cut else 0
         self.times = _times_of(_template_of(time))
         self._period = _period_of(template)
         self._step = sequence.frequency.as_duration()
         self._is_even = sequence.is_elapsed and self._step % self._period == _NO_TIME
 
     def is_date(self, text: str) -> bool:
-        """Whether the text, up to `cut`, is of a date that exists; if so, it is in `days` then."""
-        if text in self.days:
+        """Whether the text, up to `cut`, is of a date that exists; if so, it is in `days` or `odd` then."""
+        if text in self.days or text in self.odd:
             return True
-        wall = self._date.parse(text, _UTC)
+        wall = self.date.parse_wall(text)
         if wall is None:
             return False
-        self.days[text] = self._find_start(wall)
+        start = self._find_start(wall)
+        if start is None:
+            self.odd.add(text)
+        else:
+            self.days[text] = start
         return True
 
     def _find_start(self, wall: datetime) -> datetime | None:
@@ -226,7 +252,7 @@ class _Calendar:
             return None
         sequence = self._sequence
         try:
-            start = resolve_wall(wall.replace(tzinfo=None), sequence.timezone)
+            start = resolve_wall(wall, sequence.timezone)
             end = start + _DAY
             phase = (sequence.start - start) % self._period
             if phase == _NO_TIME:
@@ -238,10 +264,11 @@ class _Calendar:
 
     def _is_quiet(self, wall: datetime) -> bool:
         """Whether the clocks are known not to change near a date."""
+        moment = wall.replace(tzinfo=UTC)
         first, last = _CHANGES_KNOWN
-        if not first <= wall < last:
+        if not first <= moment < last:
             return False
-        return bisect_left(self._changes, wall - _NEAR) == bisect_left(self._changes, wall + _NEAR)
+        return bisect_left(self._changes, moment - _NEAR) == bisect_left(self._changes, moment + _NEAR)
 
 
 def _later_wall(before: datetime) -> datetime:

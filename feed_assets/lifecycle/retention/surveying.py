@@ -11,6 +11,7 @@ from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.retention.eligibility import (
     Candidate,
     Eligible,
+    collect_candidates,
     decide_eligible,
     find_before,
     iter_candidates,
@@ -94,7 +95,7 @@ def survey_feed(
     unswept = tuple(location for location in policy.locations if location.obstacle is not None)
     before = find_before(policy, asked.as_of)
     found = {
-        location.kind: list(iter_candidates(stores.get(location.store), location, record.sequence, before))
+        location.kind: collect_candidates(stores.get(location.store), location, record.sequence, before)
         for location in policy.locations
         if location.obstacle is None
     }

@@ -298,7 +298,7 @@ def test_what_goes_is_what_each_instance_by_itself_is_entitled_to(
 
 
 class _Untouchable:
-    def walk(self, *_: object) -> None:
+    def walk_folders(self, *_: object) -> None:
         raise AssertionError("it must not be looked at")
 
 

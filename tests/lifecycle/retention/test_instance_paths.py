@@ -1,6 +1,6 @@
 """What a walk finds is what the template itself says of every name, one by one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import tzset
@@ -56,7 +56,7 @@ class NamedStore:
             for part in path.split("/"):
                 place = cast("dict[str, object]", place.setdefault(part, {}))
 
-    def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         place: object = self.tree
         for part in base.split("/") if base else ():
             if not isinstance(place, dict) or part not in place:
@@ -65,7 +65,9 @@ class NamedStore:
         assert isinstance(place, dict)
         yield from self._below(place, depth, choose, base, "")
 
-    def _below(self, place: dict[str, object], depth: int, choose: Choose, base: str, folder: str) -> Iterator[str]:
+    def _below(
+        self, place: dict[str, object], depth: int, choose: Choose, base: str, folder: str
+    ) -> Iterator[list[str]]:
         self.asked.append(folder)
         chosen = list(choose(folder, list(place)))
         assert len(chosen) == len(set(chosen))
@@ -73,7 +75,7 @@ class NamedStore:
         for name in chosen:
             path = f"{folder}/{name}" if folder else name
             if depth == 1:
-                yield f"{base}/{path}" if base else path
+                yield [f"{base}/{path}" if base else path]
             else:
                 inner = place[name]
                 assert isinstance(inner, dict)
@@ -94,11 +96,7 @@ def found_in(
 ) -> dict[str, datetime]:
     location = RetainedLocation(kind=LocationKind.DATA, store=StoreAddress(url="memory://names"), template=template)
     found = list(iter_candidates(cast("InstanceStore", store), location, sequence, before))
-    columns = collect_candidates(cast("InstanceStore", store), location, sequence, before)
-    assert list(zip(columns.paths, columns.nominal_times, strict=True)) == [
-        (each.path, each.nominal_time) for each in found
-    ]
-    assert columns.kind is LocationKind.DATA
+    assert collect_candidates(cast("InstanceStore", store), location, sequence, before) == found
     assert {(each.kind, each.bytes, each.files) for each in found} <= {(LocationKind.DATA, None, None)}
     paths = {each.path: each.nominal_time for each in found}
     assert len(paths) == len(found)
@@ -308,14 +306,14 @@ def test_a_day_that_is_only_partly_old_gives_its_old_hours() -> None:
 def counting_looks() -> Iterator[list[str]]:
     """The texts that templates are asked for while this lasts."""
     asked: list[str] = []
-    parse = PathTemplate.parse
+    parse_wall = PathTemplate.parse_wall
 
-    def counted(template: PathTemplate, path: str, zone: ZoneInfo) -> datetime | None:
+    def counted(template: PathTemplate, path: str) -> datetime | None:
         asked.append(path)
-        return parse(template, path, zone)
+        return parse_wall(template, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PathTemplate, "parse", counted)
+        patch.setattr(PathTemplate, "parse_wall", counted)
         yield asked
 
 
@@ -334,7 +332,7 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
         chosen = matcher.choose("", [f"2013-06-{day:02d}-{hour:02d}" for day, hour in texts])
-        assert len(list(matcher.iter_times(f"d/{name}" for name in chosen))) == len(chosen) == hours
+        assert len(matcher.find_times([f"d/{name}" for name in chosen])[1]) == len(chosen) == hours
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
@@ -342,7 +340,7 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
             folder = f"2013-06-{day:02d}"
             chosen = matcher.choose(folder, [f"{hour:02d}" for hour in range(24)])
             hours -= len(chosen)
-            assert len(list(matcher.iter_times(f"d/{folder}/{name}" for name in chosen))) == len(chosen)
+            assert len(matcher.find_times([f"d/{folder}/{name}" for name in chosen])[1]) == len(chosen)
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     assert hours == 0
 
@@ -383,8 +381,8 @@ def test_the_walk_asks_for_no_more_than_it_finds() -> None:
         assert files.choose("", [f"{day}-{name}" for name in [*names, "24"]]) == [
             f"{day}-{name}" for name in names[:hours]
         ]
-        moments = [time for _, time in files.iter_times(f"d/{day}-{name}" for name in [*names, "24", "x"])]
-        assert len(moments) == hours
+        paths, moments = files.find_times([f"d/{day}-{name}" for name in [*names, "24", "x"]])
+        assert len(paths) == len(moments) == hours
         assert all(time < bound for time in moments)
     swapped = PathMatcher(parse_path_template("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))
     assert swapped.choose("06", ["2013", "2014"]) == ["2013"]
@@ -393,9 +391,17 @@ def test_the_walk_asks_for_no_more_than_it_finds() -> None:
         assert yearly.choose("", ["2012", "2013", "2014"]) == years
 
 
-def test_a_folder_is_entered_if_it_can_be_before_the_moment_in_any_zone() -> None:
-    matcher = PathMatcher(HOURLY, hourly_in_new_york("2010-01-01"), at("2013-06-20T00:00"))
-    assert matcher.choose("2013/06", ["19", "20", "21", "22"]) == ["19", "20"]
+def test_a_folder_is_entered_if_it_can_hold_something_from_before_the_moment() -> None:
+    """That of a date on which the clocks may change, or of a month, if it can in any zone."""
+    hourly = hourly_in_new_york("2010-01-01")
+    days = ["01", "19", "20", "21", "22"]
+    assert PathMatcher(HOURLY, hourly, at("2013-06-20T04:00")).choose("2013/06", days) == ["01", "19"]
+    assert PathMatcher(HOURLY, hourly, at("2013-06-20T04:01")).choose("2013/06", days) == ["01", "19", "20"]
+    assert PathMatcher(HOURLY, hourly, None).choose("2013/06", [*days, "31", "1"]) == days
+    autumn = PathMatcher(HOURLY, hourly, at("2013-11-03T00:00"))
+    assert autumn.choose("2013/11", ["02", "03", "04", "05"]) == ["02", "03"]
+    months = PathMatcher(HOURLY, hourly, at("2013-05-31T00:01"))
+    assert months.choose("2013", ["04", "05", "06", "07"]) == ["04", "05", "06"]
 
 
 def test_a_date_whose_times_lie_in_several_folders_is_known_in_each() -> None:
