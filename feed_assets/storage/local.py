@@ -172,7 +172,7 @@ class LocalStore(InstanceStore):
             ]
             return sum(self._sweep(slot, limit) for slot in slots)
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         with self._translated(base), ExitStack() as stack:
             try:

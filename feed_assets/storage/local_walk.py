@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -58,7 +57,7 @@ def _list_names(calls: LocalCalls, folder: int, *, with_files: bool) -> list[str
             ]
         else:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    with suppress(ValueError):
+    if CONTROL_FOLDER in names:
         names.remove(CONTROL_FOLDER)
     return names
 

@@ -210,7 +210,7 @@ class ObjectStore(InstanceStore):
         self._scratch.sweep(older_than)
         return len(old)
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         prefix = f"{plain}/" if plain else ""
         with self._translated(base):

@@ -138,14 +138,14 @@ class InstanceStore(ABC):
         """
 
     def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
-        """The same as `walk_folders`, path by path."""
-        return chain.from_iterable(self.walk_folders(base, depth, choose))
+        """`walk_batches`, path by path."""
+        return chain.from_iterable(self.walk_batches(base, depth, choose))
 
     @abstractmethod
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         """Find the paths `depth` (1 or more) levels below the folder `base` that `choose` picked at every level.
 
-        A sequence holds paths of one folder, all of them or a part.
+        They come in batches, most of a folder each.
         `base` may be "", the root. Paths are relative to the root, plain, in no order. They are real directories; at
         the last level also regular files. No symbolic link is followed, also none that takes the place of a directory
         during the walk; no other filesystem is entered, and the hidden folder is not shown. `choose` is called once for

@@ -173,7 +173,7 @@ class TableStore(InstanceStore):
                 swept += 1
         return swept
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         """Find partitions: a level for each key of the table that `base` does not name, in any order of the keys. A
         number below ten is shown as it is and with two digits.
         """

@@ -115,7 +115,7 @@ def check_evict_paths(case: Case) -> None:
         eligible = decide_eligible(policy, {LocationKind.DATA: found}, [], now)
         paths = [each.candidate.path for each in eligible]
         assert {f"/{path}" for path in paths} == set(case["deleted"])
-        times = render_evicted_times([each.candidate.nominal_time for each in eligible], record.sequence.timezone)
+        times = render_evicted_times(sorted(each.candidate.nominal_time for each in eligible), record.sequence.timezone)
         assert times == "instances=" + (",".join(case["evicted_dates"]) or "NULL")
         if paths:
             store.trash().put("sweep", paths)

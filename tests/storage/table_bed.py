@@ -82,8 +82,8 @@ class PathTable(InstanceStore):
     def sweep_staging(self, older_than: datetime) -> int:
         return self.store.sweep_staging(older_than)
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
-        return self.store.walk_folders(base, depth, choose)
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+        return self.store.walk_batches(base, depth, choose)
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         found = self.store.measure([self.named(path) for path in paths])

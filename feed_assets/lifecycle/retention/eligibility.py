@@ -1,7 +1,6 @@
 """Which instances of a feed are old enough, or too many, to go; pure but for the walk through the storage."""
 
 import gc
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,7 +125,7 @@ def iter_candidates(
     if location.obstacle is not None:
         return
     kind, matcher = location.kind, PathMatcher(location.template, sequence, before)
-    for paths in store.walk_folders(matcher.base, matcher.depth, matcher.choose):
+    for paths in store.walk_batches(matcher.base, matcher.depth, matcher.choose):
         yield from map(Candidate, repeat(kind), *matcher.find_times(paths))
 
 
@@ -147,7 +146,8 @@ def decide_cuts(
     The newest instance never goes for its size. What is later than `as_of` is neither counted nor kept for.
     """
     moment = judged_at(policy, as_of)
-    newest = sorted({time for time in present if time <= moment}, reverse=True)
+    is_counted = bool(policy.keep_newest) or policy.max_instances is not None
+    newest = sorted({time for time in present if time <= moment}, reverse=True) if is_counted else []
     if len(newest) < policy.keep_newest:
         return ()
     kept_from = newest[policy.keep_newest - 1] if policy.keep_newest else None
@@ -188,7 +188,7 @@ def decide_eligible(
     present: Sequence[datetime],
     as_of: datetime,
 ) -> list[Eligible]:
-    """The candidates that may go, of each kind oldest first.
+    """The candidates that may go, each by the first rule that takes it.
 
     Args:
         policy: of the feed on the cluster.
@@ -199,10 +199,11 @@ def decide_eligible(
     cuts = decide_cuts(policy, candidates.get(LocationKind.DATA, ()), present, as_of)
     found: list[Eligible] = []
     for kind in LocationKind:
-        oldest_first = sorted(candidates.get(kind, ()), key=_time_of)
-        position = 0
+        left: Sequence[Candidate] = candidates.get(kind, ())
         for cut in cuts:
-            end = bisect_left(oldest_first, cut.before, lo=position, key=_time_of)
-            found += [Eligible(candidate, cut.rule, cut.reason) for candidate in oldest_first[position:end]]
-            position = end
+            before = cut.before
+            taken = [candidate for candidate in left if candidate.nominal_time < before]
+            found += map(Eligible, taken, repeat(cut.rule), repeat(cut.reason))
+            if len(cuts) > 1:
+                left = [candidate for candidate in left if candidate.nominal_time >= before]
     return found

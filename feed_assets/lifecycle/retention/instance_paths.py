@@ -99,12 +99,13 @@ class PathMatcher:
         self._calendar = _Calendar(self._template, sequence)
         self._names: dict[str, Mapping[str, timedelta]] = {}
         self.base = self._template.base
+        self._above = f"{self.base}/" if self.base else ""
         self.depth = len(self._levels)
 
     def choose(self, folder: str, names: Sequence[str]) -> list[str]:
         """Of the names in a folder (relative to `base`; "" is the base) those that lead to, or are, wanted paths."""
         level = folder.count("/") + 1 if folder else 0
-        above = "".join(f"{part}/" for part in (self.base, folder) if part)
+        above = f"{self._above}{folder}/" if folder else self._above
         if level < self.depth - 1:
             prefix = self._levels[level]
             return [name for name in names if self._leads_on(prefix, above + name)]

@@ -28,6 +28,7 @@ from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import SweepItem
 
 _BATCH = 5_000
+_KINDS = tuple(LocationKind)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -133,17 +134,18 @@ def _newer_on_record(database: Database, record: FeedRecord, since: datetime) ->
 def _find_spared(
     database: Database, governance: Governance, record: FeedRecord, eligible: Sequence[Eligible], asked: Asked
 ) -> list[Spared]:
-    """What protects eligible paths: that of their instances, also of paths that only belong to them."""
+    """What protects eligible paths: that of their instances, also of paths that only belong to them. Oldest first."""
     times = sorted({each.candidate.nominal_time for each in eligible})
     kept: dict[datetime, list[Kept]] = {}
     for start in range(0, len(times), _BATCH):
         with database.read() as connection:
             kept |= find_keepers(connection, governance, record, times[start : start + _BATCH], asked)
-    return [
+    spared = [
         Spared(each.kind, each.path, each.nominal_time, tuple(kept[each.nominal_time]))
         for each in (entry.candidate for entry in eligible)
         if each.nominal_time in kept
     ]
+    return sorted(spared, key=lambda each: (_KINDS.index(each.kind), each.nominal_time, each.path))
 
 
 def _sized(

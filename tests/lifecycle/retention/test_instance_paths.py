@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import tzset
 from typing import cast
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +55,7 @@ class NamedStore:
             for part in path.split("/"):
                 place = cast("dict[str, object]", place.setdefault(part, {}))
 
-    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
         place: object = self.tree
         for part in base.split("/") if base else ():
             if not isinstance(place, dict) or part not in place:
