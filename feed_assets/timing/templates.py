@@ -35,7 +35,8 @@ _LONGEST = MappingProxyType(
     }
 )
 _MONTHS_OF_A_YEAR = 12
-_LEAP_YEAR = 2000
+_FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0"}
+"""What stands for variables that are missing. The year is a leap year."""
 _NO_TIME = timedelta(0)
 
 
@@ -218,15 +219,9 @@ class PathTemplate:
         found = _compiled(self.pieces).fullmatch(path)
         if found is None:
             return None
-        value = {name: int(digits) for name, digits in found.groupdict().items()}
+        year, month, day, hour, minute = map(int, (_FIRST | found.groupdict()).values())
         try:
-            return datetime(  # noqa: DTZ001
-                value.get("YEAR", _LEAP_YEAR),
-                value.get("MONTH", 1),
-                value.get("DAY", 1),
-                value.get("HOUR", 0),
-                value.get("MINUTE", 0),
-            )
+            return datetime(year, month, day, hour, minute)  # noqa: DTZ001
         except ValueError:
             return None
 

@@ -14,7 +14,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.issues import SourceMap
 from feed_assets.lifecycle.retention.cadence import decide_next_turn
-from feed_assets.lifecycle.retention.eligibility import cutoff, decide_eligible, find_before, iter_candidates
+from feed_assets.lifecycle.retention.eligibility import collect_candidates, cutoff, decide_eligible, find_before
 from feed_assets.lifecycle.retention.partitions import is_expired, render_filter
 from feed_assets.lifecycle.retention.report import (
     parse_evicted_paths,
@@ -111,7 +111,7 @@ def check_evict_paths(case: Case) -> None:
         record, now = record_of(bundle), parse_datetime(case["now"])
         policy = policy_of(bundle)
         store, (location,) = open_store(f"file://{folder}", {}), policy.locations
-        found = list(iter_candidates(store, location, record.sequence, find_before(policy, now)))
+        found = collect_candidates(store, location, record.sequence, find_before(policy, now))
         eligible = decide_eligible(policy, {LocationKind.DATA: found}, [], now)
         paths = [each.candidate.path for each in eligible]
         assert {f"/{path}" for path in paths} == set(case["deleted"])

@@ -110,9 +110,10 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
     return start_of_period(policy.partition[0], before, policy.partition[1]) or _EVER
 
 
-def iter_candidates(
+@_uncollected()
+def collect_candidates(
     store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
-) -> Iterator[Candidate]:
+) -> list[Candidate]:
     """What lies at a location and is exactly a path of it, with nominal times before `before` (None: all), unordered.
 
     The storage is walked from the text before the first variable; folders of years, months and days that are not before
@@ -122,19 +123,12 @@ def iter_candidates(
     Raises:
         StorageError: the storage cannot be listed.
     """
-    if location.obstacle is not None:
-        return
-    kind, matcher = location.kind, PathMatcher(location.template, sequence, before)
-    for paths in store.walk_batches(matcher.base, matcher.depth, matcher.choose):
-        yield from map(Candidate, repeat(kind), *matcher.find_times(paths))
-
-
-@_uncollected()
-def collect_candidates(
-    store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
-) -> list[Candidate]:
-    """The same as a list, in a shorter time where there are many."""
-    return list(iter_candidates(store, location, sequence, before))
+    found: list[Candidate] = []
+    if location.obstacle is None:
+        matcher = PathMatcher(location.template, sequence, before)
+        for paths in store.walk_batches(matcher.base, matcher.depth, matcher.choose):
+            found += map(Candidate, repeat(location.kind), *matcher.find_times(paths))
+    return found
 
 
 def decide_cuts(

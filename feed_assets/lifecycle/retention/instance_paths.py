@@ -97,6 +97,7 @@ class PathMatcher:
         self._until = None if before is None else _later_wall(before)
         self._levels = tuple(_iter_levels(self._template))
         self._calendar = _Calendar(self._template, sequence)
+        self._date_level = next((level for level in self._levels if level == self._calendar.date), None)
         self._names: dict[str, Mapping[str, timedelta]] = {}
         self.base = self._template.base
         self._above = f"{self.base}/" if self.base else ""
@@ -147,7 +148,7 @@ class PathMatcher:
         """Whether a folder is one of the template, and can hold something from before the moment."""
         if TimeVariable.YEAR not in prefix.variables:
             return prefix.matches(path)
-        if prefix == self._calendar.date:
+        if prefix is self._date_level:
             if not self._calendar.is_date(path):
                 return False
             day = self._calendar.days.get(path)

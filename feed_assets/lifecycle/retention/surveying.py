@@ -14,7 +14,6 @@ from feed_assets.lifecycle.retention.eligibility import (
     collect_candidates,
     decide_eligible,
     find_before,
-    iter_candidates,
 )
 from feed_assets.lifecycle.retention.keepers import Asked, Keeper, Kept, find_keepers
 from feed_assets.lifecycle.retention.locations import find_location
@@ -122,7 +121,7 @@ def count_present(stores: StorePool, record: FeedRecord) -> int:
     location = find_location(record, LocationKind.DATA)
     if location is None:
         return 0
-    return sum(1 for _ in iter_candidates(stores.get(location.store), location, record.sequence, None))
+    return len(collect_candidates(stores.get(location.store), location, record.sequence, None))
 
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:

@@ -14,11 +14,11 @@ from feed_assets.lifecycle.retention.eligibility import (
     Candidate,
     Eligible,
     Rule,
+    collect_candidates,
     cutoff,
     decide_cuts,
     decide_eligible,
     find_before,
-    iter_candidates,
     judged_at,
     needs_all,
 )
@@ -307,4 +307,4 @@ def test_a_location_with_an_obstacle_is_not_even_looked_at() -> None:
     )
     sequence = InstanceSequence(start=START, frequency=parse_frequency("days(1)"), timezone=parse_timezone("UTC"))
     store: Any = _Untouchable()
-    assert list(iter_candidates(store, location, sequence, NOW)) == []
+    assert collect_candidates(store, location, sequence, NOW) == []

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.eligibility import collect_candidates, iter_candidates
+from feed_assets.lifecycle.retention.eligibility import collect_candidates
 from feed_assets.lifecycle.retention.instance_paths import PathMatcher, find_nominal_time, plain_template
 from feed_assets.plan.records import RetainedLocation, StoreAddress
 from feed_assets.storage.port import Choose, InstanceStore
@@ -94,8 +94,7 @@ def found_in(
     store: NamedStore, template: PathTemplate, sequence: InstanceSequence, before: datetime | None
 ) -> dict[str, datetime]:
     location = RetainedLocation(kind=LocationKind.DATA, store=StoreAddress(url="memory://names"), template=template)
-    found = list(iter_candidates(cast("InstanceStore", store), location, sequence, before))
-    assert collect_candidates(cast("InstanceStore", store), location, sequence, before) == found
+    found = collect_candidates(cast("InstanceStore", store), location, sequence, before)
     assert {(each.kind, each.bytes, each.files) for each in found} <= {(LocationKind.DATA, None, None)}
     paths = {each.path: each.nominal_time for each in found}
     assert len(paths) == len(found)
