@@ -1,7 +1,8 @@
 """(g) Retention: planning, moving to the trash and deleting, against `find`, `rm -rf` and Hadoop's FileSystem.
 
 The trees are hourly instances, nine of ten expired, in one flat folder and in folders of years, months, days and hours.
-What deletes has a tree of its own each, made in the same way. Hadoop's times are taken inside the Java machine.
+What deletes has a tree of its own each, made in the same way at the same place.
+Hadoop's times are taken inside the Java machine.
 """
 
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -35,6 +37,8 @@ START = datetime(1902, 1, 1, tzinfo=UTC)
 REPEATS = 3
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
+FILES = (*(f"part-{number}.parquet" for number in range(8)), "_SUCCESS", "_manifest.json")
+"""What a job of eight partitions leaves in an instance."""
 SWEEP = "measured"
 
 
@@ -127,25 +131,33 @@ def _find(tree: Tree) -> None:
 
 
 def _removing(folder: Path, count: int) -> Iterator[Figure]:
-    files = ("part-0.parquet", "_SUCCESS")
-    say(f"removing {count * 9 // 10:,} instances of {len(files)} files, three times")
-    trees = {name: Tree(root=folder / name, layout=DEEP, count=count).make(files) for name in ("ours", "rm", "hadoop")}
-    paths = [trees["ours"].path(index) for index in range(trees["ours"].expired)]
-    flush(folder)
-    trash = LocalStore(trees["ours"].root).trash()
-    moved = _seconds(lambda: _put(trash, paths))
-    emptied = _seconds(lambda: trash.purge(SWEEP))
+    say(f"removing {count * 9 // 10:,} instances of {len(FILES)} files, three times")
+    with _filled(folder, count) as tree:
+        paths = [tree.path(index) for index in range(tree.expired)]
+        trash = LocalStore(tree.root).trash()
+        moved = _seconds(lambda: _put(trash, paths))
+        flush(folder)
+        emptied = _seconds(lambda: trash.purge(SWEEP))
     oracle = folder / "oracle"
-    oracle.write_text("".join(f"{trees['rm'].root}/{path}\n" for path in paths))
-    removed = _seconds(lambda: _rm(oracle))
-    oracle.write_text("".join(f"{trees['hadoop'].root}/{path}\n" for path in paths))
-    by_hadoop = run_hadoop("HadoopEviction", "evict", str(oracle), str(trees["hadoop"].root), expected=len(paths))
-    name = f"{len(paths):,} instances"
+    oracle.write_text("".join(f"{tree.root}/{path}\n" for path in paths))
+    with _filled(folder, count):
+        removed = _seconds(lambda: _rm(oracle))
+    with _filled(folder, count):
+        by_hadoop = run_hadoop("HadoopEviction", "evict", str(oracle), str(tree.root), expected=len(paths))
+    name = f"{len(paths):,} instances of {len(FILES)} files"
     yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "rm -rf of a list", removed, at_least=0.9)
     yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "a loop through Hadoop", by_hadoop, at_least=3.0)
     yield faster(Part.RETENTION, f"{name} to the trash", moved, "deleting them ourselves", emptied, at_least=5.0)
     yield within(Part.RETENTION, f"{name} to the trash and deleted", moved + emptied)
-    shutil.rmtree(folder)
+
+
+@contextmanager
+def _filled(folder: Path, count: int) -> Iterator[Tree]:
+    """A tree with files, which is on disk; always at the same place."""
+    tree = Tree(root=folder / "tree", layout=DEEP, count=count).make(FILES)
+    flush(folder)
+    yield tree
+    shutil.rmtree(tree.root)
 
 
 def _put(trash: Trash, paths: Sequence[str]) -> None:

@@ -161,23 +161,16 @@ class Passage:
         try:
             return self._calls.open_folder(self._root, path)
         except FileNotFoundError:
-            pass
-        parts, models = path.split("/"), like.split("/")
-        current = self._calls.open_folder(self._root, "")
-        for number, name in enumerate(parts):
-            try:
-                try:
-                    below = self._calls.open_folder(current, name)
-                except FileNotFoundError:
-                    left = len(parts) - number - 1
-                    model = self._stat("/".join(models[: len(models) - left])) if left < mirrored else None
-                    self._calls.make_folder(current, name, model)
-                    self._touched.add("/".join(parts[:number]))
-                    below = self._calls.open_folder(current, name)
-            finally:
-                self._calls.close(current)
-            current = below
-        return current
+            if not path:
+                raise
+        above, _, name = path.rpartition("/")
+        folder = self._ensure(above, like.rpartition("/")[0], mirrored - 1)
+        try:
+            self._calls.make_folder(folder, name, self._stat(like) if mirrored > 0 else None)
+            self._touched.add(above)
+            return self._calls.open_folder(folder, name)
+        finally:
+            self._calls.close(folder)
 
     def _stat(self, path: str) -> os.stat_result | None:
         try:
