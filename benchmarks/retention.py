@@ -23,7 +23,12 @@ from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, faster, within
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.eligibility import collect_candidates, decide_eligible, find_before
+from feed_assets.lifecycle.retention.eligibility import (
+    collect_candidates,
+    decide_eligible,
+    find_before,
+    uncollected,
+)
 from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Trash
@@ -110,6 +115,7 @@ def _planning(folder: Path, count: int) -> Iterator[Figure]:
         shutil.rmtree(tree.root)
 
 
+@uncollected()
 def _eligible(tree: Tree, expired: int) -> None:
     policy = RetentionRecord(
         limit=parse_frequency("hours(1)"), cadence=parse_frequency("days(1)"), trash=parse_frequency("days(7)")

@@ -63,7 +63,7 @@ class Cut:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Meanwhile no cycles of garbage are looked for: it would take looking through all tuples."""
     was_on = gc.isenabled()
     gc.disable()
@@ -110,7 +110,6 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
     return start_of_period(policy.partition[0], before, policy.partition[1]) or _EVER
 
 
-@_uncollected()
 def collect_candidates(
     store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
 ) -> list[Candidate]:
@@ -175,7 +174,6 @@ def _first_within(limit: int, data: Sequence[Candidate], moment: datetime) -> da
     return None
 
 
-@_uncollected()
 def decide_eligible(
     policy: RetentionRecord,
     candidates: Mapping[LocationKind, Sequence[Candidate]],

@@ -14,6 +14,7 @@ from feed_assets.lifecycle.retention.eligibility import (
     collect_candidates,
     decide_eligible,
     find_before,
+    uncollected,
 )
 from feed_assets.lifecycle.retention.keepers import Asked, Keeper, Kept, find_keepers
 from feed_assets.lifecycle.retention.locations import find_location
@@ -75,6 +76,7 @@ class Survey:
         return dict(Counter(spared.kept[0].keeper.value for spared in self.spared))
 
 
+@uncollected()
 def survey_feed(
     database: Database,
     stores: StorePool,
