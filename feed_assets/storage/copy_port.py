@@ -208,6 +208,11 @@ class Assembly(ABC):
 class Copying(ABC):
     """One store as the source and target of copies."""
 
+    @property
+    @abstractmethod
+    def is_remote(self) -> bool:
+        """Whether requests wait for a network, so that many at once take hardly longer than one."""
+
     @abstractmethod
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         """List the content of a source, or with `everything` also its hidden files (no flag, nothing of ours).

@@ -22,6 +22,9 @@ _RENAME_NOREPLACE = 1
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
 _TRIES = 20
 _MOUNTS = "/proc/self/mountinfo"
+_NETWORK = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "orangefs", "smb3", "smbfs"}
+)
 _OCTAL = re.compile(r"\\([0-7]{3})")  # "/mnt/a\040b"
 
 OBSTACLES = {
@@ -158,6 +161,11 @@ class LocalCalls:
             os.close(opened)
 
 
+def _unescape(point: str) -> str:
+    """A mount point as it is."""
+    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), point)
+
+
 def find_mounts(root: str) -> tuple[str, ...]:
     """The paths below a directory on which something is mounted, relative to it; none if the system does not tell."""
     base = os.path.realpath(root or "/").rstrip("/") + "/"
@@ -166,8 +174,25 @@ def find_mounts(root: str) -> tuple[str, ...]:
             points = [line.split(" ", 5)[4] for line in stream]
     except OSError:
         return ()
-    plain = (_OCTAL.sub(lambda found: chr(int(found.group(1), 8)), point) for point in points)
+    plain = map(_unescape, points)
     return tuple(sorted({point.removeprefix(base) for point in plain if point.startswith(base) and point != base}))
+
+
+@cache
+def is_network(root: str) -> bool:
+    """Whether a directory, or what will be its parent, is on a filesystem of the network; False if nothing tells."""
+    place = os.path.realpath(root or "/")
+    best, kind = "", ""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            for line in stream:
+                fields, _, rest = line.partition(" - ")
+                point = _unescape(fields.split(" ", 5)[4])
+                if len(point) >= len(best) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
+                    best, kind = point, rest.partition(" ")[0]
+    except OSError:
+        return False
+    return kind in _NETWORK or kind.startswith("fuse")
 
 
 def touches_mount(path: str, mounts: tuple[str, ...]) -> bool:

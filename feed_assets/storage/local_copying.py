@@ -9,7 +9,7 @@ from functools import partial
 
 from feed_assets.storage.copy_port import Assembly, Copying, Reading, Survey
 from feed_assets.storage.local_assembly import LocalAssembly, Refuse, Swap
-from feed_assets.storage.local_calls import LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local_calls import LocalCalls, find_mounts, is_network, touches_mount
 from feed_assets.storage.local_reader import LocalReader
 from feed_assets.storage.local_reading import LocalSources
 from feed_assets.storage.local_slot import Slot
@@ -43,6 +43,10 @@ class LocalCopying(Copying):
         self._swap = swap
         self._refuse = refuse
         self._sources = LocalSources(root, root_url, reader)
+
+    @property
+    def is_remote(self) -> bool:
+        return is_network(self._root)
 
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         with self._translated(path):

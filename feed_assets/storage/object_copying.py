@@ -46,6 +46,10 @@ class ObjectCopying(Copying):
         self._root_url = root_url
         self._hands = hands
 
+    @property
+    def is_remote(self) -> bool:
+        return True
+
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         flag, key = parse_flag(self._root_url, flag), self._key(path)
         settled = _EPOCH + timedelta(microseconds=now // 1000) - _SETTLING

@@ -1,7 +1,7 @@
 """Copies from their plan to their publication, here, with threads: of one instance, or of many in one go."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from threading import Lock
@@ -13,6 +13,7 @@ from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus, Fini
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
 from feed_assets.lifecycle.replication.running import TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask, OpenCopy, open_copy, part_tasks
+from feed_assets.lifecycle.replication.threads import CopyThreads, copy_threads
 from feed_assets.lifecycle.replication.throttle import Throttle
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
@@ -104,13 +105,13 @@ def copy_many(
     The failure of one does not touch the others. `run_tasks` runs the tasks elsewhere (what it raises goes on, and a
     repeat goes on with what was copied); without it they run in `max_tasks` threads.
     """
-    workers = max(1, options.max_tasks)
-    with ThreadPoolExecutor(workers, "copy") as pool:
+    sides = (side for request in requests for side in (request.source, request.target))
+    with copy_threads(options.max_tasks, stores, sides) as threads:
         work = _Work(
             stores=stores,
             options=options,
             clock=clock,
-            pool=pool,
+            threads=threads,
             run_tasks=run_tasks,
             throttle=Throttle(options.bandwidth) if options.bandwidth and run_tasks is None else None,
             meter=_Meter(on_progress),
@@ -175,7 +176,7 @@ class _Work:
     stores: StorePool
     options: CopyOptions
     clock: Clock
-    pool: Executor
+    threads: CopyThreads
     run_tasks: RunTasks | None
     throttle: Throttle | None
     meter: _Meter
@@ -187,8 +188,8 @@ class _Work:
         while left := [each for each in copies if each.outcome is None]:
             for each in left:
                 each.tries += 1
-            list(self.pool.map(self._plan, left))
-            list(self.pool.map(self._open, left))
+            list(self.threads.small.map(self._plan, left))
+            list(self.threads.small.map(self._open, left))
             self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
             self._run([each for each in left if each.outcome is None])
         return [each.outcome for each in copies if each.outcome is not None]
@@ -229,7 +230,7 @@ class _Work:
         opened = [each.open for each in copies if each.open is not None]
         is_elsewhere = self.run_tasks is not None
         results = self._run_tasks(part_tasks(opened, self.options.max_tasks, shares_bandwidth=is_elsewhere))
-        finishing = Finishing(stores=self.stores, clock=self.clock, pool=self.pool, mutex=self.mutex)
+        finishing = Finishing(stores=self.stores, clock=self.clock, threads=self.threads, mutex=self.mutex)
         outcomes = finishing.finish(opened, results, [(each.request.guard, each.request.extra) for each in copies])
         for each, outcome in zip(copies, outcomes, strict=True):
             self._judge(each, outcome)
@@ -242,7 +243,7 @@ class _Work:
         def run(task: CopyTask) -> TaskResult:
             return run_task(task, self.stores, throttle=self.throttle, on_bytes=self.meter.add, ended=ended)
 
-        return list(self.pool.map(run, tasks))
+        return self.threads.run(run, tasks)
 
     def _judge(self, copy: _Try, outcome: Copied | Exception) -> None:
         if isinstance(outcome, Copied):

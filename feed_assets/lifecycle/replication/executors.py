@@ -1,7 +1,6 @@
 """Tasks of copies on the executors of a Spark session, which open the storages by their addresses."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from feed_assets.engines.sessions import map_on_executors
 from feed_assets.lifecycle.replication.copying import RunTasks
 from feed_assets.lifecycle.replication.running import TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask
+from feed_assets.lifecycle.replication.threads import copy_threads
 from feed_assets.lifecycle.stores import StorePool
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ def run_where_worth(
         is_worth_it = sum(task.bytes for task in tasks) >= WORTH_BYTES or files >= WORTH_FILES
         if is_worth_it and not is_remote:
             return list(run_on_executors(session())(tasks))
-        with ThreadPoolExecutor(threads, "copy") as pool:
-            return list(pool.map(lambda task: run_task(task, stores), tasks))
+        sides = (side for task in tasks for copy in task.copies for side in (copy.source, copy.target))
+        with copy_threads(threads, stores, sides) as here:
+            return here.run(lambda task: run_task(task, stores), tasks)
 
     return run
 

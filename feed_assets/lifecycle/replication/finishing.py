@@ -26,6 +26,7 @@ from feed_assets.lifecycle.replication.plans import (
 )
 from feed_assets.lifecycle.replication.running import Failure, TaskResult
 from feed_assets.lifecycle.replication.tasks import SMALL, OpenCopy
+from feed_assets.lifecycle.replication.threads import CopyThreads
 from feed_assets.lifecycle.replication.verifying import Checked, check_copy, evidence_of
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
@@ -94,11 +95,11 @@ class RepeatError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finishing:
-    """Ends copies. `clock` is the wall clock; `pool` ends several copies at a time, or reads several files back."""
+    """Ends copies. `clock` is the wall clock; the threads end several copies at a time, or read several files back."""
 
     stores: StorePool
     clock: Clock
-    pool: Executor | None = None
+    threads: CopyThreads
     mutex: Lock = field(default_factory=Lock)
     """One guard is asked at a time."""
 
@@ -113,9 +114,11 @@ class Finishing:
         For each copy there is a guard, and what goes into `extra` of its manifest.
         """
         found = _by_copy(results)
-        pool, inner = (self.pool, None) if len(copies) >= _MANY else (None, self.pool)
+        is_large = any(file.size > SMALL for copy in copies for file in copy.plan.transfers)
+        threads = self.threads.many if is_large else self.threads.small
+        pool, inner = (threads, None) if len(copies) >= _MANY else (None, threads)
         ends = [
-            _End(replace(self, pool=inner), copy, found[key], *wish)
+            _End(self, inner, copy, found[key], *wish)
             for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
         ]
         try:
@@ -179,6 +182,7 @@ class _End:
     def __init__(
         self,
         finishing: Finishing,
+        pool: Executor | None,
         copy: OpenCopy,
         results: _Results,
         guard: Guard,
@@ -190,6 +194,7 @@ class _End:
         self.copying = self.store.copying()
         self.assembly: Assembly = self.copying.assembly(copy.plan.target.path, copy.plan.token)
         self._finishing = finishing
+        self._pool = pool
         self._written = results.written
         self._failures = list(results.failures.values())
         self._guard = guard
@@ -266,7 +271,7 @@ class _End:
                 self.assembly.complete(file.path, file.size)
         kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
         self.assembly.adopt([each.path for each in kept])
-        checked = check_copy(plan.options.verification, self.assembly, transfers, evidence, kept, self._finishing.pool)
+        checked = check_copy(plan.options.verification, self.assembly, transfers, evidence, kept, self._pool)
         if checked.damaged:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)

@@ -57,6 +57,11 @@ class CopyTask:
     rate: int | None = None
 
     @property
+    def has_stretches(self) -> bool:
+        """Whether there is something of large files in it."""
+        return any(copy.stretches for copy in self.copies)
+
+    @property
     def bytes(self) -> int:
         """How many bytes it transfers."""
         return sum(
