@@ -1,11 +1,12 @@
 """Which instances of a feed are old enough, or too many, to go; pure but for the walk through the storage."""
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from itertools import repeat
 from operator import attrgetter
 from typing import NamedTuple
@@ -51,6 +52,11 @@ class Eligible(NamedTuple):
     candidate: Candidate
     rule: Rule
     reason: str
+
+
+_candidate: Callable[[tuple[object, ...]], Candidate] = partial(tuple.__new__, Candidate)
+_eligible: Callable[[tuple[object, ...]], Eligible] = partial(tuple.__new__, Eligible)
+"""What `_make` of a named tuple does, but for the check of the length: half the time, a million times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +132,8 @@ def collect_candidates(
     if location.obstacle is None:
         matcher = PathMatcher(location.template, sequence, before)
         for paths in store.walk_batches(matcher.base, matcher.depth, matcher.choose):
-            found += map(Candidate, repeat(location.kind), *matcher.find_times(paths))
+            columns = (repeat(location.kind), *matcher.find_times(paths), repeat(None), repeat(None))
+            found += map(_candidate, zip(*columns, strict=False))
     return found
 
 
@@ -195,7 +202,7 @@ def decide_eligible(
         for cut in cuts:
             before = cut.before
             taken = [candidate for candidate in left if candidate.nominal_time < before]
-            found += map(Eligible, taken, repeat(cut.rule), repeat(cut.reason))
+            found += map(_eligible, zip(taken, repeat(cut.rule), repeat(cut.reason), strict=False))
             if len(cuts) > 1:
                 left = [candidate for candidate in left if candidate.nominal_time >= before]
     return found
