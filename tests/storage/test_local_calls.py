@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.storage import local_calls
-from feed_assets.storage.local_calls import LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local_calls import LocalCalls, find_mounts, is_network, touches_mount
 
 CALLS = LocalCalls()
 pytestmark = pytest.mark.usefixtures("system")
@@ -271,3 +271,25 @@ def test_a_path_touches_what_is_mounted_on_it_below_and_above() -> None:
     paths = ("a", "a/b", "a/b/c", "a/bc", "ab", "c", "c/d", "d", "b")
     assert [touches_mount(path, mounts) for path in paths] == [True, True, True, False, False, True, True, False, False]
     assert not touches_mount("a", ())
+
+
+def test_a_filesystem_of_the_network_is_known_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path.resolve()
+    table = tmp_path / "mountinfo"
+    kinds = {"/": "ext4", f"{root}/far": "nfs4", f"{root}/far/near": "tmpfs", f"{root}/a\\040b": "fuse.sshfs"}
+    table.write_text(
+        "".join(
+            f"{n} 1 0:{n} / {point} rw shared:{n} - {kind} none rw\n" for n, (point, kind) in enumerate(kinds.items())
+        )
+    )
+    monkeypatch.setattr(local_calls, "_MOUNTS", str(table))
+    local_calls.is_network.cache_clear()
+    places = ("", "far", "far/data/none", "far/near", "far/nearer", "farther", "a b/c")
+    try:
+        assert [is_network(f"{root}/{place}") for place in places] == [False, True, True, False, True, False, True]
+        assert not is_network("")
+        local_calls.is_network.cache_clear()
+        monkeypatch.setattr(local_calls, "_MOUNTS", str(tmp_path / "none"))
+        assert not is_network(f"{root}/far")
+    finally:
+        local_calls.is_network.cache_clear()

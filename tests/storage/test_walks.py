@@ -1,6 +1,7 @@
 """Walking and measuring what is below a store's root, on every implementation whose instances are directories."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +143,25 @@ def test_all_files_are_listed_in_order_with_flag_manifest_and_hidden_ones(file_b
     assert file_bed.store.all_files("weather/05") == (".feed-assets.manifest.json", "_SUCCESS", "a/.x", "b")
     with pytest.raises(InstanceNotFoundError):
         file_bed.store.all_files("weather/06")
+
+
+def test_a_folder_of_nothing_but_folders_is_told_from_one_with_links_and_files(file_bed: Bed, tmp_path: Path) -> None:
+    """The number of links tells the first; whatever else is there makes each name be looked at."""
+    land_days(file_bed)
+    assert sorted(file_bed.store.walk("weather", 1, everything)) == ["weather/2013", "weather/2014"]
+    folder = file_bed.store.local_path("weather")
+    if folder is None:
+        return
+    (tmp_path / "elsewhere/11").mkdir(parents=True)
+    (folder / "2015").symlink_to(tmp_path / "elsewhere")
+    (folder / "notes.txt").write_text("a file")
+    assert sorted(file_bed.store.walk("weather", 1, everything)) == [
+        "weather/2013",
+        "weather/2014",
+        "weather/notes.txt",
+    ]
+    assert sorted(file_bed.store.walk("weather", 2, everything)) == [
+        "weather/2013/11",
+        "weather/2013/12",
+        "weather/2014/01",
+    ]
