@@ -13,8 +13,6 @@ from feed_assets.storage.port import Choose
 from feed_assets.storage.records import Measure
 
 _PASSED_OVER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
-_OWN_LINKS = 2
-"""Links of a directory itself: its name in the directory above, and its dot."""
 _LEVELS = 200
 """How deep an instance may be: each level costs an open handle."""
 
@@ -28,7 +26,7 @@ def walk_below(
     """
     names = _list_names(calls, folder, with_files=depth == 1)
     chosen = list(choose(below.rstrip("/"), names))
-    if chosen != names and not frozenset(names).issuperset(chosen):
+    if not frozenset(names).issuperset(chosen):
         known = frozenset(names)
         chosen = [name for name in chosen if name in known]
     if depth == 1:
@@ -50,26 +48,18 @@ def walk_below(
 
 def _list_names(calls: LocalCalls, folder: int, *, with_files: bool) -> list[str]:
     """The directories (and regular files) in an open directory; the hidden folder is none of them."""
-    names = _list_if_all_folders(calls, folder)
-    if names is None:
-        with calls.scan_folder(folder) as entries:
+    with calls.scan_folder(folder) as entries:
+        if with_files:
             names = [
                 entry.name
                 for entry in entries
-                if entry.is_dir(follow_symlinks=False) or (with_files and entry.is_file(follow_symlinks=False))
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
             ]
+        else:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     if CONTROL_FOLDER in names:
         names.remove(CONTROL_FOLDER)
     return names
-
-
-def _list_if_all_folders(calls: LocalCalls, folder: int) -> list[str] | None:
-    """The names in an open directory, if its number of links tells that all are directories, each of which has one."""
-    links = os.fstat(folder).st_nlink - _OWN_LINKS
-    if links < 1:  # there are none, or this filesystem does not count them
-        return None
-    names = calls.list_folder(folder)
-    return names if len(names) == links else None
 
 
 @dataclass(slots=True, kw_only=True)

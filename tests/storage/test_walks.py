@@ -146,7 +146,6 @@ def test_all_files_are_listed_in_order_with_flag_manifest_and_hidden_ones(file_b
 
 
 def test_a_folder_of_nothing_but_folders_is_told_from_one_with_links_and_files(file_bed: Bed, tmp_path: Path) -> None:
-    """The number of links tells the first; whatever else is there makes each name be looked at."""
     land_days(file_bed)
     assert sorted(file_bed.store.walk("weather", 1, everything)) == ["weather/2013", "weather/2014"]
     folder = file_bed.store.local_path("weather")

@@ -19,6 +19,7 @@ from feed_assets.timing.zones import offset_changes, resolve_wall
 
 _DATES = (TimeVariable.YEAR, TimeVariable.MONTH, TimeVariable.DAY)
 _UTC = ZoneInfo("UTC")
+_EVER = datetime.min.replace(tzinfo=UTC)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _NO_TIME = timedelta(0)
 _LONGEST = MappingProxyType(
@@ -31,7 +32,7 @@ _LONGEST = MappingProxyType(
     }
 )
 _NEAR = timedelta(days=2)
-_CHANGES_KNOWN = (datetime(1901, 1, 1), datetime(2100, 1, 1))  # noqa: DTZ001 - of any clock
+_CHANGES_KNOWN = (datetime(1901, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 _SAMPLE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -121,13 +122,15 @@ class PathMatcher:
         return find_nominal_time(self._template, path, self._sequence)
 
     def find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
-        """The nominal times of paths that were chosen; what is no path of the template is left out."""
+        """The wanted ones of some paths, and their nominal times."""
         cut, days, times = self._calendar.cut, self._calendar.days, self._calendar.times
         try:
             moments = [days[path[:cut]] + times[path[cut:]] for path in paths]
         except KeyError:  # the tables don't tell of all
             return self._find_times(paths)
-        return paths, moments
+        if self._before is None or max(moments, default=_EVER) < self._before:
+            return paths, moments
+        return self._find_times(paths)
 
     def _find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
         """The same, path by path."""
@@ -214,8 +217,7 @@ class _Calendar:
 
     def __init__(self, template: PathTemplate, sequence: InstanceSequence) -> None:
         self._sequence = sequence
-        self._changes = [change.at.replace(tzinfo=None) for change in offset_changes(sequence.timezone)]
-        self._offsets: dict[int, timedelta] = {}
+        self._changes = [change.at for change in offset_changes(sequence.timezone)]
         self.days: dict[str, datetime] = {}
         self.odd: set[str] = set()
         last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=0)
@@ -252,7 +254,7 @@ class _Calendar:
             return None
         sequence = self._sequence
         try:
-            start = self._resolve(wall)
+            start = resolve_wall(wall, sequence.timezone)
             end = start + _DAY
             phase = (sequence.start - start) % self._period
             if phase == _NO_TIME:
@@ -264,17 +266,11 @@ class _Calendar:
 
     def _is_quiet(self, wall: datetime) -> bool:
         """Whether the clocks are known not to change near a date."""
+        moment = wall.replace(tzinfo=UTC)
         first, last = _CHANGES_KNOWN
-        if not first <= wall < last:
+        if not first <= moment < last:
             return False
-        return bisect_left(self._changes, wall - _NEAR) == bisect_left(self._changes, wall + _NEAR)
-
-    def _resolve(self, wall: datetime) -> datetime:
-        """The instant of midnight of a quiet date; the offset is the same between two changes."""
-        stretch = bisect_left(self._changes, wall)
-        if stretch not in self._offsets:
-            self._offsets[stretch] = resolve_wall(wall, self._sequence.timezone) - wall.replace(tzinfo=UTC)
-        return wall.replace(tzinfo=UTC) + self._offsets[stretch]
+        return bisect_left(self._changes, moment - _NEAR) == bisect_left(self._changes, moment + _NEAR)
 
 
 def _later_wall(before: datetime) -> datetime:
