@@ -8,7 +8,6 @@ Hadoop's times are taken inside the Java machine.
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from zoneinfo import ZoneInfo
 
-from benchmarks.copying_peers import flush
+from benchmarks.copying_peers import flush, seconds
 from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
 from benchmarks.report import Figure, Part, faster, within
@@ -141,13 +140,13 @@ def _removing(folder: Path, count: int) -> Iterator[Figure]:
     with _filled(folder, count) as tree:
         paths = [tree.path(index) for index in range(tree.expired)]
         trash = LocalStore(tree.root).trash()
-        moved = _seconds(lambda: _put(trash, paths))
+        moved = seconds(lambda: _put(trash, paths))
         flush(folder)
-        emptied = _seconds(lambda: trash.purge(SWEEP))
+        emptied = seconds(lambda: trash.purge(SWEEP))
     oracle = folder / "oracle"
     oracle.write_text("".join(f"{tree.root}/{path}\n" for path in paths))
     with _filled(folder, count):
-        removed = _seconds(lambda: _rm(oracle))
+        removed = seconds(lambda: _rm(oracle))
     with _filled(folder, count):
         by_hadoop = run_hadoop("HadoopEviction", "evict", str(oracle), str(tree.root), expected=len(paths))
     name = f"{len(paths):,} instances of {len(FILES)} files"
@@ -178,11 +177,5 @@ def _rm(oracle: Path) -> None:
 
 def _by_turns(ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:
     """Medians of both, measured by turns."""
-    pairs = [(_seconds(ours), _seconds(theirs)) for _ in range(REPEATS)]
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(REPEATS)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start

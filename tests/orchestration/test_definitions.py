@@ -15,7 +15,7 @@ VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
 
 
 def cluster(name: str = "here") -> Cluster:
-    return Cluster(name=name, storage="memory://root", spark={"master": "local[1]"})
+    return Cluster(name=name, storage="memory://shop", spark={"master": "local[1]"})
 
 
 def feed(name: str, frequency: str = "days(1)", path: str = "/${YEAR}/${MONTH}/${DAY}", **fields: object) -> Feed:
@@ -203,7 +203,7 @@ def test_a_feed_tells_what_it_is() -> None:
     assert texts["feed_assets/frequency"] == "days(1)"
     assert texts["feed_assets/availability_flag"] == "_DONE"
     assert texts["feed_assets/late_arrival_cut_off"] == "hours(6)"
-    assert texts["dagster/uri"] == "memory://root/a/${YEAR}/${MONTH}/${DAY}"
+    assert texts["dagster/uri"] == "memory://shop/a/${YEAR}/${MONTH}/${DAY}"
     assert [(column.name, column.type) for column in texts["dagster/column_schema"].columns] == [
         ("n", "int"),
         ("at", "timestamp"),
@@ -227,7 +227,7 @@ def test_wrong_entities_in_python_are_refused_at_once() -> None:
 GOOD = """
 kind: cluster
 name: here
-storage: memory://root
+storage: memory://shop
 ---
 kind: feed
 name: good

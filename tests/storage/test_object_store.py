@@ -79,7 +79,7 @@ def store(fs: SteppedFileSystem, tmp_path: Path) -> ObjectStore:
 
 
 def open_on(fs: SteppedFileSystem, tmp_path: Path) -> ObjectStore:
-    return ObjectStore(fs, root="/root", root_url="memory://root", spark_scheme=None, scratch=tmp_path / "scratch")
+    return ObjectStore(fs, root="/shop", root_url="memory://shop", spark_scheme=None, scratch=tmp_path / "scratch")
 
 
 def whole(store: ObjectStore, flag: str | None) -> str:
@@ -121,7 +121,7 @@ def test_a_publisher_that_dies_at_any_step_leaves_old_new_or_partial_and_a_repea
             continue
         if repeat == "anew":
             publish(store, HOUR, NEW, flag=flag, token="run-3")
-        elif fs.exists(f"{fs._strip_protocol('/root')}/.feed-assets/staging/run-2"):
+        elif fs.exists(f"{fs._strip_protocol('/shop')}/.feed-assets/staging/run-2"):
             try:
                 store.publish(staging, flag=flag, guard=allow, extra={})
             except StorageError:
@@ -129,7 +129,7 @@ def test_a_publisher_that_dies_at_any_step_leaves_old_new_or_partial_and_a_repea
         assert whole(store, flag) == "new"
         store.sweep_staging(FUTURE)
         assert whole(store, flag) == "new"
-        assert fs.find("/root/.feed-assets") == []
+        assert fs.find("/shop/.feed-assets") == []
     assert [*dict.fromkeys(seen)] == ["old", "PARTIAL", "new"]
 
 
@@ -142,7 +142,7 @@ def test_readers_between_the_steps_see_one_version_or_partial(
 
     def read() -> None:
         seen.append(whole(store, flag))
-        content = {name.removeprefix(f"/root/{HOUR}/") for name in fs.find(f"/root/{HOUR}") if ".feed-" not in name}
+        content = {name.removeprefix(f"/shop/{HOUR}/") for name in fs.find(f"/shop/{HOUR}") if ".feed-" not in name}
         if "_SUCCESS" in content:  # for readers who go by the flag alone
             assert content - {"_SUCCESS"} in ({*OLD}, {*NEW})
         if seen[-1] == "PARTIAL":
@@ -200,7 +200,7 @@ def test_an_instance_whose_staging_is_lost_can_only_be_published_again(
 ) -> None:
     publish(store, HOUR, OLD, flag=None)
     break_off(store, fs)
-    fs.rm("/root/.feed-assets/staging/run-2", recursive=True)
+    fs.rm("/shop/.feed-assets/staging/run-2", recursive=True)
     with pytest.raises(StorageError, match="broke off"):
         store.recover(HOUR)
     publish(store, HOUR, OLD, flag=None, token="run-3")
@@ -263,7 +263,7 @@ def test_what_is_written_into_the_staging_prefix_directly_is_published(
     store: ObjectStore, fs: SteppedFileSystem
 ) -> None:
     staging = stage(store, HOUR, {"uploaded.csv": b"1"})
-    (sign,) = fs.find("/root/.feed-assets/staging")
+    (sign,) = fs.find("/shop/.feed-assets/staging")
     fs.pipe_file(sign.replace("slot.json", "data/direct.csv"), b"2")
     manifest = store.publish(staging, flag=None, guard=allow, extra={})
     assert [entry.path for entry in manifest.entries] == ["direct.csv", "uploaded.csv"]
@@ -272,14 +272,14 @@ def test_what_is_written_into_the_staging_prefix_directly_is_published(
 
 def test_writers_are_given_the_store_itself_only_where_spark_has_a_connector(tmp_path: Path) -> None:
     options: dict[str, object] = {"scratch": str(tmp_path)}
-    copied = open_store("memory://root/prefix", options)
+    copied = open_store("memory://shop/prefix", options)
     assert copied.spark_url(HOUR) is None
     staging = copied.stage(HOUR, "run-1")
     assert staging.url == f"file://{staging.local_path}"
-    direct = open_store("memory://root/prefix", {**options, "spark_scheme": "mem"})
-    assert direct.spark_url(HOUR) == "mem://root/prefix/weather/05"
+    direct = open_store("memory://shop/prefix", {**options, "spark_scheme": "mem"})
+    assert direct.spark_url(HOUR) == "mem://shop/prefix/weather/05"
     staging = direct.stage(HOUR, "run-1")
-    assert staging.url.startswith("mem://root/prefix/.feed-assets/staging/run-1/")
+    assert staging.url.startswith("mem://shop/prefix/.feed-assets/staging/run-1/")
     direct.discard(staging)
 
 

@@ -73,7 +73,7 @@ class At:
 def fs() -> WatchedFileSystem:
     fs = WatchedFileSystem()
     land(fs)
-    fs.pipe_file(f"/root/{BACKUP}/part-0.csv", b"other")
+    fs.pipe_file(f"/shop/{BACKUP}/part-0.csv", b"other")
     return fs
 
 
@@ -84,17 +84,17 @@ def store(fs: WatchedFileSystem, tmp_path: Path) -> ObjectStore:
 
 def open_on(fs: WatchedFileSystem, tmp_path: Path) -> ObjectStore:
     return ObjectStore(
-        fs, root="/root", root_url="memory://root", spark_scheme=None, scratch=tmp_path, has_containers=False
+        fs, root="/shop", root_url="memory://shop", spark_scheme=None, scratch=tmp_path, has_containers=False
     )
 
 
 def land(fs: WatchedFileSystem) -> None:
     for name, data in FILES.items():
-        fs.pipe_file(f"/root/{name}", data)
+        fs.pipe_file(f"/shop/{name}", data)
 
 
-def content(fs: WatchedFileSystem, prefix: str = "/root/weather") -> dict[str, bytes]:
-    return {name.removeprefix("/root/"): fs.cat_file(name) for name in fs.find(prefix)}
+def content(fs: WatchedFileSystem, prefix: str = "/shop/weather") -> dict[str, bytes]:
+    return {name.removeprefix("/shop/"): fs.cat_file(name) for name in fs.find(prefix)}
 
 
 def instance(fs: WatchedFileSystem) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def instance(fs: WatchedFileSystem) -> dict[str, bytes]:
 def require_whole(fs: WatchedFileSystem, store: ObjectStore) -> None:
     """The instance is whole, at its place or in the trash; and no reader takes a part of it for an available one."""
     tree = f".feed-assets/trash/{SWEEP}/tree/"
-    trashed = {name.removeprefix(tree): data for name, data in content(fs, f"/root/{tree}").items()}
+    trashed = {name.removeprefix(tree): data for name, data in content(fs, f"/shop/{tree}").items()}
     assert FILES in (instance(fs), trashed)
     for flag in (None, "_SUCCESS"):
         (look,) = store.look([HOUR], flag)
@@ -237,7 +237,7 @@ def test_archiving_fails_anywhere_without_losing_anything_and_its_repeat_converg
     for failing in failures(fs, least=30):
         attempt(fs, failing, lambda: trash.archive(HOUR, store, "old/05", SWEEP, flag="_SUCCESS"))
         require_whole(fs, store)
-        archived = {f"{HOUR}{name.removeprefix('old/05')}": data for name, data in content(fs, "/root/old").items()}
+        archived = {f"{HOUR}{name.removeprefix('old/05')}": data for name, data in content(fs, "/shop/old").items()}
         look = store.look(["old/05"], "_SUCCESS")[0].availability
         assert look is not Availability.AVAILABLE or archived == FILES
         assert archived == FILES or instance(fs) == FILES
@@ -246,8 +246,8 @@ def test_archiving_fails_anywhere_without_losing_anything_and_its_repeat_converg
         assert trash.purge(SWEEP).is_complete
         assert trash.bring_back(HOUR, store, "old/05", SWEEP, flag="_SUCCESS").outcome is Outcome.MOVED
         assert instance(fs) == FILES
-        assert fs.find("/root/.feed-assets") == []
-        fs.rm("/root/old", recursive=True)
+        assert fs.find("/shop/.feed-assets") == []
+        fs.rm("/shop/old", recursive=True)
 
 
 @pytest.mark.parametrize("flag", [None, "_SUCCESS"])
@@ -297,7 +297,7 @@ def test_an_object_that_comes_between_any_two_steps_is_never_deleted(tmp_path: P
         land(fs)
 
         def come(fs: WatchedFileSystem = fs) -> None:
-            fs.pipe_file(f"/root/{HOUR}/late.csv", b"late")
+            fs.pipe_file(f"/shop/{HOUR}/late.csv", b"late")
 
         between = At(number, (*CHANGES, *LOOKS), come)
         fs.after = between
@@ -306,18 +306,18 @@ def test_an_object_that_comes_between_any_two_steps_is_never_deleted(tmp_path: P
         if between.left > 0:
             assert number > 10
             break
-        trashed = content(fs, f"/root/.feed-assets/trash/{SWEEP}/tree")
+        trashed = content(fs, f"/shop/.feed-assets/trash/{SWEEP}/tree")
         assert b"late" in (*instance(fs).values(), *trashed.values())
         if moved.outcome is not Outcome.MOVED:
             assert instance(fs)[f"{HOUR}/late.csv"] == b"late"
         store.trash().put(SWEEP, [HOUR], flag="_SUCCESS")
-        everything = [*instance(fs).values(), *content(fs, f"/root/.feed-assets/trash/{SWEEP}/tree").values()]
+        everything = [*instance(fs).values(), *content(fs, f"/shop/.feed-assets/trash/{SWEEP}/tree").values()]
         assert b"late" in everything
         assert set(FILES.values()) <= set(everything)
 
 
 def test_an_instance_that_changes_while_it_is_copied_is_left_alone(fs: WatchedFileSystem, store: ObjectStore) -> None:
-    fs.after = At(2, ("cp_file",), lambda: fs.pipe_file(f"/root/{HOUR}/part-0.csv", b"rewritten"))
+    fs.after = At(2, ("cp_file",), lambda: fs.pipe_file(f"/shop/{HOUR}/part-0.csv", b"rewritten"))
     (moved,) = store.trash().put(SWEEP, [HOUR])
     assert (moved.outcome, bool(moved.reason)) == (Outcome.CHANGED, True)
     assert instance(fs) == {**FILES, f"{HOUR}/part-0.csv": b"rewritten"}
@@ -326,7 +326,7 @@ def test_an_instance_that_changes_while_it_is_copied_is_left_alone(fs: WatchedFi
 
 
 def test_an_unfinished_publication_is_not_taken_away(fs: WatchedFileSystem, store: ObjectStore) -> None:
-    fs.pipe_file(f"/root/{HOUR}/.feed-assets.publishing.json", b'{"version": 1, "token": "run-1"}')
+    fs.pipe_file(f"/shop/{HOUR}/.feed-assets.publishing.json", b'{"version": 1, "token": "run-1"}')
     assert store.measure([HOUR])[0].obstacle
     assert store.trash().put(SWEEP, [HOUR])[0].outcome is Outcome.REFUSED
     with pytest.raises(StorageError, match=r"staging 'run-1' is gone"):
@@ -389,7 +389,7 @@ def test_a_copy_that_is_damaged_on_the_way_is_noticed_and_nothing_is_taken_away(
     def damage(name: str) -> None:
         if name == call:
             for area in ("trash", "incoming"):
-                for key in fs.find(f"/root/.feed-assets/{area}"):
+                for key in fs.find(f"/shop/.feed-assets/{area}"):
                     if key.endswith("part-1.csv"):
                         fs.pipe_file(key, b"2X")
 
@@ -398,6 +398,6 @@ def test_a_copy_that_is_damaged_on_the_way_is_noticed_and_nothing_is_taken_away(
         store.trash().archive(HOUR, store, "old/05", SWEEP)
     fs.after = allow_any
     assert instance(fs) == FILES
-    for key in fs.find("/root/old"):
+    for key in fs.find("/shop/old"):
         fs.rm_file(key)
     assert store.trash().put(SWEEP, [HOUR])[0].outcome is Outcome.MOVED
