@@ -35,10 +35,12 @@ from benchmarks.report import Figure, Part, faster, slower
 from feed_assets.clock import SystemClock
 from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.lifecycle.replication.copying import CopyRequest, RunTasks, copy_many
+from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
 from feed_assets.lifecycle.replication.executors import run_on_executors
 from feed_assets.lifecycle.replication.finishing import CopyStatus
 from feed_assets.lifecycle.replication.plans import Side
+from feed_assets.lifecycle.replication.requests import CopyRequest
+from feed_assets.lifecycle.replication.workers import useful_workers
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import StoreAddress
@@ -143,7 +145,8 @@ def _again(name: str, tree: CopiedTree, folder: Path, repeats: int) -> Iterator[
     found = _race(f"{name}, nothing new", tree, nothing, folder, repeats, kept)
     yield from _against(f"{name}, nothing new", found, {RSYNC: None})
     tree.publish()
-    _by_us(status=None)(tree, kept[OURS])
+    kept[OURS] = folder / "published"
+    _race(f"{name}, published", tree, {OURS: _by_us()}, folder, 1, kept)
     found = _race(f"{name}, nothing new", tree, nothing, folder, repeats, kept)
     found |= _race(f"{name}, nothing new", tree, {RCLONE: by_rclone}, folder, 1, kept)
     yield from _against(f"{name}, published, nothing new", found, {RSYNC: 10.0, RCLONE: None})
@@ -259,7 +262,9 @@ def _copy(tree: CopiedTree, target: StoreAddress, run_tasks: RunTasks | None, st
         CopyRequest(source=Side(store=source, path=path), target=Side(store=target, path=path), guard=lambda: None)
         for path in tree.paths
     ]
-    for outcome in copy_many(StorePool(), requests, CopyOptions(), SystemClock(), run_tasks=run_tasks):
+    options = CopyOptions()
+    processes = useful_workers(options.max_tasks) if run_tasks is None else 1
+    for outcome in copy_many(StorePool(), requests, options, SystemClock(), run_tasks=run_tasks, processes=processes):
         if isinstance(outcome, Exception):
             raise ProbeError(f"a copy of ours has failed: {outcome}") from outcome
         if status is not None and outcome.status is not status:

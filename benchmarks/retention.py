@@ -122,9 +122,10 @@ def _eligible(tree: Tree, expired: int) -> None:
     as_of = START + (expired + 1) * HOUR
     before = find_before(policy, as_of)
     found = collect_candidates(LocalStore(tree.root), tree.location, tree.sequence, before)
-    eligible = decide_eligible(policy, {LocationKind.DATA: found}, [each.nominal_time for each in found], as_of)
-    if len(eligible) != expired:
-        raise ProbeError(f"{len(eligible)} of {expired} expired instances were found")
+    eligible = decide_eligible(policy, {LocationKind.DATA: found}, found.times, as_of)
+    decided = sum(len(each.candidates.paths) for each in eligible)
+    if decided != expired:
+        raise ProbeError(f"{decided} of {expired} expired instances were found")
 
 
 def _find(tree: Tree) -> None:

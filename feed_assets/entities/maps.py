@@ -16,10 +16,11 @@ class FrozenMap(Mapping[K, V]):
     True
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_hash", "_items")
 
     def __init__(self, items: Mapping[K, V]) -> None:
         self._items: dict[K, V] = {key: _frozen(value) for key, value in items.items()}
+        self._hash: int | None = None
 
     def __getitem__(self, key: K) -> V:
         return self._items[key]
@@ -31,7 +32,9 @@ class FrozenMap(Mapping[K, V]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
+        if self._hash is None:
+            self._hash = hash(frozenset(self._items.items()))
+        return self._hash
 
     def __repr__(self) -> str:
         return repr(self._items)

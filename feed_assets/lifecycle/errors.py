@@ -172,6 +172,26 @@ class CopyIncompleteError(ReplicationError):
         )
 
 
+class CopyForbiddenError(ReplicationError):
+    """What a worker process raises of a copy that the process it works for has forbidden, which knows why."""
+
+    def __init__(self) -> None:
+        super().__init__("The process that had this copy made has forbidden it.")
+
+
+class CopyWorkerLostError(ReplicationError):
+    """A process that made copies has ended before they were done."""
+
+    def __init__(self, *, code: int) -> None:
+        self.code = code
+        why = f"was ended by signal {-code}" if code < 0 else f"has ended with {code}"
+        super().__init__(
+            f"A process that made copies {why}. What it had not finished was not published. See its last words on "
+            "standard error, and whether the machine had run out of memory; then repeat the copy, which goes on with "
+            "what was copied."
+        )
+
+
 class MirrorEmptiedError(ReplicationError):
     """The source of a mirror has no files, its target has, and nobody has said that this is meant."""
 

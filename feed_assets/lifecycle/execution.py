@@ -21,8 +21,8 @@ from feed_assets.lifecycle.job_properties import job_properties, text_context, w
 from feed_assets.lifecycle.late_inputs import find_late_inputs
 from feed_assets.lifecycle.lateness import choose_workflow
 from feed_assets.lifecycle.leasing import Leased
-from feed_assets.lifecycle.replication.copying import OnProgress
 from feed_assets.lifecycle.replication.mirroring import MirrorEngine
+from feed_assets.lifecycle.replication.requests import OnProgress
 from feed_assets.lifecycle.work_data import output_target
 from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
 from feed_assets.state.errors import FencedOutError

@@ -27,9 +27,10 @@ from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.execution import InstanceRunner
 from feed_assets.lifecycle.governance import Governance, Governed
 from feed_assets.lifecycle.places import Places, other_places
-from feed_assets.lifecycle.replication.copying import Progress
 from feed_assets.lifecycle.replication.executors import run_where_worth
 from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.lifecycle.replication.requests import Progress
+from feed_assets.lifecycle.replication.workers import useful_workers
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.orchestration import names
 from feed_assets.orchestration.interrupts import repeated_interrupts
@@ -176,6 +177,7 @@ class InstanceRun:
             runner = FlowRunner(
                 **self._context_of(governed, places),
                 run_tasks=run_where_worth(self.runtime.stores, self._session, is_remote=is_remote, threads=tasks),
+                processes=useful_workers(tasks),
                 on_progress=_ProgressLog(self.context).tell,
             )
             runner.run(governed.record, found, self._tell, tell)

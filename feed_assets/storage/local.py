@@ -30,7 +30,7 @@ from feed_assets.storage.local_tree import (
 from feed_assets.storage.local_walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
-from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, Staging
 
 
@@ -172,7 +172,7 @@ class LocalStore(InstanceStore):
             ]
             return sum(self._sweep(slot, limit) for slot in slots)
 
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         with self._translated(base), ExitStack() as stack:
             try:

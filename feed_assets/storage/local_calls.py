@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -20,6 +21,7 @@ _OPENAT2 = 437  # the number is the same on every architecture that Python runs 
 _BENEATH = 0x0F  # RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _RENAME_NOREPLACE = 1
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM})
+_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _TRIES = 20
 _MOUNTS = "/proc/self/mountinfo"
 _NETWORK = frozenset(
@@ -219,7 +221,7 @@ def _open_beneath(folder: int, path: str) -> int | None:
     if openat2 is None:
         return None
     for _ in range(_TRIES):
-        opened = openat2(_OPENAT2, folder, os.fsencode(path), _HOW_ADDRESS, _HOW_SIZE)
+        opened = openat2(_OPENAT2, folder, path.encode(*_NAMES), _HOW_ADDRESS, _HOW_SIZE)
         if opened >= 0:
             return opened
         if ctypes.get_errno() not in (errno.EAGAIN, errno.EINTR):  # "something was renamed meanwhile"
@@ -249,7 +251,7 @@ def _rename_onto_nothing(folder: int, name: str, to_folder: int, to_name: str) -
     renameat2 = _load("renameat2")
     if renameat2 is None:
         return False
-    if renameat2(folder, os.fsencode(name), to_folder, os.fsencode(to_name), _RENAME_NOREPLACE) == 0:
+    if renameat2(folder, name.encode(*_NAMES), to_folder, to_name.encode(*_NAMES), _RENAME_NOREPLACE) == 0:
         return True
     number = ctypes.get_errno()
     if number in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):

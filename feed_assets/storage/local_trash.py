@@ -121,8 +121,8 @@ class LocalTrash(Trash):
             for depth in self._calls.list_folder(folder):
                 if depth.isdecimal():
                     with self._calls.opened(folder, depth) as opened:
-                        for paths in walk_below(self._calls, opened, int(depth), lambda _, names: names):
-                            yield from paths
+                        for found in walk_below(self._calls, opened, int(depth), lambda _, names: names):
+                            yield from (found.folder + name for name in found.names)
 
     def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
         intake = LocalTrash(self.store, self._root, self._calls, "incoming")

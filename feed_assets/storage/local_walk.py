@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, touches_mount
 from feed_assets.storage.paths import CONTROL_FOLDER
-from feed_assets.storage.port import Choose
+from feed_assets.storage.port import Choose, FolderNames
 from feed_assets.storage.records import Measure
 
 _PASSED_OVER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
@@ -19,19 +19,18 @@ _LEVELS = 200
 
 def walk_below(
     calls: LocalCalls, folder: int, depth: int, choose: Choose, prefix: str = "", below: str = ""
-) -> Iterator[list[str]]:
-    """The chosen paths `depth` levels below an open directory, a list for each folder that has any.
+) -> Iterator[FolderNames]:
+    """The chosen paths `depth` levels below an open directory, folder by folder.
 
     `choose` knows the directory as `below`, the paths begin with `prefix` instead; both are "" or end with a slash.
     """
     names = _list_names(calls, folder, with_files=depth == 1)
     chosen = list(choose(below.rstrip("/"), names))
-    if not frozenset(names).issuperset(chosen):
+    if chosen != names:
         known = frozenset(names)
         chosen = [name for name in chosen if name in known]
     if depth == 1:
-        if chosen:
-            yield [prefix + name for name in chosen]
+        yield FolderNames(prefix, chosen)
         return
     for name in chosen:
         try:

@@ -44,7 +44,7 @@ from feed_assets.storage.paths import (
     parse_path,
     parse_token,
 )
-from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import (
     Availability,
     Guard,
@@ -210,13 +210,13 @@ class ObjectStore(InstanceStore):
         self._scratch.sweep(older_than)
         return len(old)
 
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         plain = parse_path(self.root_url, base) if base.strip("/") else ""
         prefix = f"{plain}/" if plain else ""
         with self._translated(base):
             self.check_root()
-            for paths in walk_keys(self._fs, f"{self._root}/{plain}".rstrip("/"), depth, choose):
-                yield [prefix + path for path in paths]
+            for found in walk_keys(self._fs, f"{self._root}/{plain}".rstrip("/"), depth, choose):
+                yield found._replace(folder=prefix + found.folder)
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         with self._translated(""):

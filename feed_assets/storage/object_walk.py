@@ -7,14 +7,14 @@ from fsspec import AbstractFileSystem
 
 from feed_assets.storage.object_tree import each
 from feed_assets.storage.paths import CONTROL_FOLDER
-from feed_assets.storage.port import Choose
+from feed_assets.storage.port import Choose, FolderNames
 
 _BATCH = 64
 _NO_NAMES = frozenset({"", ".", "..", CONTROL_FOLDER})
 
 
-def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> Iterator[list[str]]:
-    """The chosen paths `depth` levels below a key, relative to it, a list for each folder.
+def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
+    """The chosen paths `depth` levels below a key, folder by folder; the folders are relative to the key.
 
     Some folders are listed at the same time.
     """
@@ -29,11 +29,11 @@ def walk_keys(fs: AbstractFileSystem, key: str, depth: int, choose: Choose) -> I
             for folder, names in zip(batch, listed, strict=True):
                 known = set(names)
                 prefix = f"{folder}/" if folder else ""
-                chosen = [f"{prefix}{name}" for name in choose(folder, names) if name in known]
+                chosen = [name for name in choose(folder, names) if name in known]
                 if is_last:
-                    yield chosen
+                    yield FolderNames(prefix, chosen)
                 else:
-                    below.extend(chosen)
+                    below.extend(prefix + name for name in chosen)
         folders = below
 
 

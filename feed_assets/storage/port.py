@@ -8,9 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import StorageError
@@ -29,6 +28,13 @@ from feed_assets.storage.records import (
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Given a folder, by its path relative to the base of a walk ("" for the base), and the names in it: those to go on
 with."""
+
+
+class FolderNames(NamedTuple):
+    """What a walk found in one folder, whose path relative to the root is "" or ends with a slash."""
+
+    folder: str
+    names: Sequence[str]
 
 
 class InstanceStore(ABC):
@@ -138,14 +144,14 @@ class InstanceStore(ABC):
         """
 
     def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
-        """`walk_batches`, path by path."""
-        return chain.from_iterable(self.walk_batches(base, depth, choose))
+        """`walk_folders`, path by path."""
+        return (found.folder + name for found in self.walk_folders(base, depth, choose) for name in found.names)
 
     @abstractmethod
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         """Find the paths `depth` (1 or more) levels below the folder `base` that `choose` picked at every level.
 
-        They come in batches, most of a folder each.
+        They come a folder at a time, some folders empty.
         `base` may be "", the root. Paths are relative to the root, plain, in no order. They are real directories; at
         the last level also regular files. No symbolic link is followed, also none that takes the place of a directory
         during the walk; no other filesystem is entered, and the hidden folder is not shown. `choose` is called once for

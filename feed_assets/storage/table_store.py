@@ -22,7 +22,7 @@ from feed_assets.storage.errors import (
 from feed_assets.storage.metastore import Metastore, Partition, Table
 from feed_assets.storage.partition_names import PartitionSpec, parse_partition, parse_values
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token
-from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import (
     Availability,
     Guard,
@@ -173,7 +173,7 @@ class TableStore(InstanceStore):
                 swept += 1
         return swept
 
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         """Find partitions: a level for each key of the table that `base` does not name, in any order of the keys. A
         number below ten is shown as it is and with two digits.
         """
@@ -182,7 +182,8 @@ class TableStore(InstanceStore):
         open_keys = tuple(key.lower() for key, _ in table.keys if key.lower() not in fixed)
         tree = PartitionTree(keys=table.keys, open_keys=open_keys, depth=depth, choose=choose)
         prefix = f"{parse_path(self.root_url, base)}/" if fixed else ""
-        yield [prefix + path for path in tree.walk(self._partitions.names(table, fixed))]
+        for found in tree.walk(self._partitions.names(table, fixed)):
+            yield found._replace(folder=prefix + found.folder)
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         table = self._partitions.table()

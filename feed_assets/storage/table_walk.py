@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from feed_assets.storage.partition_names import Keys, spellings
-from feed_assets.storage.port import Choose
+from feed_assets.storage.port import Choose, FolderNames
 
 Values = Mapping[str, str]
 
@@ -19,12 +19,12 @@ class PartitionTree:
     depth: int
     choose: Choose
 
-    def walk(self, partitions: Sequence[Values]) -> Iterator[str]:
-        """The paths that were chosen, relative to the base; partitions that no path can name are passed over."""
+    def walk(self, partitions: Sequence[Values]) -> Iterator[FolderNames]:
+        """What was chosen, in folders relative to the base; partitions that no path can name are passed over."""
         if self.depth == len(self.open_keys):
             yield from self._walk(partitions, "", self.open_keys)
 
-    def _walk(self, partitions: Sequence[Values], below: str, open_keys: tuple[str, ...]) -> Iterator[str]:
+    def _walk(self, partitions: Sequence[Values], below: str, open_keys: tuple[str, ...]) -> Iterator[FolderNames]:
         shown: dict[str, tuple[str, list[Values]]] = {}
         for key in open_keys:
             named: dict[str, list[Values]] = defaultdict(list)
@@ -35,12 +35,11 @@ class PartitionTree:
             shown |= {name: (key, found) for name, found in named.items()}
         if not shown:
             return
-        for name in self.choose(below, list(shown)):
-            if name not in shown:
-                continue
+        prefix = f"{below}/" if below else ""
+        chosen = [name for name in self.choose(below, list(shown)) if name in shown]
+        if len(open_keys) == 1:
+            yield FolderNames(prefix, chosen)
+            return
+        for name in chosen:
             key, found = shown[name]
-            path, rest = (f"{below}/{name}" if below else name), tuple(each for each in open_keys if each != key)
-            if rest:
-                yield from self._walk(found, path, rest)
-            else:
-                yield path
+            yield from self._walk(found, prefix + name, tuple(each for each in open_keys if each != key))

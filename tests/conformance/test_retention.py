@@ -113,9 +113,11 @@ def check_evict_paths(case: Case) -> None:
         store, (location,) = open_store(f"file://{folder}", {}), policy.locations
         found = collect_candidates(store, location, record.sequence, find_before(policy, now))
         eligible = decide_eligible(policy, {LocationKind.DATA: found}, [], now)
-        paths = [each.candidate.path for each in eligible]
+        paths = [path for each in eligible for path in each.candidates.paths]
         assert {f"/{path}" for path in paths} == set(case["deleted"])
-        times = render_evicted_times(sorted(each.candidate.nominal_time for each in eligible), record.sequence.timezone)
+        times = render_evicted_times(
+            sorted(time for each in eligible for time in each.candidates.times), record.sequence.timezone
+        )
         assert times == "instances=" + (",".join(case["evicted_dates"]) or "NULL")
         if paths:
             store.trash().put("sweep", paths)

@@ -13,7 +13,7 @@ from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.metastore import Table
 from feed_assets.storage.partition_names import parse_partition_name
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Availability, Guard, Look, Manifest, Measure, Moved, Purged, Scan, Staging
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table_store import TableStore
@@ -82,8 +82,8 @@ class PathTable(InstanceStore):
     def sweep_staging(self, older_than: datetime) -> int:
         return self.store.sweep_staging(older_than)
 
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
-        return self.store.walk_batches(base, depth, choose)
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
+        return self.store.walk_folders(base, depth, choose)
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         found = self.store.measure([self.named(path) for path in paths])

@@ -260,6 +260,6 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     reads = {
         "all_files", "check_root", "copying", "fetch", "files", "local_path", "look", "manifest", "measure", "open",
         "published_manifest", "scan", "spark_url", "trash", "url", "walk",
-        "walk_batches",
+        "walk_folders",
     }  # fmt: skip
     assert methods == takes | reads

@@ -10,11 +10,13 @@ from feed_assets.clock import Clock, Stopwatch
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import CopyDamagedError, SourceChangingError
 from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus, Finishing, RepeatError
-from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
+from feed_assets.lifecycle.replication.plans import CopyPlan, Side, find_unchanged, plan_copy
+from feed_assets.lifecycle.replication.requests import CopyRequest, Meter, OnProgress
 from feed_assets.lifecycle.replication.running import TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask, OpenCopy, open_copy, part_tasks
-from feed_assets.lifecycle.replication.threads import CopyThreads, copy_threads
+from feed_assets.lifecycle.replication.threads import CopyThreads, are_near, copy_threads
 from feed_assets.lifecycle.replication.throttle import Throttle
+from feed_assets.lifecycle.replication.workers import CopyWorkers
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.records import Guard
@@ -22,36 +24,8 @@ from feed_assets.storage.records import Guard
 BATCH = 128
 """How many instances are copied together: their tasks are mixed, and the disk is waited for once."""
 _LANES = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far copies have come: what is done of what is known to be done."""
-
-    bytes: int
-    files: int
-    all_bytes: int
-    all_files: int
-
-
-OnProgress = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyRequest:
-    """One copy that is asked for.
-
-    `check` sees each plan before anything is written, and raises to forbid it; `guard` has the last word before it
-    becomes visible; `extra` goes into its manifest. What a repair has found to be lost, rotten or too much at the
-    target is `distrusted`: there every file is compared anew.
-    """
-
-    source: Side
-    target: Side
-    guard: Guard
-    extra: Mapping[str, str] = field(default_factory=dict)
-    distrusted: frozenset[str] = frozenset()
-    check: Callable[[CopyPlan], None] = lambda _: None
+WORTH_WORKERS = 4 * BATCH
+"""How many copies are worth the start of workers, which takes half a second."""
 
 
 RunTasks = Callable[[Sequence[CopyTask]], Iterable[TaskResult]]
@@ -98,15 +72,29 @@ def copy_many(
     clock: Clock,
     *,
     run_tasks: RunTasks | None = None,
+    processes: int = 1,
     on_progress: OnProgress | None = None,
 ) -> "list[Copied | Exception]":
     """Copy many instances; for each, in order, what became of it or the exception that ended it (see `copy_instance`).
 
     The failure of one does not touch the others. `run_tasks` runs the tasks elsewhere (what it raises goes on, and a
-    repeat goes on with what was copied); without it they run in `max_tasks` threads.
+    repeat goes on with what was copied); without it they run in `max_tasks` threads. With more than one of `processes`
+    many copies between filesystems of this machine are shared among so many workers; they open the storages by their
+    addresses, and know no more of `clock` than what is sent to them.
     """
-    sides = (side for request in requests for side in (request.source, request.target))
-    with copy_threads(options.max_tasks, stores, sides) as threads:
+    sides = {side.store: side for request in requests for side in (request.source, request.target)}.values()
+    meter = Meter(on_progress)
+    if processes > 1 and len(requests) >= WORTH_WORKERS and options.bandwidth is None and are_near(stores, sides):
+        found = [_find_unchanged(stores, request, options) for request in requests]
+        left = [request for request, outcome in zip(requests, found, strict=True) if outcome is None]
+        if len(left) >= WORTH_WORKERS:
+            copied = iter(_copy_by_workers(CopyWorkers(processes, options, clock, meter), left, processes))
+        else:
+            copied = iter(copy_many(stores, left, options, clock, run_tasks=run_tasks, on_progress=on_progress))
+        return [next(copied) if outcome is None else outcome for outcome in found]
+    batches = list(_batches(requests, BATCH))
+    is_alone = len(batches) == 1 or run_tasks is not None
+    with copy_threads(options.max_tasks, stores, sides, is_alone=is_alone) as threads:
         work = _Work(
             stores=stores,
             options=options,
@@ -114,48 +102,52 @@ def copy_many(
             threads=threads,
             run_tasks=run_tasks,
             throttle=Throttle(options.bandwidth) if options.bandwidth and run_tasks is None else None,
-            meter=_Meter(on_progress),
+            meter=meter,
         )
-        batches = list(_batches(requests))
-        if len(batches) == 1 or run_tasks is not None:
+        if is_alone:
             return [outcome for batch in batches for outcome in work.copy(batch)]
         with ThreadPoolExecutor(_LANES, "batch") as lanes:  # one waits for the disk while the other copies
             return [outcome for outcomes in lanes.map(work.copy, batches) for outcome in outcomes]
 
 
-def _batches(requests: Sequence[CopyRequest]) -> Iterator[list[CopyRequest]]:
+def _find_unchanged(stores: StorePool, request: CopyRequest, options: CopyOptions) -> Copied | None:
+    """The outcome of a copy whose marks tell at once that it has nothing to do."""
+    watch = Stopwatch()
+    try:
+        plan = find_unchanged(stores, request.source, request.target, options, request.distrusted)
+        if plan is None:
+            return None
+        if request.check is not None:
+            request.check(plan)
+    except FeedAssetsError:  # it is met with again where it belongs
+        return None
+    return _unchanged(stores, plan, 1, watch)
+
+
+def _copy_by_workers(
+    workers: CopyWorkers, requests: Sequence[CopyRequest], processes: int
+) -> "list[Copied | Exception]":
+    size = min(BATCH, -(-len(requests) // (processes * _LANES)))
+    with ThreadPoolExecutor(processes, "worker") as lanes, workers:
+        return [outcome for outcomes in lanes.map(workers.copy, _batches(requests, size)) for outcome in outcomes]
+
+
+def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) -> Copied:
+    return Copied(
+        status=CopyStatus.UNCHANGED,
+        source_url=plan.source_url,
+        target_url=stores.get(plan.target.store).url(plan.target.path),
+        source_digest=plan.digest,
+        verification=plan.options.verification,
+        tries=tries,
+        seconds=watch.seconds,
+    )
+
+
+def _batches(requests: Sequence[CopyRequest], size: int) -> Iterator[list[CopyRequest]]:
     left = iter(requests)
-    while batch := list(islice(left, BATCH)):
+    while batch := list(islice(left, size)):
         yield batch
-
-
-class _Meter:
-    """Adds up the progress of threads."""
-
-    def __init__(self, tell: OnProgress | None) -> None:
-        self._tell = tell
-        self._done = Progress(bytes=0, files=0, all_bytes=0, all_files=0)
-        self._mutex = Lock()
-
-    def expect(self, copies: Iterable[OpenCopy]) -> None:
-        for copy in copies:
-            self._add(0, 0, copy.missing_bytes, len(copy.missing))
-
-    def add(self, size: int, files: int) -> None:
-        self._add(size, files, 0, 0)
-
-    def _add(self, size: int, files: int, all_bytes: int, all_files: int) -> None:
-        if self._tell is None:
-            return
-        with self._mutex:
-            done = self._done
-            self._done = Progress(
-                bytes=done.bytes + size,
-                files=done.files + files,
-                all_bytes=done.all_bytes + all_bytes,
-                all_files=done.all_files + all_files,
-            )
-            self._tell(self._done)
 
 
 @dataclass(slots=True)
@@ -179,7 +171,7 @@ class _Work:
     threads: CopyThreads
     run_tasks: RunTasks | None
     throttle: Throttle | None
-    meter: _Meter
+    meter: Meter
     mutex: Lock = field(default_factory=Lock)
 
     def copy(self, requests: Sequence[CopyRequest]) -> "list[Copied | Exception]":
@@ -201,21 +193,14 @@ class _Work:
             plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
             if not plan.is_unchanged and self.stores.get(plan.target.store).copying().recover(plan.target.path):
                 plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
-            request.check(plan)
+            if request.check is not None:
+                request.check(plan)
         except FeedAssetsError as exc:
             copy.outcome = exc
             return
         copy.plan = plan
         if plan.is_unchanged:
-            copy.outcome = Copied(
-                status=CopyStatus.UNCHANGED,
-                source_url=plan.source_url,
-                target_url=self.stores.get(plan.target.store).url(plan.target.path),
-                source_digest=plan.digest,
-                verification=self.options.verification,
-                tries=copy.tries,
-                seconds=copy.watch.seconds,
-            )
+            copy.outcome = _unchanged(self.stores, plan, copy.tries, copy.watch)
 
     def _open(self, copy: _Try) -> None:
         if copy.outcome is not None or copy.plan is None:

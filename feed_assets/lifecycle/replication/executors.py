@@ -43,8 +43,9 @@ def run_where_worth(
         is_worth_it = sum(task.bytes for task in tasks) >= WORTH_BYTES or files >= WORTH_FILES
         if is_worth_it and not is_remote:
             return list(run_on_executors(session())(tasks))
-        sides = (side for task in tasks for copy in task.copies for side in (copy.source, copy.target))
-        with copy_threads(threads, stores, sides) as here:
+        copies = (copy for task in tasks for copy in task.copies)
+        sides = {side.store: side for copy in copies for side in (copy.source, copy.target)}.values()
+        with copy_threads(threads, stores, sides, is_alone=True) as here:
             return here.run(lambda task: run_task(task, stores), tasks)
 
     return run

@@ -43,7 +43,7 @@ class CopyFilter:
         """Whether every file matches."""
         return not (self._parts or self.include or self.exclude)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """A name for what is copied; equal filters have equal names."""
         return "\n".join(["/".join(self._parts), *sorted(self.include), "\0", *sorted(self.exclude)]).strip("\n\0")

@@ -19,9 +19,10 @@ from feed_assets.lifecycle.input_states import InputState
 from feed_assets.lifecycle.late_inputs import find_late_inputs
 from feed_assets.lifecycle.leasing import Leased, LeasedTime
 from feed_assets.lifecycle.places import find_place
-from feed_assets.lifecycle.replication.copying import CopyRequest, OnProgress, RunTasks, copy_many
+from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
 from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import Side
+from feed_assets.lifecycle.replication.requests import CopyRequest, OnProgress
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.feed_instances import FeedInstances
@@ -69,13 +70,15 @@ class _Claimed:
 class FlowRunner(AttemptSteps):
     """Runs instances of flows, for one Dagster run or one command.
 
-    `run_tasks` is where copies are made: on the executors of Spark, or here with threads where it is None.
+    `run_tasks` is where copies are made: on the executors of Spark, or here with threads where it is None; `processes`
+    share many copies between filesystems of this machine (see `copy_many`).
     `distrusted` has the files of instances that a repair does not believe to be what they should be at the target (see
     `CopyRequest`); of those that are `unfinished` other slices are still to come, whatever the record says. What
     somebody else works on is waited for as long as `patience` says.
     """
 
     run_tasks: RunTasks | None = None
+    processes: int = 1
     on_progress: OnProgress | None = None
     distrusted: Mapping[datetime, frozenset[str]] = field(default_factory=dict)
     unfinished: frozenset[datetime] = frozenset()
@@ -178,6 +181,7 @@ class FlowRunner(AttemptSteps):
                 options,
                 self.wall,
                 run_tasks=self.run_tasks,
+                processes=self.processes,
                 on_progress=self.on_progress,
             )
         except Exception as exc:  # what copies has failed as a whole: there is no Spark any more, say

@@ -15,11 +15,12 @@ from feed_assets.lifecycle.errors import (
     RemovalLimitError,
     TargetRefusedError,
 )
-from feed_assets.lifecycle.replication.copying import CopyRequest, OnProgress, copy_many
+from feed_assets.lifecycle.replication.copying import copy_many
 from feed_assets.lifecycle.replication.executors import run_where_worth
 from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
 from feed_assets.lifecycle.replication.mirror_snapshots import SNAPSHOT, Settled, SnapshotKeeper, snapshot_name
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
+from feed_assets.lifecycle.replication.requests import CopyRequest, OnProgress
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.records import Directory, MirrorRecord
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError

@@ -21,7 +21,7 @@ from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import checksum_of, hidden_entries
+from feed_assets.storage.manifests import Publication, checksum_of, hidden_entries
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 
@@ -157,23 +157,54 @@ def plan_copy(
         SourceEmptiedError: a source without flag and manifest is empty and the target is not.
         StorageError: a storage refused, or the source did not hold still.
     """
-    store, part = stores.get(source.store), copy_filter(options)
-    copying, to = store.copying(), stores.get(target.store).copying()
-    url, flags = store.url(source.path), copy_flags(target, part, options)
-    published = to.find_publication(target.path, flags)
-    replica = parse_replica(published.extra.get(replica_key(part.name))) if published else None
-    if replica is not None and (
-        (replica.url, replica.part) != (url, part_name(options)) or options.overwrite or distrusted
-    ):
-        replica = None
-    if replica is not None and options.quick and replica.mark and replica.mark == copying.mark(source.path):
+    store = stores.get(source.store)
+    copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
+    published, replica = _find_replica(stores, url, target, options, distrusted)
+    if replica is not None and _is_marked(replica, stores, source, options):
         return _unchanged(source, target, options, url, replica.digest)
     survey = survey_source(stores, source, options, clock)
     if replica is not None and replica.is_settled and replica.sign == survey.sign:
         return _unchanged(source, target, options, url, replica.digest)
+    flags = copy_flags(target, copy_filter(options), options)
     return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(
         published is not None
     )
+
+
+def find_unchanged(
+    stores: StorePool, source: Side, target: Side, options: CopyOptions, distrusted: Collection[str] = ()
+) -> CopyPlan | None:
+    """The plan of a copy that has nothing to do, if the marks of both sides tell so; None if more has to be looked at.
+
+    Raises:
+        StorageError: a storage refused.
+    """
+    url = stores.get(source.store).url(source.path)
+    _, replica = _find_replica(stores, url, target, options, distrusted)
+    if replica is None or not _is_marked(replica, stores, source, options):
+        return None
+    return _unchanged(source, target, options, url, replica.digest)
+
+
+def _find_replica(
+    stores: StorePool, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
+) -> tuple[Publication | None, Replica | None]:
+    """What is published at the target, and what it says of the copy of this URL, if that can be gone by."""
+    part = copy_filter(options)
+    published = stores.get(target.store).copying().find_publication(target.path, copy_flags(target, part, options))
+    if published is None or options.overwrite or distrusted:
+        return published, None
+    replica = parse_replica(published.extra.get(replica_key(part.name)))
+    if replica is not None and (replica.url, replica.part) != (url, part_name(options)):
+        replica = None
+    return published, replica
+
+
+def _is_marked(replica: Replica, stores: StorePool, source: Side, options: CopyOptions) -> bool:
+    """Whether the source is marked as it was when it was copied."""
+    if not options.quick or not replica.mark:
+        return False
+    return replica.mark == stores.get(source.store).copying().mark(source.path)
 
 
 def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: Clock) -> Survey:

@@ -4,16 +4,31 @@ Small files are many short system calls between a little Python. Several threads
 from one another at every call, and together take twice as long as one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.replication.running import TaskResult
 from feed_assets.lifecycle.replication.tasks import CopyTask
 from feed_assets.lifecycle.stores import StorePool
+
+Answer = TypeVar("Answer")
+
+
+class Inline(Executor):
+    """Does what is submitted at once, in the thread that submits it."""
+
+    def submit(self, work: Callable[..., Answer], /, *args: object, **kwargs: object) -> "Future[Answer]":
+        future: Future[Answer] = Future()
+        try:
+            future.set_result(work(*args, **kwargs))
+        except Exception as exc:  # noqa: BLE001 - it is raised where the result is asked for
+            future.set_exception(exc)
+        return future
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,18 +46,21 @@ class CopyThreads:
 
 
 @contextmanager
-def copy_threads(count: int, stores: StorePool, sides: Iterable[Side]) -> Iterator[CopyThreads]:
-    """At most `count` threads for copies between these places."""
+def copy_threads(
+    count: int, stores: StorePool, sides: Collection[Side], *, is_alone: bool = False
+) -> Iterator[CopyThreads]:
+    """At most `count` threads for copies between these places. `is_alone`: one thread uses them, and no others."""
     with ThreadPoolExecutor(max(count, 1), "copy") as many:
-        if any(_is_remote(stores, side) for side in {side.store: side for side in sides}.values()):
+        if not are_near(stores, sides):
             yield CopyThreads(many=many, small=many)
-        else:
-            with ThreadPoolExecutor(1, "small") as small:
-                yield CopyThreads(many=many, small=small)
+            return
+        with Inline() if is_alone else ThreadPoolExecutor(1, "small") as small:
+            yield CopyThreads(many=many, small=small)
 
 
-def _is_remote(stores: StorePool, side: Side) -> bool:
+def are_near(stores: StorePool, sides: Collection[Side]) -> bool:
+    """Whether all places are filesystems of this machine."""
     try:
-        return stores.get(side.store).copying().is_remote
+        return not any(stores.get(side.store).copying().is_remote for side in sides)
     except FeedAssetsError:  # what cannot be opened fails copy by copy
-        return True
+        return False

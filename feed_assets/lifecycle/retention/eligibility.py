@@ -1,15 +1,14 @@
 """Which instances of a feed are old enough, or too many, to go; pure but for the walk through the storage."""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
-from itertools import repeat
-from operator import attrgetter
-from typing import NamedTuple
+from itertools import compress
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.sizes import Size
@@ -22,7 +21,8 @@ from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 
 _EVER = datetime.min.replace(tzinfo=UTC)
-_time_of = attrgetter("nominal_time")
+Weight: TypeAlias = tuple[datetime, int | None]
+"""The nominal time and the bytes of an instance; None is not known, and weighs nothing."""
 
 
 class Rule(StrEnum):
@@ -33,39 +33,42 @@ class Rule(StrEnum):
     SIZE = "size"
 
 
-class Candidate(NamedTuple):
-    """A path of an instance that is there, relative to the root of its store; `bytes` and `files` None if not measured.
-
-    A tuple, because a sweep makes hundreds of thousands.
+class Candidates(NamedTuple):
+    """Paths that are there, relative to the root of their store, and their nominal times: two columns, because a sweep
+    has hundreds of thousands.
     """
 
-    kind: LocationKind
-    path: str
-    nominal_time: datetime
-    bytes: int | None = None
-    files: int | None = None
+    paths: list[str]
+    times: list[datetime]
 
+    def split(self, before: datetime) -> "tuple[Candidates, Candidates]":
+        """Those before a moment, and the others."""
+        is_old = [time < before for time in self.times]
+        if all(is_old):
+            return self, Candidates([], [])
+        return self.pick(is_old), self.pick([not old for old in is_old])
 
-class Eligible(NamedTuple):
-    """A candidate that may go, by a rule; `reason` is a clause that goes on from "it goes because"."""
-
-    candidate: Candidate
-    rule: Rule
-    reason: str
-
-
-_candidate: Callable[[tuple[object, ...]], Candidate] = partial(tuple.__new__, Candidate)
-_eligible: Callable[[tuple[object, ...]], Eligible] = partial(tuple.__new__, Eligible)
-"""What `_make` of a named tuple does, but for the check of the length: half the time, a million times."""
+    def pick(self, is_picked: Iterable[bool]) -> "Candidates":
+        """Those that are picked, by an answer for each."""
+        answers = list(is_picked)
+        return Candidates(list(compress(self.paths, answers)), list(compress(self.times, answers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Instances before `before` go by `rule`."""
+    """Instances before `before` go by `rule`; `reason` is a clause that goes on from "it goes because"."""
 
     before: datetime
     rule: Rule
     reason: str
+
+
+class Eligible(NamedTuple):
+    """Candidates of one kind that may go, and what takes them."""
+
+    kind: LocationKind
+    cut: Cut
+    candidates: Candidates
 
 
 @contextmanager
@@ -118,7 +121,7 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
 
 def collect_candidates(
     store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
-) -> list[Candidate]:
+) -> Candidates:
     """What lies at a location and is exactly a path of it, with nominal times before `before` (None: all), unordered.
 
     The storage is walked from the text before the first variable; folders of years, months and days that are not before
@@ -128,22 +131,23 @@ def collect_candidates(
     Raises:
         StorageError: the storage cannot be listed.
     """
-    found: list[Candidate] = []
+    found = Candidates([], [])
     if location.obstacle is None:
         matcher = PathMatcher(location.template, sequence, before)
-        for paths in store.walk_batches(matcher.base, matcher.depth, matcher.choose):
-            columns = (repeat(location.kind), *matcher.find_times(paths), repeat(None), repeat(None))
-            found += map(_candidate, zip(*columns, strict=False))
+        for folder, names in store.walk_folders(matcher.base, matcher.depth, matcher.choose):
+            paths, times = matcher.find_times(folder, names)
+            found.paths.extend(paths)
+            found.times.extend(times)
     return found
 
 
 def decide_cuts(
-    policy: RetentionRecord, data: Sequence[Candidate], present: Sequence[datetime], as_of: datetime
+    policy: RetentionRecord, weights: Iterable[Weight], present: Sequence[datetime], as_of: datetime
 ) -> tuple[Cut, ...]:
     """The moments before which instances go, by the rules of the policy; a rule that takes none is left out.
 
-    `data` are all candidates of the data, where the policy counts their bytes; one that is not measured counts nothing.
-    The newest instance never goes for its size. What is later than `as_of` is neither counted nor kept for.
+    `weights` are of all candidates of the data, where the policy counts their bytes. The newest instance never goes
+    for its size. What is later than `as_of` is neither counted nor kept for.
     """
     moment = judged_at(policy, as_of)
     is_counted = bool(policy.keep_newest) or policy.max_instances is not None
@@ -159,7 +163,7 @@ def decide_cuts(
         reason = f"there are {policy.max_instances:,} newer instances"
         cuts.append(Cut(before=newest[policy.max_instances - 1], rule=Rule.COUNT, reason=reason))
     if policy.max_bytes is not None:
-        first = _first_within(policy.max_bytes, data, moment)
+        first = _first_within(policy.max_bytes, weights, moment)
         if first is not None:
             reason = f"with the newer instances it is more than {Size(policy.max_bytes)}"
             cuts.append(Cut(before=first, rule=Rule.SIZE, reason=reason))
@@ -168,41 +172,41 @@ def decide_cuts(
     return tuple(Cut(before=min(cut.before, kept_from), rule=cut.rule, reason=cut.reason) for cut in cuts)
 
 
-def _first_within(limit: int, data: Sequence[Candidate], moment: datetime) -> datetime | None:
+def _first_within(limit: int, weights: Iterable[Weight], moment: datetime) -> datetime | None:
     """The oldest instance that is within the limit together with all newer ones, or the newest; None if all are."""
     total, found = 0, None
-    for candidate in sorted(data, key=_time_of, reverse=True):
-        if candidate.nominal_time > moment:
+    for time, size in sorted(weights, key=itemgetter(0), reverse=True):
+        if time > moment:
             continue
-        total += candidate.bytes or 0
+        total += size or 0
         if total > limit and found is not None:
             return found
-        found = candidate.nominal_time
+        found = time
     return None
 
 
 def decide_eligible(
     policy: RetentionRecord,
-    candidates: Mapping[LocationKind, Sequence[Candidate]],
+    candidates: Mapping[LocationKind, Candidates],
     present: Sequence[datetime],
     as_of: datetime,
+    weights: Iterable[Weight] = (),
 ) -> list[Eligible]:
-    """The candidates that may go, each by the first rule that takes it.
+    """The candidates that may go, each by the first rule that takes it; by kind and rule, none without a candidate.
 
     Args:
         policy: of the feed on the cluster.
         candidates: by kind of location: all, or only those before `find_before`.
         present: nominal times of the instances whose data are there; of these the newest are counted and kept.
         as_of: stands for the present. Equal ages are kept: an instance goes once it is older than the limit.
+        weights: of all data that are there, where the policy counts their bytes.
     """
-    cuts = decide_cuts(policy, candidates.get(LocationKind.DATA, ()), present, as_of)
+    cuts = decide_cuts(policy, weights, present, as_of)
     found: list[Eligible] = []
     for kind in LocationKind:
-        left: Sequence[Candidate] = candidates.get(kind, ())
+        left = candidates.get(kind, Candidates([], []))
         for cut in cuts:
-            before = cut.before
-            taken = [candidate for candidate in left if candidate.nominal_time < before]
-            found += map(_eligible, zip(taken, repeat(cut.rule), repeat(cut.reason), strict=False))
-            if len(cuts) > 1:
-                left = [candidate for candidate in left if candidate.nominal_time >= before]
+            taken, left = left.split(cut.before)
+            if taken.paths:
+                found.append(Eligible(kind, cut, taken))
     return found

@@ -31,6 +31,7 @@ _LONGEST = MappingProxyType(
         TimeVariable.MINUTE: _MINUTE,
     }
 )
+_LAST_OF_MONTH = timedelta(days=30)
 _NEAR = timedelta(days=2)
 _CHANGES_KNOWN = (datetime(1901, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 _SAMPLE = datetime(2000, 1, 1, tzinfo=UTC)
@@ -121,11 +122,16 @@ class PathMatcher:
         """The nominal time of a path, relative to the root of the store; None if it is no path of the template."""
         return find_nominal_time(self._template, path, self._sequence)
 
-    def find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
-        """The wanted ones of some paths, and their nominal times."""
+    def find_times(self, above: str, names: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
+        """The wanted paths of some names in a folder ("", or with a slash at its end), and their nominal times."""
         cut, days, times = self._calendar.cut, self._calendar.days, self._calendar.times
+        paths = [above + name for name in names]
         try:
-            moments = [days[path[:cut]] + times[path[cut:]] for path in paths]
+            if cut <= len(above):
+                day, below = days[above[:cut]], self._times_below(above[cut:])
+                moments = [day + below[name] for name in names]
+            else:
+                moments = [days[path[:cut]] + times[path[cut:]] for path in paths]
         except KeyError:  # the tables don't tell of all
             return self._find_times(paths)
         if self._before is None or max(moments, default=_EVER) < self._before:
@@ -218,6 +224,7 @@ class _Calendar:
     def __init__(self, template: PathTemplate, sequence: InstanceSequence) -> None:
         self._sequence = sequence
         self._changes = [change.at for change in offset_changes(sequence.timezone)]
+        self._months: dict[tuple[int, int], timedelta | None] = {}
         self.days: dict[str, datetime] = {}
         self.odd: set[str] = set()
         last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=0)
@@ -250,27 +257,34 @@ class _Calendar:
 
     def _find_start(self, wall: datetime) -> datetime | None:
         """The nominal time of midnight's path, if all others of the date follow it as the clock does."""
-        if not self._is_even or not self._is_quiet(wall):
+        moment, sequence = wall.replace(tzinfo=UTC), self._sequence
+        offset = self._find_offset(moment) if self._is_even else None
+        if offset is None:
             return None
-        sequence = self._sequence
-        try:
-            start = resolve_wall(wall, sequence.timezone)
-            end = start + _DAY
-            phase = (sequence.start - start) % self._period
-            if phase == _NO_TIME:
-                return start
-            is_inside = sequence.start <= start and (sequence.end is None or end <= sequence.end)
-            return start + phase if is_inside and self._step == self._period else None
-        except OverflowError:
-            return None
+        start = moment - offset
+        phase = (sequence.start - start) % self._period
+        if phase == _NO_TIME:
+            return start
+        is_inside = sequence.start <= start and (sequence.end is None or start + _DAY <= sequence.end)
+        return start + phase if is_inside and self._step == self._period else None
 
-    def _is_quiet(self, wall: datetime) -> bool:
-        """Whether the clocks are known not to change near a date."""
-        moment = wall.replace(tzinfo=UTC)
-        first, last = _CHANGES_KNOWN
-        if not first <= moment < last:
-            return False
-        return bisect_left(self._changes, moment - _NEAR) == bisect_left(self._changes, moment + _NEAR)
+    def _find_offset(self, date: datetime) -> timedelta | None:
+        """The offset from UTC all around a date, mostly that of its month; None if it is not known to be one."""
+        month = (date.year, date.month)
+        if month not in self._months:
+            first = date.replace(day=1)
+            self._months[month] = self._offset_within(first, first + _LAST_OF_MONTH)
+        offset = self._months[month]
+        return self._offset_within(date, date) if offset is None else offset
+
+    def _offset_within(self, first: datetime, last: datetime) -> timedelta | None:
+        """The one offset from `first` to `last` and near them; None if the clocks change, or may."""
+        known_from, known_until = _CHANGES_KNOWN
+        if not known_from <= first <= last < known_until:
+            return None
+        if bisect_left(self._changes, first - _NEAR) != bisect_left(self._changes, last + _NEAR):
+            return None
+        return first.astimezone(self._sequence.timezone).utcoffset()
 
 
 def _later_wall(before: datetime) -> datetime:

@@ -1,7 +1,7 @@
 """What of one feed may go, and what protects the rest: by its policy, of what lies in storage. Nothing is changed."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -9,8 +9,10 @@ from typing import NamedTuple
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.governance import Governance
 from feed_assets.lifecycle.retention.eligibility import (
-    Candidate,
+    Candidates,
+    Cut,
     Eligible,
+    Weight,
     collect_candidates,
     decide_eligible,
     find_before,
@@ -101,20 +103,23 @@ def survey_feed(
         for location in policy.locations
         if location.obstacle is None
     }
-    data = found.get(LocationKind.DATA, [])
-    if policy.max_bytes is not None:
-        found[LocationKind.DATA] = data = _measured(database, measurer, record, data)
-    eligible = decide_eligible(policy, found, [candidate.nominal_time for candidate in data], asked.as_of)
+    data = found.get(LocationKind.DATA, Candidates([], []))
+    weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
+    eligible = decide_eligible(policy, found, data.times, asked.as_of, weights)
     spared = _find_spared(database, governance, record, eligible, asked)
     protected = {(each.kind, each.path) for each in spared}
-    free = [each for each in eligible if (each.candidate.kind, each.candidate.path) not in protected]
-    taken, immovable = _sized(database, measurer, record, policy, free)
+    if protected:
+        eligible = [
+            Eligible(kind, cut, candidates.pick((kind, path) not in protected for path in candidates.paths))
+            for kind, cut, candidates in eligible
+        ]
+    taken, immovable = _sized(database, measurer, record, policy, eligible)
     return Survey(
         record=record,
         taken=taken,
         spared=(*spared, *immovable),
         unswept=unswept,
-        present=len(data) + (0 if before is None else _newer_on_record(database, record, before)),
+        present=len(data.paths) + (0 if before is None else _newer_on_record(database, record, before)),
     )
 
 
@@ -123,7 +128,7 @@ def count_present(stores: StorePool, record: FeedRecord) -> int:
     location = find_location(record, LocationKind.DATA)
     if location is None:
         return 0
-    return len(collect_candidates(stores.get(location.store), location, record.sequence, None))
+    return len(collect_candidates(stores.get(location.store), location, record.sequence, None).paths)
 
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:
@@ -136,15 +141,16 @@ def _find_spared(
     database: Database, governance: Governance, record: FeedRecord, eligible: Sequence[Eligible], asked: Asked
 ) -> list[Spared]:
     """What protects eligible paths: that of their instances, also of paths that only belong to them. Oldest first."""
-    times = sorted({each.candidate.nominal_time for each in eligible})
+    times = sorted({time for each in eligible for time in each.candidates.times})
     kept: dict[datetime, list[Kept]] = {}
     for start in range(0, len(times), _BATCH):
         with database.read() as connection:
             kept |= find_keepers(connection, governance, record, times[start : start + _BATCH], asked)
     spared = [
-        Spared(each.kind, each.path, each.nominal_time, tuple(kept[each.nominal_time]))
-        for each in (entry.candidate for entry in eligible)
-        if each.nominal_time in kept
+        Spared(kind, path, time, tuple(kept[time]))
+        for kind, _, candidates in eligible
+        for path, time in zip(*candidates, strict=True)
+        if time in kept
     ]
     return sorted(spared, key=lambda each: (_KINDS.index(each.kind), each.nominal_time, each.path))
 
@@ -159,14 +165,17 @@ def _sized(
     """The items of what may go, with sizes as far as they are on record or few enough to measure; and what storage says
     must not be moved.
     """
-    by_kind: dict[LocationKind, list[Eligible]] = {}
-    for each in eligible:
-        by_kind.setdefault(each.candidate.kind, []).append(each)
     taken: dict[LocationKind, tuple[SweepItem, ...]] = {}
     immovable: list[Spared] = []
-    for kind, entries in by_kind.items():
-        sizes = _sizes_on_record(database, record, entries) if kind is LocationKind.DATA else {}
-        items = {each.candidate.path: _item(each, sizes.get(each.candidate.nominal_time)) for each in entries}
+    for kind in dict.fromkeys(each.kind for each in eligible):
+        groups = [(cut, candidates) for of, cut, candidates in eligible if of is kind]
+        times = [time for _, candidates in groups for time in candidates.times] if kind is LocationKind.DATA else []
+        sizes = _sizes_of(database, record, times)
+        items = {
+            path: _item(path, time, cut, sizes.get(time))
+            for cut, candidates in groups
+            for path, time in zip(*candidates, strict=True)
+        }
         unknown = [path for path, item in items.items() if item.bytes is None]
         location = find_location(record, kind)
         is_worth = policy.sweep_limits.bytes is not None or len(unknown) <= measurer.at_most
@@ -183,43 +192,29 @@ def _sized(
     return taken, immovable
 
 
-def _item(eligible: Eligible, size: tuple[int | None, int | None] | None) -> SweepItem:
-    candidate = eligible.candidate
+def _item(path: str, time: datetime, cut: Cut, size: tuple[int | None, int | None] | None) -> SweepItem:
     size_in_bytes, files = size or (None, None)
     return SweepItem(
-        path=candidate.path,
-        nominal_time=candidate.nominal_time,
+        path=path,
+        nominal_time=time,
         bytes=size_in_bytes,
         files=files,
-        rule=eligible.rule.value,
-        reason=eligible.reason,
+        rule=cut.rule.value,
+        reason=cut.reason,
     )
 
 
-def _measured(
-    database: Database, measurer: Measurer, record: FeedRecord, candidates: Sequence[Candidate]
-) -> list[Candidate]:
-    """Candidates of the data with their sizes: those on record, and the others measured."""
-    sizes = _sizes_of(database, record, [candidate.nominal_time for candidate in candidates])
+def _weigh(database: Database, measurer: Measurer, record: FeedRecord, data: Candidates) -> list[Weight]:
+    """The bytes of the data: those on record, and the others measured."""
+    sizes = _sizes_of(database, record, data.times)
     location = find_location(record, LocationKind.DATA)
-    unknown = [candidate.path for candidate in candidates if candidate.nominal_time not in sizes]
+    unknown = [path for path, time in zip(*data, strict=True) if time not in sizes]
     answers = measurer.measure(location.store, unknown) if location is not None else []
-    measured = {measure.path: measure for measure in answers}
-    found = []
-    for candidate in candidates:
-        if candidate.path in measured:
-            measure = measured[candidate.path]
-            found.append(candidate._replace(bytes=measure.bytes, files=measure.files))
-        else:
-            size_in_bytes, files = sizes.get(candidate.nominal_time, (None, None))
-            found.append(candidate._replace(bytes=size_in_bytes, files=files))
-    return found
-
-
-def _sizes_on_record(
-    database: Database, record: FeedRecord, eligible: Iterable[Eligible]
-) -> dict[datetime, tuple[int | None, int | None]]:
-    return _sizes_of(database, record, [each.candidate.nominal_time for each in eligible])
+    measured = {measure.path: measure.bytes for measure in answers}
+    return [
+        (time, measured[path] if path in measured else sizes.get(time, (None, None))[0])
+        for path, time in zip(*data, strict=True)
+    ]
 
 
 def _sizes_of(

@@ -17,8 +17,9 @@ from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
 from feed_assets.lifecycle.attempt_steps import Published
 from feed_assets.lifecycle.reconciliation import release_dead
-from feed_assets.lifecycle.replication.copying import Progress
 from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.lifecycle.replication.requests import Progress
+from feed_assets.lifecycle.replication.workers import useful_workers
 from feed_assets.lifecycle.run_names import name_repair
 from feed_assets.lifecycle.schedules import load_schedules
 from feed_assets.operations.errors import InstanceQueryError
@@ -283,6 +284,7 @@ class _Repair:
                 for source, target, time in absent
                 if target == case.flow.cluster and source != source_of(case.flow)
             ),
+            processes=useful_workers(case.flow.copy.options.max_tasks) if case.flow.copy is not None else 1,
             on_progress=self._meter(f"{describe_way(case.flow)}", sum(planned[index].files for index in group)),
             patience=timedelta(0),
         )

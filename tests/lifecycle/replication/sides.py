@@ -10,9 +10,10 @@ import fsspec
 
 from feed_assets.clock import Clock, FrozenClock
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.lifecycle.replication.copying import CopyRequest, copy_instance, copy_many
+from feed_assets.lifecycle.replication.copying import copy_instance, copy_many
 from feed_assets.lifecycle.replication.finishing import Copied
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
+from feed_assets.lifecycle.replication.requests import CopyRequest
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import StoreAddress

@@ -7,10 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from feed_assets.lifecycle.errors import CopyDamagedError
-from feed_assets.lifecycle.replication.copying import Progress, copy_instance, copy_many
+from feed_assets.lifecycle.replication.copying import copy_instance, copy_many
 from feed_assets.lifecycle.replication.executors import run_on_executors
 from feed_assets.lifecycle.replication.finishing import CopyStatus
 from feed_assets.lifecycle.replication.plans import plan_copy
+from feed_assets.lifecycle.replication.requests import Progress
 from feed_assets.lifecycle.replication.running import TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask, OpenCopy, open_copy, part_tasks
 from feed_assets.plan.copy_options import CopyOptions

@@ -1,9 +1,9 @@
 """Which instances go by age, number and size, and which stay whatever these say."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import (
-    Candidate,
+    Candidates,
     Eligible,
     Rule,
+    Weight,
     collect_candidates,
     cutoff,
     decide_cuts,
@@ -42,21 +43,42 @@ def policy(limit: str | None = None, **fields: Any) -> RetentionRecord:
     )
 
 
-def daily(count: int, kind: LocationKind = LocationKind.DATA, sizes: Sequence[int | None] = ()) -> list[Candidate]:
+class Found(NamedTuple):
+    kind: LocationKind
+    path: str
+    nominal_time: datetime
+    bytes: int | None = None
+
+
+def daily(count: int, kind: LocationKind = LocationKind.DATA, sizes: Sequence[int | None] = ()) -> list[Found]:
     """The first days of November 2013, newest first."""
     found = []
     for day in reversed(range(count)):
         size = sizes[day] if sizes else None
-        found.append(Candidate(kind, f"{kind}/{day + 1:02d}", START + day * DAY, size))
+        found.append(Found(kind, f"{kind}/{day + 1:02d}", START + day * DAY, size))
     return found
 
 
+def weigh(data: Sequence[Found]) -> list[Weight]:
+    return [(each.nominal_time, each.bytes) for each in data]
+
+
+def decide_all(
+    of: RetentionRecord, found: Mapping[LocationKind, Sequence[Found]], present: Sequence[datetime], as_of: datetime
+) -> list[Eligible]:
+    columns = {
+        kind: Candidates([each.path for each in all_of], [each.nominal_time for each in all_of])
+        for kind, all_of in found.items()
+    }
+    return decide_eligible(of, columns, present, as_of, weigh(found.get(LocationKind.DATA, ())))
+
+
 def days(eligible: Sequence[Eligible]) -> dict[int, Rule]:
-    return {each.candidate.nominal_time.day: each.rule for each in eligible}
+    return {time.day: each.cut.rule for each in eligible for time in each.candidates.times}
 
 
-def decide(of: RetentionRecord, data: Sequence[Candidate], as_of: datetime = NOW) -> dict[int, Rule]:
-    return days(decide_eligible(of, {LocationKind.DATA: data}, [each.nominal_time for each in data], as_of))
+def decide(of: RetentionRecord, data: Sequence[Found], as_of: datetime = NOW) -> dict[int, Rule]:
+    return days(decide_all(of, {LocationKind.DATA: data}, [each.nominal_time for each in data], as_of))
 
 
 def test_row_51_an_instance_goes_once_it_is_older_than_the_limit_and_not_before() -> None:
@@ -87,9 +109,9 @@ def test_of_a_number_the_newest_stay() -> None:
 def test_what_is_not_there_is_not_counted() -> None:
     data = daily(5)
     there = [START, START + DAY, START + 3 * DAY]
-    found = decide_eligible(policy(max_instances=2), {LocationKind.DATA: data}, there, NOW)
+    found = decide_all(policy(max_instances=2), {LocationKind.DATA: data}, there, NOW)
     assert days(found) == {1: Rule.COUNT}
-    twice = decide_eligible(policy(max_instances=2), {LocationKind.DATA: data}, there * 2, NOW)
+    twice = decide_all(policy(max_instances=2), {LocationKind.DATA: data}, there * 2, NOW)
     assert twice == found
 
 
@@ -135,27 +157,34 @@ def test_the_newest_that_are_kept_stay_whatever_the_reason() -> None:
 def test_what_is_older_than_all_that_counts_goes_though_none_of_them_does() -> None:
     data, there = daily(4), [START + 2 * DAY, START + 3 * DAY]
     for of in (policy("hours(1)", keep_newest=2), policy(max_instances=2)):
-        found = decide_eligible(of, {LocationKind.DATA: data}, there, NOW)
+        found = decide_all(of, {LocationKind.DATA: data}, there, NOW)
         assert sorted(days(found)) == [1, 2]
-    assert decide_eligible(policy("hours(1)", keep_newest=3), {LocationKind.DATA: data}, there, NOW) == []
+    assert decide_all(policy("hours(1)", keep_newest=3), {LocationKind.DATA: data}, there, NOW) == []
 
 
 def test_the_order_is_that_of_the_times_not_of_the_names() -> None:
-    data = [Candidate(LocationKind.DATA, f"{9 - day}", START + day * DAY, 10) for day in range(5)]
-    found = decide_eligible(policy(max_bytes=20), {LocationKind.DATA: data}, [], NOW)
-    assert [each.candidate.path for each in found] == ["9", "8", "7"]
+    data = [Found(LocationKind.DATA, f"{9 - day}", START + day * DAY, 10) for day in range(5)]
+    found = decide_all(policy(max_bytes=20), {LocationKind.DATA: data}, [], NOW)
+    assert [path for each in found for path in each.candidates.paths] == ["9", "8", "7"]
 
 
 def test_none_goes_twice_when_a_later_rule_takes_less_than_an_earlier_one() -> None:
     data = daily(10, sizes=[10] * 10)
     of = policy("hours(120)", max_instances=8, max_bytes=60)
-    assert len(decide_eligible(of, {LocationKind.DATA: data}, [each.nominal_time for each in data], NOW)) == 6
+    (found,) = decide_all(of, {LocationKind.DATA: data}, [each.nominal_time for each in data], NOW)
+    assert len(found.candidates.paths) == 6
     assert decide(of, data) == dict.fromkeys(range(1, 7), Rule.AGE)
+
+
+def test_sizes_of_which_some_are_unknown_are_put_in_order_by_their_times_alone() -> None:
+    weights = [(START, 10), (START + DAY, None), (START + DAY, 10), (START + 2 * DAY, 10)]
+    (cut,) = decide_cuts(policy(max_bytes=25), weights, [], NOW)
+    assert cut.before == START + DAY
 
 
 def test_a_feed_without_data_has_no_size() -> None:
     stats = daily(3, LocationKind.STATS)
-    found = decide_eligible(policy("days(9)", max_bytes=1), {LocationKind.STATS: stats}, [], NOW)
+    found = decide_all(policy("days(9)", max_bytes=1), {LocationKind.STATS: stats}, [], NOW)
     assert days(found) == dict.fromkeys([1, 2], Rule.AGE)
 
 
@@ -163,25 +192,23 @@ def test_what_is_kept_does_not_change_the_reasons() -> None:
     data = daily(5, sizes=[10] * 5)
     there = [each.nominal_time for each in data]
     for of in (policy("hours(1)"), policy(max_instances=1), policy(max_bytes=9)):
-        (plain,) = decide_cuts(of, data, there, NOW)
-        (kept,) = decide_cuts(replace(of, keep_newest=3), data, there, NOW)
+        (plain,) = decide_cuts(of, weigh(data), there, NOW)
+        (kept,) = decide_cuts(replace(of, keep_newest=3), weigh(data), there, NOW)
         assert (kept.rule, kept.reason, kept.before) == (plain.rule, plain.reason, START + 2 * DAY)
 
 
 def test_newer_than_what_is_kept_stays_too_though_it_is_not_counted() -> None:
     data, there = daily(6), [START, START + DAY, START + 2 * DAY]
-    found = decide_eligible(policy("hours(1)", keep_newest=1), {LocationKind.DATA: data}, there, NOW)
+    found = decide_all(policy("hours(1)", keep_newest=1), {LocationKind.DATA: data}, there, NOW)
     assert sorted(days(found)) == [1, 2]
 
 
 def test_each_goes_by_the_first_rule_that_takes_it() -> None:
     of = policy("days(9)", max_instances=6, max_bytes=40)
-    found = decide_eligible(
-        of, {LocationKind.DATA: daily(10, sizes=[10] * 10)}, [c.nominal_time for c in daily(10)], NOW
-    )
+    found = decide_all(of, {LocationKind.DATA: daily(10, sizes=[10] * 10)}, [c.nominal_time for c in daily(10)], NOW)
     assert days(found) == {1: Rule.AGE, 2: Rule.AGE, 3: Rule.COUNT, 4: Rule.COUNT, 5: Rule.SIZE, 6: Rule.SIZE}
-    assert [each.rule for each in found] == [Rule.AGE] * 2 + [Rule.COUNT] * 2 + [Rule.SIZE] * 2
-    assert [each.reason for each in found[::2]] == [
+    assert [each.cut.rule for each in found] == [Rule.AGE, Rule.COUNT, Rule.SIZE]
+    assert [each.cut.reason for each in found] == [
         "it is older than days(9) as of 2013-11-11T12:30Z",
         "there are 6 newer instances",
         "with the newer instances it is more than 40B",
@@ -193,8 +220,8 @@ def test_a_number_has_its_commas_and_a_size_its_unit() -> None:
     (cut,) = decide_cuts(policy(max_instances=1000), [], times, NOW)
     assert cut.reason == "there are 1,000 newer instances"
     assert cut.before == times[2]
-    heavy = [Candidate(LocationKind.DATA, "a", START, 2048), Candidate(LocationKind.DATA, "b", START + DAY, 2048)]
-    (cut,) = decide_cuts(policy(max_bytes=2048), heavy, [], NOW)
+    heavy = [Found(LocationKind.DATA, "a", START, 2048), Found(LocationKind.DATA, "b", START + DAY, 2048)]
+    (cut,) = decide_cuts(policy(max_bytes=2048), weigh(heavy), [], NOW)
     assert (cut.reason, cut.before) == ("with the newer instances it is more than 2KiB", START + DAY)
 
 
@@ -204,9 +231,9 @@ def test_row_51_what_belongs_to_an_instance_goes_with_its_age() -> None:
         LocationKind.DATA: daily(6),
         LocationKind.STATS: daily(3, LocationKind.STATS),
     }
-    eligible = decide_eligible(policy(max_instances=4), found, [each.nominal_time for each in daily(6)], NOW)
+    eligible = decide_all(policy(max_instances=4), found, [each.nominal_time for each in daily(6)], NOW)
     kinds = (LocationKind.DATA, LocationKind.STATS, LocationKind.TMP)
-    assert sorted((each.candidate.kind, each.candidate.nominal_time.day) for each in eligible) == [
+    assert sorted((each.kind, time.day) for each in eligible for time in each.candidates.times) == [
         (kind, day) for kind in kinds for day in (1, 2)
     ]
 
@@ -294,7 +321,7 @@ def test_what_goes_is_what_each_instance_by_itself_is_entitled_to(
 
 
 class _Untouchable:
-    def walk_batches(self, *_: object) -> None:
+    def walk_folders(self, *_: object) -> None:
         raise AssertionError("it must not be looked at")
 
 
@@ -307,4 +334,4 @@ def test_a_location_with_an_obstacle_is_not_even_looked_at() -> None:
     )
     sequence = InstanceSequence(start=START, frequency=parse_frequency("days(1)"), timezone=parse_timezone("UTC"))
     store: Any = _Untouchable()
-    assert collect_candidates(store, location, sequence, NOW) == []
+    assert collect_candidates(store, location, sequence, NOW) == ([], [])

@@ -1,7 +1,9 @@
 """What a walk finds is what the template itself says of every name, one by one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from calendar import monthrange
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import tzset
 from typing import cast
@@ -14,7 +16,7 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import collect_candidates
 from feed_assets.lifecycle.retention.instance_paths import PathMatcher, find_nominal_time, plain_template
 from feed_assets.plan.records import RetainedLocation, StoreAddress
-from feed_assets.storage.port import Choose, InstanceStore
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -55,7 +57,7 @@ class NamedStore:
             for part in path.split("/"):
                 place = cast("dict[str, object]", place.setdefault(part, {}))
 
-    def walk_batches(self, base: str, depth: int, choose: Choose) -> Iterator[Sequence[str]]:
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
         place: object = self.tree
         for part in base.split("/") if base else ():
             if not isinstance(place, dict) or part not in place:
@@ -66,19 +68,18 @@ class NamedStore:
 
     def _below(
         self, place: dict[str, object], depth: int, choose: Choose, base: str, folder: str
-    ) -> Iterator[list[str]]:
+    ) -> Iterator[FolderNames]:
         self.asked.append(folder)
         chosen = list(choose(folder, list(place)))
         assert len(chosen) == len(set(chosen))
         assert set(chosen) <= set(place)
+        if depth == 1:
+            yield FolderNames("".join(f"{part}/" for part in (base, folder) if part), chosen)
+            return
         for name in chosen:
-            path = f"{folder}/{name}" if folder else name
-            if depth == 1:
-                yield [f"{base}/{path}" if base else path]
-            else:
-                inner = place[name]
-                assert isinstance(inner, dict)
-                yield from self._below(inner, depth - 1, choose, base, path)
+            inner = place[name]
+            assert isinstance(inner, dict)
+            yield from self._below(inner, depth - 1, choose, base, f"{folder}/{name}" if folder else name)
 
 
 def by_brute_force(template: PathTemplate, path: str, sequence: InstanceSequence) -> datetime | None:
@@ -95,10 +96,9 @@ def found_in(
 ) -> dict[str, datetime]:
     location = RetainedLocation(kind=LocationKind.DATA, store=StoreAddress(url="memory://names"), template=template)
     found = collect_candidates(cast("InstanceStore", store), location, sequence, before)
-    assert {(each.kind, each.bytes, each.files) for each in found} <= {(LocationKind.DATA, None, None)}
-    paths = {each.path: each.nominal_time for each in found}
-    assert len(paths) == len(found)
-    return paths
+    times = dict(zip(*found, strict=True))
+    assert len(times) == len(found.paths)
+    return times
 
 
 _TEXT = st.sampled_from(["", "", "-", "x", "ds=", "%", ".", "_", "0", "é"])
@@ -330,7 +330,7 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
         chosen = matcher.choose("", [f"2013-06-{day:02d}-{hour:02d}" for day, hour in texts])
-        assert len(matcher.find_times([f"d/{name}" for name in chosen])[1]) == len(chosen) == hours
+        assert len(matcher.find_times("d/", chosen)[1]) == len(chosen) == hours
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
@@ -338,7 +338,7 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
             folder = f"2013-06-{day:02d}"
             chosen = matcher.choose(folder, [f"{hour:02d}" for hour in range(24)])
             hours -= len(chosen)
-            assert len(matcher.find_times([f"d/{folder}/{name}" for name in chosen])[1]) == len(chosen)
+            assert len(matcher.find_times(f"d/{folder}/", chosen)[1]) == len(chosen)
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     assert hours == 0
 
@@ -351,6 +351,39 @@ def test_beyond_what_is_known_of_the_clocks_each_path_is_looked_at(day: str, loo
     with counting_looks() as asked:
         assert len(matcher.choose(day, [f"{hour:02d}" for hour in range(24)])) == 24
     assert len(asked) == looks
+
+
+@pytest.mark.parametrize(
+    ("zone", "month", "odd"),
+    [
+        ("America/New_York", "2013-03", {9, 10, 11, 12}),
+        ("Europe/Berlin", "2013-03", {30, 31}),
+        ("Europe/Berlin", "2013-04", {1, 2}),
+        ("Europe/Berlin", "2013-05", set()),
+        ("UTC", "2013-03", set()),
+    ],
+)
+def test_only_of_the_days_around_a_clock_change_each_path_is_looked_at(zone: str, month: str, odd: set[int]) -> None:
+    sequence = replace(hourly_in_new_york("2010-01-01"), timezone=parse_timezone(zone))
+    matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, None)
+    found = set()
+    for day in range(1, 1 + monthrange(*map(int, month.split("-")))[1]):
+        with counting_looks() as asked:
+            matcher.choose(f"{month}-{day:02d}", [f"{hour:02d}" for hour in range(24)])
+        if len(asked) > 1:
+            found.add(day)
+    assert found == odd
+
+
+@pytest.mark.parametrize("layout", ["d/${YEAR}-${MONTH}-${DAY}-${HOUR}", "d/${YEAR}/${MONTH}/${DAY}/${HOUR}"])
+@pytest.mark.parametrize("before", [None, "2013-11-03T06:00", "2013-12-24T17:00"])
+def test_the_hours_of_a_year_are_found_with_their_times(layout: str, before: str | None) -> None:
+    template, sequence = parse_path_template(layout), hourly_in_new_york("2013-01-01", "2014-01-01T05:00")
+    bound = None if before is None else at(before)
+    assert sequence.end is not None
+    last = {template.render(time, NEW_YORK): time for time in sequence.between(sequence.start, sequence.end)}
+    found = found_in(NamedStore(last), template, sequence, bound)
+    assert found == {path: time for path, time in last.items() if bound is None or time < bound}
 
 
 def test_an_hour_that_the_clocks_skip_has_no_path_in_any_century() -> None:
@@ -379,7 +412,7 @@ def test_the_walk_asks_for_no_more_than_it_finds() -> None:
         assert files.choose("", [f"{day}-{name}" for name in [*names, "24"]]) == [
             f"{day}-{name}" for name in names[:hours]
         ]
-        paths, moments = files.find_times([f"d/{day}-{name}" for name in [*names, "24", "x"]])
+        paths, moments = files.find_times("d/", [f"{day}-{name}" for name in [*names, "24", "x"]])
         assert len(paths) == len(moments) == hours
         assert all(time < bound for time in moments)
     swapped = PathMatcher(parse_path_template("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))

@@ -17,7 +17,7 @@ from tests.lifecycle.world import START, at, counted_statements
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
-READING = {"walk_batches", "measure", "look", "root_url", "url", "spark_scheme"}
+READING = {"walk_folders", "measure", "look", "root_url", "url", "spark_scheme"}
 
 
 class ReadOnlyStore(LocalStore):
