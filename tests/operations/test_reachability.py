@@ -22,6 +22,8 @@ from tests.validation.cases_mirrors import mirror
 __all__ = ["s3_options"]
 
 CLUSTER, DAILY = ("cluster", "primary"), ("process", "daily")
+PATIENCE = 120.0
+"""Seconds: what a check may take on a machine that has much else to do."""
 
 
 @pytest.fixture
@@ -32,7 +34,8 @@ def listener() -> Iterator[int]:
 
 
 def _texts(entities: Bundle, *keys: tuple[str, str], root: Path = Path("/"), **options: Any) -> list[str]:
-    issues = check_reachability(entities, keys or None, sources=SourceMap(), root=root, **options)
+    patient = {"seconds": PATIENCE, **options}
+    issues = check_reachability(entities, keys or None, sources=SourceMap(), root=root, **patient)
     return [issue.render() for issue in issues]
 
 

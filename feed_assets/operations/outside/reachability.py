@@ -21,8 +21,8 @@ from feed_assets.operations.outside.live_checks import Probe
 from feed_assets.operations.outside.services import Outside
 from feed_assets.validation.scope import Complaint
 
-SECONDS = 10.0
-"""How long a check may take."""
+SECONDS = 30.0
+"""How long a check may take; starting Java on a cold and busy machine alone can take ten."""
 AT_ONCE = 16
 """How many are made at the same time."""
 
