@@ -2,7 +2,11 @@
 
 import errno
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
 
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, touches_mount
 from feed_assets.storage.local_walk import obstacle_of
@@ -13,11 +17,24 @@ _WORTH_FLUSHING_ALL = 8
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV})
 
 
+class Place(NamedTuple):
+    """A path as it was asked for, and the same as the plain path of a folder and a name in it."""
+
+    path: str
+    parent: str
+    name: str
+
+    @property
+    def plain(self) -> str:
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+
 class Passage:
     """Moves trees between the root (an open directory) and a hidden folder `keep` below it.
 
-    The folder of an instance is opened anew from the root before each rename; the hidden side stays open while paths
-    of one folder follow one another. `flush` brings the directories that were touched to disk.
+    Folders stay open while paths of one folder follow one another. When several trees have been taken from one, it is
+    looked whether its path still leads to it; if somebody has put another in its place, they go back. `flush` brings
+    the directories that were touched to disk.
     """
 
     def __init__(self, calls: LocalCalls, root: int, keep: str, mounts: tuple[str, ...]) -> None:
@@ -34,21 +51,20 @@ class Passage:
             self._calls.close(self._kept[1])
             self._kept = None
 
-    def put(self, path: str, plain: str) -> Moved:
-        """Move the tree at `plain`, which was asked for as `path`, into the hidden folder."""
-        try:
-            return self._put(path, plain)
-        except OSError as exc:
-            return _refuse(path, exc)
+    def put(self, places: Sequence[Place]) -> Iterator[Moved]:
+        """Move the trees at these places into the hidden folder."""
+        for parent, group in groupby(places, key=attrgetter("parent")):
+            yield from self._put_all(parent, list(group))
 
-    def restore(self, path: str, plain: str) -> Moved:
-        """Move a tree from the hidden folder back to its place."""
-        try:
-            return self._restore(path, plain)
-        except FileExistsError:
-            return Moved(path=path, outcome=Outcome.OCCUPIED, reason="something stands in its place")
-        except OSError as exc:
-            return _refuse(path, exc)
+    def restore(self, places: Sequence[Place]) -> Iterator[Moved]:
+        """Move trees from the hidden folder back to their places."""
+        for place in places:
+            try:
+                yield self._restore(place)
+            except FileExistsError:
+                yield Moved(path=place.path, outcome=Outcome.OCCUPIED, reason="something stands in its place")
+            except OSError as exc:
+                yield _refuse(place, exc)
 
     def make(self, path: str) -> None:
         """Make a folder below the root, if it is missing."""
@@ -69,30 +85,42 @@ class Passage:
                         raise
         self._touched.clear()
 
-    def _put(self, path: str, plain: str) -> Moved:
-        parent, _, name = plain.rpartition("/")
-        if self._mounts and touches_mount(plain, self._mounts):
-            return Moved(path=path, outcome=Outcome.REFUSED, reason="something is mounted on it or in it")
+    def _put_all(self, parent: str, places: Sequence[Place]) -> list[Moved]:
+        """Move trees that are named in one folder."""
         try:
             folder = self._calls.open_folder(self._root, parent)
         except FileNotFoundError:
-            return self._miss(path, parent, name)
+            return [self._miss(place) for place in places]
+        except OSError as exc:
+            return [_refuse(place, exc) for place in places]
         try:
-            return self._take(path, parent, name, folder)
-        except FileNotFoundError:
-            return self._miss(path, parent, name)
+            answers = [self._put(place, folder) for place in places]
+            if len(places) == 1 or self._leads_to(parent, folder):
+                return answers
+            return [self._put_back(place, answer, folder) for place, answer in zip(places, answers, strict=True)]
         finally:
             self._calls.close(folder)
 
-    def _take(self, path: str, parent: str, name: str, folder: int) -> Moved:
+    def _put(self, place: Place, folder: int) -> Moved:
+        if self._mounts and touches_mount(place.plain, self._mounts):
+            return Moved(path=place.path, outcome=Outcome.REFUSED, reason="something is mounted on it or in it")
+        try:
+            return self._take(place, folder)
+        except FileNotFoundError:
+            return self._miss(place)
+        except OSError as exc:
+            return _refuse(place, exc)
+
+    def _take(self, place: Place, folder: int) -> Moved:
         """Move what stands in an open folder, and look at it where nobody can exchange it any more."""
-        if self._kept is None or self._kept[0] != parent:
+        path, name = place.path, place.name
+        if self._kept is None or self._kept[0] != place.parent:
             found = self._calls.find(folder, name)
             if found is None:
-                return self._miss(path, parent, name)
+                return self._miss(place)
             if (reason := obstacle_of(found, self._device)) is not None:
                 return Moved(path=path, outcome=Outcome.REFUSED, reason=reason)
-        kept = self._open_kept(parent, make=True)
+        kept = self._open_kept(place.parent, make=True)
         try:
             self._calls.move(folder, name, kept, name)
         except FileExistsError:
@@ -106,17 +134,35 @@ class Passage:
             self._calls.move(kept, name, folder, name)
         return Moved(path=path, outcome=Outcome.REFUSED, reason=reason)
 
-    def _miss(self, path: str, parent: str, name: str) -> Moved:
-        """Answer for a path at which nothing stands."""
+    def _leads_to(self, path: str, folder: int) -> bool:
+        """Whether a path below the root still leads to an open folder."""
         try:
-            if self._calls.find(self._open_kept(parent, make=False), name) is not None:
-                return Moved(path=path, outcome=Outcome.ALREADY, reason="this sweep has taken it away before")
+            with self._calls.opened(self._root, path) as opened:
+                return os.path.samestat(os.fstat(opened), os.fstat(folder))
+        except OSError:
+            return False
+
+    def _put_back(self, place: Place, answer: Moved, folder: int) -> Moved:
+        """Take back what was taken from a folder that has moved meanwhile; what cannot go back stays in the trash."""
+        if answer.outcome is not Outcome.MOVED:
+            return answer
+        try:
+            self._calls.move(self._open_kept(place.parent, make=False), place.name, folder, place.name)
+        except (FileExistsError, FileNotFoundError):
+            return answer
+        return Moved(path=place.path, outcome=Outcome.REFUSED, reason="its folder was moved or replaced meanwhile")
+
+    def _miss(self, place: Place) -> Moved:
+        """Answer for a place at which nothing stands."""
+        try:
+            if self._calls.find(self._open_kept(place.parent, make=False), place.name) is not None:
+                return Moved(path=place.path, outcome=Outcome.ALREADY, reason="this sweep has taken it away before")
         except FileNotFoundError:
             pass
-        return Moved(path=path, outcome=Outcome.VANISHED, reason="nothing is there")
+        return Moved(path=place.path, outcome=Outcome.VANISHED, reason="nothing is there")
 
-    def _restore(self, path: str, plain: str) -> Moved:
-        parent, _, name = plain.rpartition("/")
+    def _restore(self, place: Place) -> Moved:
+        path, parent, name = place.path, place.parent, place.name
         for _ in range(_TRIES):
             try:
                 kept = self._open_kept(parent, make=False)
@@ -180,8 +226,8 @@ class Passage:
             return None
 
 
-def _refuse(path: str, exc: OSError) -> Moved:
-    """Answer for a path that something stands in the way of; what is not the fault of one path goes on."""
+def _refuse(place: Place, exc: OSError) -> Moved:
+    """Answer for a place that something stands in the way of; what is not the fault of one path goes on."""
     if exc.errno not in OBSTACLES:
         raise exc
-    return Moved(path=path, outcome=Outcome.REFUSED, reason=OBSTACLES[exc.errno])
+    return Moved(path=place.path, outcome=Outcome.REFUSED, reason=OBSTACLES[exc.errno])

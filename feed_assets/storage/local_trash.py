@@ -17,7 +17,7 @@ from pathlib import Path
 from feed_assets.storage.archiving import Copied, check_copy, receive_instance
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
-from feed_assets.storage.local_passage import Passage
+from feed_assets.storage.local_passage import Passage, Place
 from feed_assets.storage.local_purge import LocalPurge
 from feed_assets.storage.local_tree import flush_file, make_directories
 from feed_assets.storage.local_walk import walk_below
@@ -157,23 +157,37 @@ class LocalTrash(Trash):
         return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
 
     def _move(
-        self, sweep: str, paths: Sequence[str], move: Callable[[Passage, str, str], Moved], nothing: Outcome
+        self,
+        sweep: str,
+        paths: Sequence[str],
+        move: Callable[[Passage, Sequence[Place]], Iterator[Moved]],
+        nothing: Outcome,
     ) -> list[Moved]:
         self._folder(sweep)
+        places, refused = self._parse(paths)
         with self._opened() as root:
             if root is None:
                 return [Moved(path=path, outcome=nothing, reason="nothing is there") for path in paths]
             with self._moving(root, sweep) as passage:
-                answers = [self._move_one(passage, path, move) for path in paths]
+                moved = list(move(passage, places))
                 passage.flush()
-        return answers
+        if not refused:
+            return moved
+        rest = iter(moved)
+        return [refused[path] if path in refused else next(rest) for path in paths]
 
-    def _move_one(self, passage: Passage, path: str, move: Callable[[Passage, str, str], Moved]) -> Moved:
-        try:
-            plain = parse_path(self.store.root_url, path)
-        except PathRefusedError as exc:
-            return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
-        return move(passage, path, plain)
+    def _parse(self, paths: Sequence[str]) -> tuple[list[Place], dict[str, Moved]]:
+        """The places of paths; and by path what is answered where it is none."""
+        places: list[Place] = []
+        refused: dict[str, Moved] = {}
+        for path in paths:
+            try:
+                parent, _, name = parse_path(self.store.root_url, path).rpartition("/")
+            except PathRefusedError as exc:
+                refused[path] = Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
+            else:
+                places.append(Place(path, parent, name))
+        return places, refused
 
     def _condemn(self, root: int, sweep: str, folder: str) -> None:
         """Put the folder of a sweep, if there is one, where nothing is restored from."""

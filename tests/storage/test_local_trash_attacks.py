@@ -190,6 +190,40 @@ def test_a_parent_that_is_swapped_in_right_before_the_move_leads_nowhere_else(ro
     assert read_tree(outside) == before
 
 
+def test_what_was_taken_from_a_folder_goes_back_when_another_one_is_put_in_its_place(root: Path, outside: Path) -> None:
+    for day in ("03", "04", "05"):
+        land(root, f"weather/{day}")
+    aside = root / ".weather.aside"
+
+    def swap(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("04",)) and not aside.exists():
+            swap_for_link(root / "weather", outside)
+
+    before, inside = read_tree(outside), read_tree(root / "weather")
+    trash = LocalStore(root, WatchedCalls(swap)).trash()
+    moved = trash.put(SWEEP, ["weather/03", "weather/04", "weather/06", "weather/05"])
+    assert outcomes(moved) == [Outcome.REFUSED, Outcome.REFUSED, Outcome.VANISHED, Outcome.REFUSED]
+    assert moved[0].reason == "its folder was moved or replaced meanwhile"
+    assert read_tree(aside) == inside
+    assert read_tree(outside) == before
+    assert list(trash.contents(SWEEP)) == []
+
+
+def test_what_cannot_go_back_to_a_folder_that_was_moved_is_in_the_trash(root: Path) -> None:
+    land(root, "weather/03")
+    land(root, "weather/04")
+
+    def swap(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("04",)) and (root / "weather").exists():
+            (root / "weather").rename(root / "moved")
+            land(root, "moved/03", later=b"")
+
+    trash = LocalStore(root, WatchedCalls(swap)).trash()
+    assert outcomes(trash.put(SWEEP, ["weather/03", "weather/04"])) == [Outcome.MOVED, Outcome.REFUSED]
+    assert list(trash.contents(SWEEP)) == ["weather/03"]
+    assert sorted(place.name for place in (root / "moved").iterdir()) == ["03", "04"]
+
+
 def test_a_purge_removes_links_and_not_what_they_lead_to(root: Path, outside: Path) -> None:
     land(root, "weather/05/sub")
     for place in ("weather/05", "weather/05/sub"):
