@@ -1,6 +1,7 @@
 """Pairs of sides to copy between: local directories, fsspec's memory, and S3 of a real server on loopback."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from tests.storage.conftest import s3_options
 __all__ = ["s3_options", "spark"]
 
 _numbers = itertools.count()
+
+
+def _name() -> str:
+    """The name of a store that no other test has, nor another process: files that wait for it lie below that name."""
+    return f"replication-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def any_pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
 @pytest.fixture
 def s3_pair(s3_options: dict[str, object], tmp_path: Path) -> Pair:
     """From a local directory to S3."""
-    return Pair(local_place(tmp_path / "source"), s3_place(s3_options, f"test-r{next(_numbers)}"))
+    return Pair(local_place(tmp_path / "source"), s3_place(s3_options, _name()))
 
 
 def _open(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place:
@@ -55,6 +61,6 @@ def _open(request: pytest.FixtureRequest, kind: str, folder: Path) -> Place:
         case "local":
             return local_place(folder)
         case "memory":
-            return memory_place(f"replication-{next(_numbers)}")
+            return memory_place(_name())
         case _:
-            return s3_place(request.getfixturevalue("s3_options"), f"test-r{next(_numbers)}")
+            return s3_place(request.getfixturevalue("s3_options"), _name())
