@@ -30,12 +30,12 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.storage.records import Manifest
+from feed_assets.storage.manifests import Publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One output as it now stands: which feed instance, its manifest, and what it was made from.
+    """One output as it now stands: which feed instance, its content, and what it was made from.
 
     `late` are the inputs whose late data it was made again for.
     """
@@ -43,7 +43,7 @@ class Published:
     record: FeedRecord
     output: str
     nominal_time: datetime
-    manifest: Manifest
+    content: Publication
     rows: int | None
     url: str
     inputs: Mapping[str, int]
@@ -139,7 +139,7 @@ class AttemptSteps:
         payload: Mapping[str, Any],
     ) -> None:
         """Write down what was published: the event, and how the feed instance stands now."""
-        record, manifest, now = done.record, done.manifest, self.clock.now()
+        record, content, now = done.record, done.content, self.clock.now()
         with self.database.begin() as connection:
             (seq,) = EventLog(connection).append(
                 [
@@ -149,9 +149,9 @@ class AttemptSteps:
                         nominal_time=done.nominal_time,
                         kind=kind,
                         origin=origin_of(self.run_id),
-                        manifest_digest=manifest.digest,
-                        bytes=manifest.bytes,
-                        files=manifest.files,
+                        manifest_digest=content.digest,
+                        bytes=content.bytes,
+                        files=content.files,
                         payload={
                             "path": record.path(done.nominal_time),
                             **payload,
@@ -171,9 +171,9 @@ class AttemptSteps:
                         cluster=record.cluster,
                         nominal_time=done.nominal_time,
                         status=status,
-                        manifest_digest=manifest.digest,
-                        bytes=manifest.bytes,
-                        files=manifest.files,
+                        manifest_digest=content.digest,
+                        bytes=content.bytes,
+                        files=content.files,
                         available_at=now,
                         event_seq=seq,
                         fence=lease.token,

@@ -32,6 +32,7 @@ from feed_assets.state.records import (
     Lease,
     ProcessInstanceStatus,
 )
+from feed_assets.storage.manifests import Publication
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, Staging
 from feed_assets.timing.text import TextContext, render_text
@@ -140,7 +141,7 @@ class InstanceRunner(AttemptSteps):
                 record=target.record,
                 output=target.edge.name,
                 nominal_time=target.nominal_time,
-                manifest=manifest,
+                content=Publication.of(manifest),
                 rows=rows[target.edge.name],
                 url=target.store.url(target.path),
                 inputs={state.edge.name: len(state.present) for state in inputs},

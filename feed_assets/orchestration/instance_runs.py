@@ -251,7 +251,7 @@ class InstanceRun:
                 asset_key=asset_key,
                 partition=grid.key(done.nominal_time),
                 metadata=published_metadata(done),
-                tags={DATA_VERSION: done.manifest.digest},
+                tags={DATA_VERSION: done.content.digest},
             )
         )
 
@@ -274,8 +274,8 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | str | int |
     metadata: dict[str, MetadataValue | str | int | float] = {
         "dagster/uri": MetadataValue.url(done.url),
         names.META_NOMINAL: render_datetime(done.nominal_time),
-        names.META_BYTES: done.manifest.bytes,
-        names.META_FILES: done.manifest.files,
+        names.META_BYTES: done.content.bytes,
+        names.META_FILES: done.content.files,
         names.META_INPUTS: MetadataValue.json(dict(done.inputs)),
         names.META_ATTEMPT: done.attempt,
         names.META_SECONDS: round(done.seconds, 3),

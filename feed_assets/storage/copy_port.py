@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry
@@ -18,10 +19,10 @@ CHUNK = 1 << 20
 """How many bytes pass through memory at once where a file is copied in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """One file of a source. `sign` changes when it is written; `is_settled` says that a second write would show, too.
+class SourceFile(NamedTuple):
+    """One file of a source; a tuple, there are many.
 
+    `sign` changes when it is written; `is_settled` says that a second write would show, too.
     `checksum` is `sha256:<hex>` if the manifest of its publication has it and it was not written since, else "".
     `modified` are nanoseconds since 1970, `mode` the permission bits; None where the storage has no such thing.
     """
@@ -55,9 +56,8 @@ class Survey:
         return digest.hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A stretch of a staged file that is written, as the journal of an assembly has it.
+class Written(NamedTuple):
+    """A stretch of a staged file that is written, as the journal of an assembly has it; a tuple, there are many.
 
     `checksum` is that of the bytes that were read from the source: `sha256:<hex>` of a whole file, `crc32:<hex>` of a
     stretch. `sign` and `is_settled` are those of the source file.

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
@@ -26,6 +26,11 @@ class Publication:
     bytes: int
     files: int
     extra: Mapping[str, str]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """The head of a manifest."""
+        return cls(digest=manifest.digest, bytes=manifest.bytes, files=manifest.files, extra=manifest.extra)
 
 
 class SupportsRead(Protocol):

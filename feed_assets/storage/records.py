@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
 _WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
+
+_NOTHING: Mapping[str, object] = {}
 
 Guard: TypeAlias = Callable[[], None]
 """Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
@@ -48,14 +50,16 @@ def missing(path: str) -> Look:
     return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestEntry:
-    """One content file: path relative to the instance with `/`, size in bytes, `sha256:<hex>` of its bytes."""
+class ManifestEntry(NamedTuple):
+    """One content file: path relative to the instance with `/`, size in bytes, `sha256:<hex>` of its bytes.
+
+    A tuple, because there is one for each of many files.
+    """
 
     path: str
     size: int
     checksum: str
-    unknown: Mapping[str, object] = field(default_factory=dict)
+    unknown: Mapping[str, object] = _NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

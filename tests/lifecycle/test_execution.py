@@ -64,7 +64,7 @@ def test_the_event_the_instance_and_the_manifest_agree(tmp_path: Path) -> None:
     (done,) = world.run("count", START, NOON, "run-7")
     (event,) = world.events("counts")
     row = world.feed_instances("counts")[START]
-    assert event.manifest_digest == row.manifest_digest == done.manifest.digest
+    assert event.manifest_digest == row.manifest_digest == done.content.digest
     assert (row.event_seq, row.fence, row.bytes, row.files) == (event.seq, 1, 4, 1)
     assert (event.origin, event.payload["process"], event.payload["rows"]) == ("run:run-7", "count", 1)
     manifest = world.store().published_manifest(world.feed("counts").path(START))

@@ -74,7 +74,7 @@ def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path
     assert (done.rows, dict(done.missing), done.details["input clicks"]) == (3, {"weather": (time,)}, "direct")
     assert world.statuses("count") == {time: SUCCEEDED}
     (repeated,) = runner(world, spark, "run-1b").run(world.process("count"), time, lambda _: None)
-    assert repeated.manifest.digest == done.manifest.digest
+    assert repeated.content.digest == done.content.digest
     before = lines(world)
     assert [line for line in before if line[0] in "abc"] == ["ann,0", "bob,0", "cy,0"]
 

@@ -17,6 +17,7 @@ entries = st.builds(
     path=names,
     size=st.integers(min_value=0),
     checksum=st.from_regex(r"sha256:[0-9a-f]{8}", fullmatch=True),
+    unknown=st.just({}),
 )
 
 

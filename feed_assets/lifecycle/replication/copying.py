@@ -138,6 +138,7 @@ def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) 
         source_url=plan.source_url,
         target_url=stores.get(plan.target.store).url(plan.target.path),
         source_digest=plan.digest,
+        publication=plan.publication,
         verification=plan.options.verification,
         tries=tries,
         seconds=watch.seconds,

@@ -32,7 +32,7 @@ from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.copy_port import Assembly, Copying, Prepared, Reading, SourceFile, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
-from feed_assets.storage.manifests import HIDDEN, checksum_of, render_entry
+from feed_assets.storage.manifests import HIDDEN, Publication, checksum_of, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_digest
 
@@ -53,7 +53,7 @@ class CopyStatus(StrEnum):
 class Copied:
     """What a copy did. `bytes` and `files` were transferred, of which `resumed` bytes by an earlier try.
 
-    `source_digest` is the content digest of what was copied, `digest` that of the whole instance at the target;
+    `source_digest` is the content digest of what was copied, `publication` tells of the whole instance at the target;
     `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` are from the plan to the
     publication.
     """
@@ -66,13 +66,12 @@ class Copied:
     resumed: int = 0
     kept: int = 0
     removed: tuple[str, ...] = ()
-    digest: str = ""
     source_digest: str = ""
     verification: Verification
     failures: tuple[Failure, ...] = ()
     tries: int = 1
     seconds: float = 0.0
-    manifest: Manifest | None = field(default=None, repr=False)
+    publication: Publication | None = field(default=None, repr=False)
 
     @property
     def bandwidth(self) -> float:
@@ -217,7 +216,6 @@ class _End:
         plan = self.plan
         failed = {failure.file for failure in self._failures}
         transferred = [file for file in plan.transfers if file.path not in failed]
-        manifest = self._prepared.manifest if self._prepared else None
         return Copied(
             status=self._status(bool(failed)),
             source_url=plan.source_url,
@@ -227,11 +225,10 @@ class _End:
             resumed=self.copy.resumed_bytes,
             kept=len(plan.kept),
             removed=plan.removed,
-            digest=manifest.digest if manifest else "",
             source_digest=self._source_digest,
             verification=plan.options.verification,
             failures=tuple(self._failures),
-            manifest=manifest,
+            publication=Publication.of(self._prepared.manifest) if self._prepared else None,
         )
 
     def _status(self, has_failed: bool) -> CopyStatus:

@@ -35,7 +35,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.storage.records import Manifest
+from feed_assets.storage.manifests import Publication
 
 FLAG = "_SUCCESS"
 """The availability flag of replicas of feeds that have none (Falcon's)."""
@@ -225,7 +225,7 @@ class FlowRunner(AttemptSteps):
             record=record,
             output=flow.outputs[0].name,
             nominal_time=claimed.nominal_time,
-            manifest=self._manifest(record, claimed.nominal_time, copied),
+            content=self._content(record, claimed.nominal_time, copied),
             rows=None,
             url=copied.target_url,
             inputs={state.edge.name: len(state.present) for state in claimed.states},
@@ -243,19 +243,19 @@ class FlowRunner(AttemptSteps):
         self.end(claimed.held, flow, claimed.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
         return done
 
-    def _manifest(self, record: FeedRecord, nominal_time: datetime, copied: Copied) -> Manifest:
-        if copied.manifest is not None:
-            return copied.manifest
+    def _content(self, record: FeedRecord, nominal_time: datetime, copied: Copied) -> Publication:
+        if copied.publication is not None:
+            return copied.publication
         found = self.stores.get(record.store).published_manifest(record.path(nominal_time))
         if found is None:
             raise ReplicaLostError(url=copied.target_url)
-        return found
+        return Publication.of(found)
 
     def _is_known(self, done: Published, status: FeedInstanceStatus) -> bool:
         with self.database.read() as connection:
             key = FeedKey(*done.record.key, done.nominal_time)
             row = FeedInstances(connection).get_many([key]).get(key)
-        return row is not None and row.status is status and row.manifest_digest == done.manifest.digest
+        return row is not None and row.status is status and row.manifest_digest == done.content.digest
 
 
 def source_side(record: FeedRecord, nominal_time: datetime) -> Side:

@@ -94,7 +94,7 @@ class CopyPlan:
 
     `replaced` is what stands in the place of some of the transfers. A plan that `is_unchanged` has nothing to do; one
     that `is_refresh` only has to write down that nothing has changed. `flags` are written last. `standing` is the mark
-    of what stood at the target, `extra` what its manifest said.
+    of what stood at the target, `extra` what its manifest said, `publication` what was published with all its flags.
     """
 
     source: Side
@@ -111,6 +111,7 @@ class CopyPlan:
     extra: Mapping[str, str] = field(default_factory=dict)
     standing: str = ""
     digest: str = ""
+    publication: Publication | None = None
     is_refresh: bool = False
 
     @property
@@ -161,14 +162,12 @@ def plan_copy(
     copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
     published, replica = _find_replica(stores, url, target, options, distrusted)
     if replica is not None and _is_marked(replica, stores, source, options):
-        return _unchanged(source, target, options, url, replica.digest)
+        return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
     if replica is not None and replica.is_settled and replica.sign == survey.sign:
-        return _unchanged(source, target, options, url, replica.digest)
+        return _unchanged(source, target, options, url, published, replica)
     flags = copy_flags(target, copy_filter(options), options)
-    return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(
-        published is not None
-    )
+    return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(published)
 
 
 def find_unchanged(
@@ -180,10 +179,10 @@ def find_unchanged(
         StorageError: a storage refused.
     """
     url = stores.get(source.store).url(source.path)
-    _, replica = _find_replica(stores, url, target, options, distrusted)
+    published, replica = _find_replica(stores, url, target, options, distrusted)
     if replica is None or not _is_marked(replica, stores, source, options):
         return None
-    return _unchanged(source, target, options, url, replica.digest)
+    return _unchanged(source, target, options, url, published, replica)
 
 
 def _find_replica(
@@ -235,7 +234,9 @@ def copy_flags(target: Side, part: CopyFilter, options: CopyOptions) -> tuple[st
     return (target.flag, own) if options.instance_flag and own != target.flag else (own,)
 
 
-def _unchanged(source: Side, target: Side, options: CopyOptions, url: str, digest: str) -> CopyPlan:
+def _unchanged(
+    source: Side, target: Side, options: CopyOptions, url: str, published: Publication | None, replica: Replica
+) -> CopyPlan:
     survey = Survey(availability=Availability.AVAILABLE)
     return CopyPlan(
         source=source,
@@ -244,7 +245,8 @@ def _unchanged(source: Side, target: Side, options: CopyOptions, url: str, diges
         source_url=url,
         is_unchanged=True,
         survey=survey,
-        digest=digest,
+        digest=replica.digest,
+        publication=published,
     )
 
 
@@ -261,8 +263,8 @@ class _Comparison:
     to: Copying
     distrusted: Collection[str]
 
-    def plan(self, is_published: bool) -> CopyPlan:
-        """Compare file by file. `is_published`: the target stands there whole, with its flags."""
+    def plan(self, published: Publication | None) -> CopyPlan:
+        """Compare file by file. `published` is what stands at the target, if it is whole, with its flags."""
         mark = self.to.mark(self.target.path)
         standing = self.to.assembly(self.target.path, "look").standing()
         manifest = self._find_manifest() if mark else None
@@ -285,7 +287,7 @@ class _Comparison:
         transfers = tuple(file for file in self.survey.files if file.path not in same)
         if not files and removed and not self._may_empty():
             raise SourceEmptiedError(url=self.url, target=self._target_url(), files=len(removed))
-        is_same = is_published and not transfers and not removed
+        is_same = published is not None and not transfers and not removed
         is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
         return CopyPlan(
             source=self.source,
@@ -302,6 +304,7 @@ class _Comparison:
             flags=self.flags,
             extra=dict(manifest.extra) if manifest else {},
             standing=mark,
+            publication=published,
         )
 
     def _find_manifest(self) -> Manifest | None:

@@ -1,7 +1,7 @@
 """What the tests of copies share: places with files in them, copies between two of them, and what came of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -133,7 +133,7 @@ class Pair:
         published = self.target.store.published_manifest(path)
         assert published is not None
         assert published.digest == there.digest
-        assert tuple(replace(entry, unknown={}) for entry in published.entries) == there.entries
+        assert tuple(entry._replace(unknown={}) for entry in published.entries) == there.entries
 
     def staged(self) -> list[str]:
         """What is left in stagings of a local target."""

@@ -23,7 +23,7 @@ def test_a_copy_equals_its_source_by_manifest(any_pair: Pair, is_published: bool
     published = any_pair.target.store.published_manifest(PATH)
     assert published is not None
     assert published.extra["run"] == "7"
-    assert copied.digest == copied.source_digest == published.digest
+    assert copied.publication.digest == copied.source_digest == published.digest
 
 
 def test_a_copy_just_after_the_source_was_written_is_equal_too(any_pair: Pair) -> None:

@@ -118,7 +118,7 @@ def test_many_small_copies_are_made_by_workers_and_everybody_is_asked_and_told(p
     assert told[-1] == Progress(bytes=COUNT * SIZE, files=COUNT, all_bytes=COUNT * SIZE, all_files=COUNT)
     for path, outcome in zip(paths(), outcomes, strict=True):
         assert pair.target.read(path)["part-0.csv"] == f"of {path[-3:]}".encode()
-        assert outcome.manifest.extra["run"] == "r-1"
+        assert outcome.publication.extra["run"] == "r-1"
         assert outcome.target_url.endswith(path)
     pair.require_equal(paths()[0])
     again = copy(pair, ordered(pair))
