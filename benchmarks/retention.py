@@ -41,8 +41,8 @@ START = datetime(1902, 1, 1, tzinfo=UTC)
 REPEATS = 3
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
-FILES = (*(f"part-{number}.parquet" for number in range(8)), "_SUCCESS", "_manifest.json")
-"""What a job of eight partitions leaves in an instance."""
+FILES = (*(f"part-{number}.parquet" for number in range(20)), "_SUCCESS", "_manifest.json")
+"""What a job of twenty partitions leaves in an instance."""
 SWEEP = "measured"
 
 
