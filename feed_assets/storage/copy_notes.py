@@ -13,24 +13,19 @@ def render_notes(written: Iterable[Written]) -> str:
     """One line of JSON.
 
     >>> render_notes([Written(file="a", offset=0, size=2, checksum="crc32:1", sign="s", is_settled=True)])
-    '[["a",0,2,"crc32:1","s",1]]\\n'
+    '[["a",0,2,"crc32:1","s",true]]\\n'
     """
-    fields = [[one.file, one.offset, one.size, one.checksum, one.sign, int(one.is_settled)] for one in written]
-    return _encode(fields) + "\n"
+    return _encode(list(written)) + "\n"
 
 
 def parse_notes(text: bytes) -> list[Written]:
     """Read what `render_notes` wrote; lines that were torn are passed over.
 
-    >>> [note.file for note in parse_notes(b'[["a",0,2,"crc32:1","s",1]]\\n[["b",0,')]
+    >>> [note.file for note in parse_notes(b'[["a",0,2,"crc32:1","s",true]]\\n[["b",0,')]
     ['a']
     """
     found: list[Written] = []
     for line in text.splitlines():
         with suppress(ValueError, TypeError):
-            found += [_parse_note(*fields) for fields in json.loads(line)]
+            found += [Written(*fields) for fields in json.loads(line)]
     return found
-
-
-def _parse_note(file: str, offset: int, size: int, checksum: str, sign: str, is_settled: int) -> Written:
-    return Written(file=file, offset=offset, size=size, checksum=checksum, sign=sign, is_settled=bool(is_settled))

@@ -21,6 +21,12 @@ BUCKET = "instances"
 _numbers = itertools.count()
 
 
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory to work in: a removal that loses its handle takes what is there, as Python's calls do."""
+    monkeypatch.chdir(tmp_path_factory.mktemp("work", numbered=True))
+
+
 @pytest.fixture(scope="session")
 def s3_options() -> Iterator[dict[str, object]]:
     """The options of an S3 server with one bucket."""

@@ -317,7 +317,7 @@ class _End:
         """Make sure that the source is still what was listed, also where its times are too new to tell."""
         plan, finishing = self.plan, self._finishing
         now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
-        if now.sign != plan.survey.sign:
+        if not now.is_like(plan.survey):
             raise RepeatError("its files are not those that were there when the copy began")
         resumed = {each.file for each in self.copy.resumed if not each.is_settled}
         doubtful = [
