@@ -139,7 +139,9 @@ class Passage:
         try:
             with self._calls.opened(self._root, path) as opened:
                 return os.path.samestat(os.fstat(opened), os.fstat(folder))
-        except OSError:
+        except OSError as exc:
+            if exc.errno not in _GONE:
+                raise
             return False
 
     def _put_back(self, place: Place, answer: Moved, folder: int) -> Moved:
