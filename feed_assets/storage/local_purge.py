@@ -53,13 +53,12 @@ class LocalPurge:
     def _remove(self, folder: int, names: Sequence[str], pool: ThreadPoolExecutor | None, levels: int) -> None:
         files = 0
         is_folder = False
-        remove_file = self._calls.remove_file
         for name in names:
             try:
                 if is_folder:  # so its neighbour probably is one, too, and that is found out when it is opened
                     is_folder = self._remove_folder(folder, name, pool, levels)
                 if not is_folder:
-                    remove_file(folder, name)
+                    self._calls.remove_file(folder, name)
                     files += 1
             except IsADirectoryError:
                 is_folder = self._remove_folder(folder, name, pool, levels)

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 @pytest.fixture(autouse=True)
 def working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory to work in: a removal that loses its handle takes what is there, as Python's calls do."""
-    monkeypatch.chdir(tmp_path_factory.mktemp("work", numbered=True))
+    monkeypatch.chdir(tmp_path_factory.mktemp("work"))
 
 
 @pytest.fixture(scope="session")
