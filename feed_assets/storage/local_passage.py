@@ -3,7 +3,6 @@
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -97,7 +96,10 @@ class Passage:
             answers = [self._put(place, folder) for place in places]
             if len(places) == 1 or self._leads_to(parent, folder):
                 return answers
-            return [self._put_back(place, answer, folder) for place, answer in zip(places, answers, strict=True)]
+            reason = "its folder was moved or replaced meanwhile"
+            return [
+                self._put_back(place, answer, folder, reason) for place, answer in zip(places, answers, strict=True)
+            ]
         finally:
             self._calls.close(folder)
 
@@ -126,13 +128,11 @@ class Passage:
         except FileExistsError:
             reason = "this sweep has taken another one away before; what stands there came later"
             return Moved(path=path, outcome=Outcome.CHANGED, reason=reason)
+        moved = Moved(path=path, outcome=Outcome.MOVED)
         taken = self._calls.find(kept, name)
-        reason = None if taken is None else obstacle_of(taken, self._device)
-        if reason is None:
-            return Moved(path=path, outcome=Outcome.MOVED)
-        with suppress(FileExistsError):
-            self._calls.move(kept, name, folder, name)
-        return Moved(path=path, outcome=Outcome.REFUSED, reason=reason)
+        if taken is None or (reason := obstacle_of(taken, self._device)) is None:
+            return moved
+        return self._put_back(place, moved, folder, reason)
 
     def _leads_to(self, path: str, folder: int) -> bool:
         """Whether a path below the root still leads to an open folder."""
@@ -144,15 +144,15 @@ class Passage:
                 raise
             return False
 
-    def _put_back(self, place: Place, answer: Moved, folder: int) -> Moved:
-        """Take back what was taken from a folder that has moved meanwhile; what cannot go back stays in the trash."""
+    def _put_back(self, place: Place, answer: Moved, folder: int, reason: str) -> Moved:
+        """Give back what should not have been taken; what cannot go back stays in the trash, as the answer says."""
         if answer.outcome is not Outcome.MOVED:
             return answer
         try:
             self._calls.move(self._open_kept(place.parent, make=False), place.name, folder, place.name)
         except (FileExistsError, FileNotFoundError):
             return answer
-        return Moved(path=place.path, outcome=Outcome.REFUSED, reason="its folder was moved or replaced meanwhile")
+        return Moved(path=place.path, outcome=Outcome.REFUSED, reason=reason)
 
     def _miss(self, place: Place) -> Moved:
         """Answer for a place at which nothing stands."""

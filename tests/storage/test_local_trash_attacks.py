@@ -178,6 +178,24 @@ def test_a_link_that_is_swapped_in_right_before_the_move_is_put_back(root: Path,
     assert read_tree(outside) == before
 
 
+def test_a_link_that_was_taken_and_cannot_go_back_is_in_the_trash(root: Path, outside: Path) -> None:
+    land(root, "weather/05")
+
+    def swap(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("05",)):
+            if (root / "weather/05").is_dir():
+                swap_for_link(root / "weather/05", outside / "2013-11-01/secret")
+            else:
+                land(root, "weather/05", later=b"")
+
+    trash = LocalStore(root, WatchedCalls(swap)).trash()
+    assert outcomes(trash.put(SWEEP, ["weather/05"])) == [Outcome.MOVED]
+    assert (root / "weather/05/later").exists()
+    (root / "weather/05").rename(root / "weather/06")
+    assert outcomes(LocalStore(root).trash().restore(SWEEP, ["weather/05"])) == [Outcome.MOVED]
+    assert (root / "weather/05").is_symlink()
+
+
 def test_a_parent_that_is_swapped_in_right_before_the_move_leads_nowhere_else(root: Path, outside: Path) -> None:
     land(root, "weather/2013-11-01/05")
 

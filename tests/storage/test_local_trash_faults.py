@@ -24,7 +24,7 @@ PROJECT = Path(feed_assets.__path__[0]).parent
 KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "3"))
 SEED = int(os.environ.get("FEED_ASSETS_SEED", "1"))
 SWEEP = "sweep-1"
-HOURS = ["weather/2013/11/01/05", "weather/2013/11/02/05", "weather/2013/12/01", "daily"]
+HOURS = ["weather/2013/11/01/05", "weather/2013/11/01/06", "weather/2013/11/02/05", "weather/2013/12/01", "daily"]
 
 Errors = Callable[[], BaseException]
 ERRORS = pytest.mark.parametrize(
@@ -99,6 +99,22 @@ def test_a_put_that_fails_anywhere_loses_nothing_and_its_repeat_converges(root: 
         assert sorted(good.contents(SWEEP)) == sorted(HOURS)
         assert {one.outcome for one in good.restore(SWEEP, HOURS)} == {Outcome.MOVED}
         assert read_tree(root) == before
+
+
+def test_a_folder_that_cannot_be_looked_at_again_is_no_folder_that_was_moved(root: Path) -> None:
+    moves = 0
+
+    def fail(call: str, *_: object) -> None:
+        nonlocal moves
+        moves += call == "move"
+        if call == "open_folder" and moves == 2:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StorageError, match="Input/output error"):
+        LocalStore(root, WatchedCalls(fail)).trash().put(SWEEP, HOURS[:2])
+    good = LocalStore(root).trash()
+    assert sorted(good.contents(SWEEP)) == HOURS[:2]
+    assert [one.outcome for one in good.put(SWEEP, HOURS[:2])] == [Outcome.ALREADY] * 2
 
 
 @ERRORS
