@@ -13,7 +13,7 @@ def render_notes(written: Iterable[Written]) -> str:
     """One line of JSON.
 
     >>> render_notes([Written(file="a", offset=0, size=2, checksum="crc32:1", sign="s", is_settled=True)])
-    '[["a",0,2,"crc32:1","s",true]]\\n'
+    '[["a",0,2,"crc32:1","s",true,""]]\\n'
     """
     return _encode(list(written)) + "\n"
 

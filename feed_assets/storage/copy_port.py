@@ -6,7 +6,7 @@ goes on with what is there. It is published as any staging is.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -64,7 +64,7 @@ class Written(NamedTuple):
     """A stretch of a staged file that is written, as the journal of an assembly has it; a tuple, there are many.
 
     `checksum` is that of the bytes that were read from the source: `sha256:<hex>` of a whole file, `crc32:<hex>` of a
-    stretch. `sign` and `is_settled` are those of the source file.
+    stretch. `sign` and `is_settled` are those of the source file. `proof` is what `Assembly.put` has returned.
     """
 
     file: str
@@ -73,6 +73,7 @@ class Written(NamedTuple):
     checksum: str
     sign: str
     is_settled: bool
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +117,13 @@ class Assembly(ABC):
     """How many files are at least worth a note."""
 
     @abstractmethod
-    def open(self) -> int:
+    def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:
         """Make the staging, or take it over with all that is in it; return its number, which `join` wants.
 
         That of a new staging is 1. Writers that an earlier process has left behind are waited for, and shut out from
-        then on. Raises `InstanceChangingError` if they do not end.
+        then on. `files` are all that will be written. Where the place of the instance `is_vacant`, a storage that
+        cannot rename may have them written there at once; the instance is PARTIAL then until it is published or the
+        staging is removed. Raises `InstanceChangingError` if writers do not end.
         """
 
     @abstractmethod
@@ -150,8 +153,12 @@ class Assembly(ABC):
         """
 
     @abstractmethod
-    def put(self, file: str, data: bytes) -> None:
-        """Write a whole file."""
+    def put(self, file: str, data: bytes) -> str:
+        """Write a whole file.
+
+        Returns a checksum of the storage itself that proves that it has these bytes, as long as it `told` the same of
+        the file; "" where it has none.
+        """
 
     @abstractmethod
     def begin(self, file: str, size: int) -> None:
@@ -176,6 +183,10 @@ class Assembly(ABC):
     @abstractmethod
     def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:
         """Read back a stretch of a staged file. Raises `InstanceNotFoundError` if the file is not there."""
+
+    def told(self) -> Mapping[str, str]:
+        """The checksums that the storage itself has of staged files now, found out without reading them."""
+        return {}
 
     @abstractmethod
     def drop(self, files: Collection[str]) -> None:

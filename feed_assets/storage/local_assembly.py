@@ -77,7 +77,7 @@ class LocalAssembly(Assembly):
         self._made = {""}
         self._is_published = False
 
-    def open(self) -> int:
+    def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:  # noqa: ARG002 - all is staged
         number, lock = self._open()
         os.close(lock)
         return number
@@ -118,7 +118,7 @@ class LocalAssembly(Assembly):
     def grain(self, size: int) -> int:
         return min(_GRAIN, max(size, 1))
 
-    def put(self, file: str, data: bytes) -> None:
+    def put(self, file: str, data: bytes) -> str:
         try:
             descriptor = self._create(file)
             try:
@@ -127,6 +127,7 @@ class LocalAssembly(Assembly):
                 os.close(descriptor)
         except OSError as exc:
             raise self._refuse(f"{self.path}/{file}", exc) from exc
+        return ""
 
     def begin(self, file: str, size: int) -> None:
         with self._translated(file):

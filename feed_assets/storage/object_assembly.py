@@ -1,26 +1,29 @@
 """Copies put together on an object store: staged objects, large ones in parts; what stays is not touched at all.
 
 Beside what every slot has, there are `journal/…`, one object for each time that a writer notes something, and
-`uploads/…` for the objects that come in parts.
+`uploads/…` for the objects that come in parts. Where nothing stands the objects are written in place, by requests that
+never replace an object unless the staging is known to be ours still.
 """
 
-import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from feed_assets.clock import Stopwatch
 from feed_assets.storage.copy_notes import parse_notes, render_notes
 from feed_assets.storage.copy_port import Assembly, Prepared, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.object_multipart import GRID, MultipartUploads, Upload, has_uploads, part_size
-from feed_assets.storage.object_slot import Intent, ObjectSlot
+from feed_assets.storage.object_requests import put_object
+from feed_assets.storage.object_slot import Intent, ObjectSlot, Sign, read_marker
 from feed_assets.storage.object_tree import (
     each,
     find_object,
     iter_ranges,
     list_below,
     list_objects,
+    prove_object,
     read_object,
     remove_objects,
 )
@@ -28,6 +31,8 @@ from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Guard
 
 _BLOCK = 16 << 20
+_SURE = 1.0
+"""Seconds for which a writer takes it that the place of the instance is still its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +52,8 @@ class _Open:
     adopted: set[str] = field(default_factory=set)
     uploads: dict[str, Upload] = field(default_factory=dict)
     intent: Intent | None = None
-    is_new: bool = False
+    sign: Sign = field(default_factory=Sign)
+    looked: Stopwatch = field(default_factory=Stopwatch)
     is_published: bool = False
 
 
@@ -62,52 +68,91 @@ class ObjectAssembly(Assembly):
         self._slot = slot
         self._hands = hands
         self._fs = slot.fs
-        self._uploads = MultipartUploads(slot.fs, slot.data, f"{slot.prefix}/uploads")
         self._now = _Open()
         self._has_parts = has_uploads(slot.fs)
         self._journal = f"{slot.prefix}/journal"
 
-    def open(self) -> int:
+    def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:
         slot = self._slot
         with self._translated():
             self._hands.recover(slot.path)
-            text = read_object(self._fs, f"{slot.prefix}/slot.json")
-            if text is None:
-                slot.make(number=1)
-                self._now.is_new = True
-                return 1
-            return self._take_over(text)
+            former = slot.read_sign()
+            if former is not None:
+                self._take_over(former, files, is_vacant=is_vacant)
+            else:
+                self._now.sign = Sign(number=1, is_in_place=is_vacant)
+                slot.make(self._now.sign, files)
+                if is_vacant and not slot.begin():
+                    self._leave_place()
+        return self._now.sign.number
 
     def seal(self) -> None:
         with self._translated():
-            text = read_object(self._fs, f"{self._slot.prefix}/slot.json")
-            if text is not None:
-                self._take_over(text)
-        if text is None:
+            former = self._slot.read_sign()
+            if former is not None:
+                self._take_over(former, (), is_vacant=False)
+        if former is None:
             self.open()
 
     def join(self, number: int) -> None:
         with self._translated():
-            text = read_object(self._fs, f"{self._slot.prefix}/slot.json")
-        if text is None or json.loads(text).get("number") != number:
-            raise StagingLostError(store=self._slot.store, path=self.path, token=self.token)
+            sign = self._slot.read_sign()
+            if sign is None or sign.number != number:
+                raise self._lost()
+            self._now.sign = sign
+            self._require_place()
 
     def close(self) -> None:
         self._now = _Open()
 
-    def _take_over(self, sign: bytes) -> int:
+    def _take_over(self, former: Sign, files: Collection[str], *, is_vacant: bool) -> None:
         """Give the slot the next number; the first one that took it over had nothing to publish yet."""
-        former = int(json.loads(sign).get("number", 0))
-        if former != 1:
-            remove_objects(self._fs, [f"{self._slot.prefix}/intent.json"])
-        document = {"version": 1, "path": self.path, "number": former + 1}
-        self._fs.pipe_file(f"{self._slot.prefix}/slot.json", json.dumps(document).encode())
-        return former + 1
+        slot = self._slot
+        if former.number != 1:
+            slot.remove_intent()
+        self._now.sign = replace(former, number=former.number + 1)
+        if former.is_in_place and files:
+            slot.write_places({*files, *slot.read_places()})
+        slot.write_sign(self._now.sign)
+        if former.is_in_place and read_marker(self._fs, slot.target) != self.token and not (is_vacant and slot.begin()):
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        """Stage the copy as if something stood in its place, because another publication is or was there."""
+        self._now.sign = replace(self._now.sign, is_in_place=False)
+        self._slot.write_sign(self._now.sign)
+        self._slot.leave_place()
+
+    def _require_ours(self) -> None:
+        """Raises `StagingLostError` if another process has taken over the staging, or what is written in place."""
+        if self._slot.read_sign() != self._now.sign:
+            raise self._lost()
+        self._require_place()
+
+    def _require_place(self) -> None:
+        if self._is_in_place and read_marker(self._fs, self._slot.target) != self.token:
+            raise self._lost()
+        self._now.looked = Stopwatch()
+
+    def _lost(self) -> StagingLostError:
+        return StagingLostError(store=self._slot.store, path=self.path, token=self.token)
+
+    @property
+    def _is_in_place(self) -> bool:
+        return self._now.sign.is_in_place
+
+    @property
+    def _data(self) -> str:
+        return self._slot.target if self._is_in_place else self._slot.data
+
+    @property
+    def _uploads(self) -> MultipartUploads:
+        return MultipartUploads(self._fs, self._data, self._slot.uploads)
 
     def journal(self) -> list[Written]:
         with self._translated():
             texts = self._texts(self._noted())
-            staged = {name: file.size for name, file in list_below(self._fs, self._slot.data).files.items()}
+            staged = {name: file.size for name, file in list_below(self._fs, self._data).files.items()}
             notes = (note for text in texts for note in parse_notes(text or b""))
             found = {(note.file, note.offset, note.sign): note for note in notes}
             parts: dict[str, dict[int, int]] = {}
@@ -120,16 +165,25 @@ class ObjectAssembly(Assembly):
     def grain(self, size: int) -> int:
         return part_size(size) if self._has_parts and size > GRID else 0
 
-    def put(self, file: str, data: bytes) -> None:
+    def put(self, file: str, data: bytes) -> str:
+        key = f"{self._data}/{file}"
         with self._translated(file):
-            self._fs.pipe_file(f"{self._slot.data}/{file}", data)
+            if not self._is_in_place:
+                return prove_object(put_object(self._fs, key, data), data)
+            if self._now.looked.seconds > _SURE:
+                self._require_ours()
+            try:
+                return prove_object(put_object(self._fs, key, data, is_new=True), data)
+            except FileExistsError:  # it was written by an earlier try, or the request has been repeated
+                self._require_ours()
+                return prove_object(put_object(self._fs, key, data), data)
 
     def begin(self, file: str, size: int) -> None:
         if self.grain(size):
             with self._translated(file):
-                if not self._now.is_new or file in self._now.uploads:
+                if self._now.sign.number > 1 or file in self._now.uploads:
                     self._uploads.abort(file, path_name(file))
-                    remove_objects(self._fs, [f"{self._slot.data}/{file}"])
+                    self._remove([file])
                 self._now.uploads[file] = self._uploads.begin(file, path_name(file), size)
 
     def write(self, file: str, size: int, offset: int, chunks: Iterable[bytes | memoryview]) -> None:
@@ -137,27 +191,36 @@ class ObjectAssembly(Assembly):
             if self.grain(size):
                 self._write_parts(file, offset, chunks)
                 return
-            with self._fs.open(f"{self._slot.data}/{file}", "wb", block_size=_BLOCK) as stream:
+            if self._is_in_place:
+                self._require_ours()
+            with self._fs.open(f"{self._data}/{file}", "wb", block_size=_BLOCK) as stream:
                 for chunk in chunks:
                     stream.write(chunk)
 
     def complete(self, file: str, size: int) -> None:
         if self.grain(size):
             with self._translated(file):
-                staged = find_object(self._fs, f"{self._slot.data}/{file}")
+                staged = find_object(self._fs, f"{self._data}/{file}")
                 if staged is None or staged.size != size:
+                    if self._is_in_place:
+                        self._require_ours()
                     self._uploads.complete(file, path_name(file), size)
 
     def read(self, file: str, size: int) -> bytes:
         return b"".join(self.chunks(file, 0, size + 1))
 
     def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:
-        place = self._slot.target if file in self._now.adopted else self._slot.data
+        place = self._slot.target if file in self._now.adopted else self._data
         with self._translated(file):
             try:
                 yield from iter_ranges(self._fs, f"{place}/{file}", offset, size)
             except FileNotFoundError:
                 raise InstanceNotFoundError(store=self._slot.store, path=f"{self.path}/{file}") from None
+
+    def told(self) -> dict[str, str]:
+        with self._translated():
+            files = list_below(self._fs, self._data).files
+        return {name: file.checksum for name, file in files.items() if file.checksum}
 
     def drop(self, files: Collection[str]) -> None:
         self._now.adopted.difference_update(files)
@@ -167,12 +230,14 @@ class ObjectAssembly(Assembly):
                 self._now.uploads.pop(file, None)
                 if self._has_parts:
                     self._uploads.abort(file, path_name(file))
-            remove_objects(self._fs, [f"{self._slot.data}/{file}" for file in files])
+            self._remove(files)
 
     def standing(self) -> dict[str, int]:
+        own = {MANIFEST_NAME, PUBLISHING_NAME, ""}
         with self._translated():
             files = list_objects(self._fs, self._slot.target).files
-        own = (MANIFEST_NAME, PUBLISHING_NAME, "")
+            if PUBLISHING_NAME in files and (token := read_marker(self._fs, self._slot.target)) is not None:
+                own |= self._slot.sibling(token).read_places()
         return {name: file.size for name, file in files.items() if name not in own}
 
     def adopt(self, files: Collection[str]) -> None:
@@ -185,8 +250,8 @@ class ObjectAssembly(Assembly):
         meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
         adopted = self._now.adopted - set(prepared.flags)
         with self._translated():
-            staged = {name: file.size for name, file in list_below(self._fs, self._slot.data).files.items() if name}
-            standing = self.standing() if adopted else {}
+            staged = {name: file.size for name, file in list_below(self._fs, self._data).files.items() if name}
+            standing = staged if self._is_in_place else self.standing() if adopted else {}
             for path, size in meant.items():
                 there = (standing if path in adopted else staged).get(path)
                 if there != size:
@@ -198,16 +263,24 @@ class ObjectAssembly(Assembly):
                 manifest=prepared.manifest,
                 flag=prepared.flags[0] if prepared.flags else None,
                 flags=prepared.flags[1:],
-                names=tuple(sorted(name for name in meant if name not in adopted)),
-                kept=tuple(sorted(adopted)),
+                names=() if self._is_in_place else tuple(sorted(name for name in meant if name not in adopted)),
+                kept=tuple(sorted({*meant, *adopted} if self._is_in_place else adopted)),
             )
-            self._slot.write_intent(self._now.intent)
+            if not self._is_in_place:
+                self._slot.write_intent(self._now.intent)
 
     def publish(self, guard: Guard) -> None:
-        assert self._now.intent is not None
-        self._hands.begin(self._slot, guard)
+        intent = self._now.intent
+        assert intent is not None
+        if self._is_in_place:
+            guard()
+            with self._translated():
+                self._require_ours()
+                self._slot.write_intent(intent)
+        else:
+            self._hands.begin(self._slot, guard)
         with self._translated():
-            self._hands.roll_forward(self._slot, self._now.intent)
+            self._hands.roll_forward(self._slot, intent)
         self._now.is_published = True
 
     def remove(self) -> None:
@@ -215,6 +288,11 @@ class ObjectAssembly(Assembly):
             return
         with self._translated():
             self._slot.remove()
+
+    def _remove(self, files: Collection[str]) -> None:
+        if self._is_in_place:
+            self._require_ours()
+        remove_objects(self._fs, [f"{self._data}/{file}" for file in files])
 
     def _noted(self) -> list[str]:
         names = list_below(self._fs, self._journal).files
@@ -254,7 +332,7 @@ class ObjectAssembly(Assembly):
     def _write_parts(self, file: str, offset: int, chunks: Iterable[bytes | memoryview]) -> None:
         upload = self._upload(file)
         if upload is None:
-            raise FileNotFoundError(f"{self._slot.data}/{file}")
+            raise FileNotFoundError(f"{self._data}/{file}")
         data = bytearray()
         for chunk in chunks:
             data += chunk

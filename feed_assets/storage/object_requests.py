@@ -21,6 +21,18 @@ def get_object(fs: AbstractFileSystem, key: str) -> bytes:
     return cast(bytes, fs.cat_file(key, **options))
 
 
+def put_object(fs: AbstractFileSystem, key: str, data: bytes, *, is_new: bool = False) -> str:
+    """Write an object of at most 5 GiB; its ETag, "" if the storage tells none.
+
+    With `is_new` there must be none with that key: raises `FileExistsError`.
+    """
+    if not takes_requests(fs):
+        fs.pipe_file(key, data, mode="create" if is_new else "overwrite")
+        return ""
+    condition = {"IfNoneMatch": "*"} if is_new else {}
+    return str(fs.call_s3("put_object", **_place(fs, key), Body=data, **condition).get("ETag", ""))
+
+
 def copy_object(fs: AbstractFileSystem, key: str, to: str, size: int | None) -> None:
     """Copy an object of so many bytes, as far as that is known, within the storage."""
     if not takes_requests(fs) or size is None or size > _LARGEST_COPY:

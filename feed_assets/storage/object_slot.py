@@ -4,11 +4,15 @@ A slot is the prefix `staging/<token>/<name of the path>/` with `slot.json` (it 
 published, and says for which path), `data/…`, and, once everything is prepared, `intent.json`. A publication begins
 when a marker that names the slot is created inside the instance, and ends when the marker is removed; in between the
 instance counts as PARTIAL, and whoever reads marker and intent can finish the work.
+
+Where nothing stands, a copy may be written in place instead of below `data/`. Then the marker is there from the
+beginning, `places.json` says which files are written, so that they can be withdrawn, and the intent comes only once the
+guard has decided.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self, TypeVar
 
@@ -23,6 +27,7 @@ from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Manifest
 
 _BATCH = 64
+_SIGN, _PLACES, _INTENT = "slot.json", "places.json", "intent.json"
 
 Item = TypeVar("Item")
 
@@ -39,6 +44,14 @@ class Intent:
     names: tuple[str, ...]
     kept: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sign:
+    """What `slot.json` says: the `number` of a copy's staging (see `Assembly.open`), and how that is written."""
+
+    number: int = 0
+    is_in_place: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,22 +74,76 @@ class ObjectSlot:
     def data(self) -> str:
         return f"{self.prefix}/data"
 
-    def make(self, **more: object) -> None:
-        """Make the slot anew and empty; `more` is what its sign says, too."""
+    @property
+    def uploads(self) -> str:
+        return f"{self.prefix}/uploads"
+
+    def make(self, sign: Sign | None = None, places: Collection[str] = ()) -> None:
+        """Make the slot anew and empty; in place, for files at these `places`, if its sign says so."""
         self.remove()
-        self.fs.pipe_file(f"{self.prefix}/slot.json", json.dumps({"version": 1, "path": self.path, **more}).encode())
+        sign = sign or Sign()
+        if sign.is_in_place:
+            self.write_places(places)
+        self.write_sign(sign)
 
     def exists(self) -> bool:
-        return read_object(self.fs, f"{self.prefix}/slot.json") is not None
+        return self.read_sign() is not None
+
+    def write_sign(self, sign: Sign) -> None:
+        document = {"version": 1, "path": self.path, "number": sign.number, "in_place": sign.is_in_place}
+        self.fs.pipe_file(f"{self.prefix}/{_SIGN}", json.dumps(document).encode())
+
+    def read_sign(self) -> Sign | None:
+        """What `write_sign` wrote; None if there is no staging."""
+        text = read_object(self.fs, f"{self.prefix}/{_SIGN}")
+        if text is None:
+            return None
+        document = json.loads(text)
+        return Sign(number=int(document.get("number", 0)), is_in_place=bool(document.get("in_place")))
+
+    def write_places(self, places: Collection[str]) -> None:
+        document = {"version": 1, "names": sorted(places)}
+        self.fs.pipe_file(f"{self.prefix}/{_PLACES}", json.dumps(document).encode())
+
+    def read_places(self) -> frozenset[str]:
+        """What `write_places` wrote; nothing if the slot is not in place."""
+        text = read_object(self.fs, f"{self.prefix}/{_PLACES}")
+        return frozenset() if text is None else frozenset(json.loads(text)["names"])
+
+    def sibling(self, token: str) -> "ObjectSlot":
+        """The slot of another token for the same path."""
+        staging = self.prefix.removesuffix(f"/{self.token}/{path_name(self.path)}")
+        return replace(self, token=token, prefix=f"{staging}/{token}/{path_name(self.path)}")
 
     def remove(self) -> None:
-        """Remove the slot; its sign goes first, so that nothing half removed is ever taken for a staging."""
-        names = [name for name in list_below(self.fs, self.prefix).files if name]
-        if "slot.json" in names:
-            remove_objects(self.fs, [f"{self.prefix}/slot.json"])
+        """Remove the slot, and what was written in place unless the guard has let it be published."""
+        names = self._names()
+        is_withdrawn = _PLACES in names and _INTENT not in names
+        if is_withdrawn and read_marker(self.fs, self.target) == self.token:
+            remove_objects(self.fs, [f"{self.target}/{name}" for name in self.read_places()])
+            remove_objects(self.fs, [f"{self.target}/{PUBLISHING_NAME}"])
+        self._clear(names)
+
+    def clear(self) -> None:
+        """Remove the slot of what is published."""
+        self._clear(self._names())
+
+    def leave_place(self) -> None:
+        """Forget what was written in place: it is not ours any more."""
+        if has_uploads(self.fs):
+            abort_uploads(self.fs, self.target, self.uploads)
+        remove_objects(self.fs, [f"{self.prefix}/{_PLACES}"])
+
+    def _names(self) -> list[str]:
+        return [name for name in list_below(self.fs, self.prefix).files if name]
+
+    def _clear(self, names: Collection[str]) -> None:
+        """The sign goes first, so that nothing half removed is ever taken for a staging."""
+        if _SIGN in names:
+            remove_objects(self.fs, [f"{self.prefix}/{_SIGN}"])
         if has_uploads(self.fs) and any(name.startswith("uploads/") for name in names):
-            abort_uploads(self.fs, self.data, f"{self.prefix}/uploads")
-        remove_objects(self.fs, [f"{self.prefix}/{name}" for name in names if name != "slot.json"])
+            abort_uploads(self.fs, self.target if _PLACES in names else self.data, self.uploads)
+        remove_objects(self.fs, [f"{self.prefix}/{name}" for name in names if name != _SIGN])
 
     def write_intent(self, intent: Intent) -> None:
         document = {
@@ -87,11 +154,11 @@ class ObjectSlot:
             "flags": intent.flags,
             "manifest": render_manifest(intent.manifest),
         }
-        self.fs.pipe_file(f"{self.prefix}/intent.json", json.dumps(document).encode())
+        self.fs.pipe_file(f"{self.prefix}/{_INTENT}", json.dumps(document).encode())
 
     def read_intent(self) -> Intent | None:
         """What `write_intent` wrote; None if the slot was never prepared, or is gone."""
-        text = read_object(self.fs, f"{self.prefix}/intent.json")
+        text = read_object(self.fs, f"{self.prefix}/{_INTENT}")
         if text is None:
             return None
         document = json.loads(text)
@@ -102,6 +169,9 @@ class ObjectSlot:
             kept=tuple(document.get("kept", ())),
             flags=tuple(document.get("flags", ())),
         )
+
+    def remove_intent(self) -> None:
+        remove_objects(self.fs, [f"{self.prefix}/{_INTENT}"])
 
     def begin(self, *, take_over: bool = False) -> bool:
         """Put our marker into the instance; False if a marker is there that is not to be taken over."""
@@ -132,7 +202,7 @@ class ObjectSlot:
         self._in_turns(self._write_manifest, [intent.manifest])
         self._in_turns(self._write_flag, flags[::-1])
         self._in_turns(self._remove, [PUBLISHING_NAME])
-        self.remove()
+        self.clear()
 
     def _in_turns(self, work: Callable[[Item], None], items: Sequence[Item]) -> None:
         """Do the same with many objects, some at a time, while the publication is ours."""

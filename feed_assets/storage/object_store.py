@@ -353,7 +353,7 @@ class ObjectStore(InstanceStore):
                 raise
 
     def _is_lost(self, path: str, token: str) -> bool:
-        """Whether a marker stands in an instance whose staging is gone."""
+        """Whether a marker stands in an instance for which nothing is prepared, so that nobody can finish it."""
         slot = self._slot(path, token)
         return slot.read_intent() is None and read_marker(self._fs, slot.target) == token
 
@@ -365,6 +365,9 @@ class ObjectStore(InstanceStore):
         if (intent := slot.read_intent()) is not None:
             self._roll_forward(slot, intent)
         elif self._is_lost(path, token):
+            sign = slot.read_sign()
+            if sign is not None and sign.is_in_place:  # it goes on, or is withdrawn with its staging
+                return False
             raise broken_off(self.root_url, path, token)
         return True
 

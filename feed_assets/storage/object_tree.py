@@ -1,6 +1,7 @@
 """Objects below a key of a filesystem without directories: one fresh listing, reading by range, many at a time."""
 
 import errno
+import hashlib
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -207,12 +208,25 @@ def open_object(fs: AbstractFileSystem, key: str, size: int) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(ObjectReader(fs, key, size), buffer_size=buffer))
 
 
+def prove_object(etag: str, data: bytes) -> str:
+    """What a listing gives as the `checksum` of an object with this ETag, if that is one of this content; else ""."""
+    return checksum if (checksum := _etag_checksum(etag)) == f"etag:{_md5(data)}" else ""
+
+
 def _checksum(info: Mapping[str, object]) -> str:
     """The checksum that Google keeps of an object, or the ETag of S3 where that is one: not of what came in parts."""
     if md5 := info.get("md5Hash"):
         return f"md5:{md5}"
-    tag = _ETAG_OF_CONTENT.fullmatch(str(info.get("ETag", "")))
+    return _etag_checksum(str(info.get("ETag", "")))
+
+
+def _etag_checksum(etag: str) -> str:
+    tag = _ETAG_OF_CONTENT.fullmatch(etag)
     return f"etag:{tag.group(1)}" if tag else ""
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def _modified_at(info: Mapping[str, object]) -> datetime | None:

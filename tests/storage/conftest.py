@@ -71,6 +71,12 @@ def file_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
     yield from _make_bed(request, tmp_path)
 
 
+@pytest.fixture(params=FILES[1:])
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    """A store of objects, of which none can be renamed."""
+    yield from _make_bed(request, tmp_path)
+
+
 @pytest.fixture(scope="session")
 def catalog(metastore_port: int) -> Catalog:
     return Catalog(metastore_port)

@@ -6,28 +6,15 @@ from pathlib import Path
 import pytest
 
 from feed_assets.storage import local_turns
-from feed_assets.storage.copy_port import Assembly, Prepared, Written
+from feed_assets.storage.copy_port import Assembly
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.local import LocalStore
-from feed_assets.storage.records import Availability, Manifest, ManifestEntry
+from feed_assets.storage.records import Availability
+from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, note, prepared
 from tests.storage.beds import Bed, FencedOut, allow, forbid, publish, read_all
 
-PATH = "weather/05"
-FLAG = "_SUCCESS"
-TOKEN = "copy-1"
-FILES = {"a.csv": b"aaa", "s/b.csv": b"bb", "empty.csv": b""}
-MiB = 1 << 20
 LATER = 4_000_000_000_000_000_000
 """Nanoseconds since 1970 of a day when all of these files are old."""
-
-
-def note(file: str, data: bytes, *, offset: int = 0, sign: str = "1") -> Written:
-    return Written(file=file, offset=offset, size=len(data), checksum="sha256:x", sign=sign, is_settled=True)
-
-
-def prepared(files: dict[str, bytes], flag: str | None = FLAG) -> Prepared:
-    entries = [ManifestEntry(path=name, size=len(data), checksum=f"sha256:{name}") for name, data in files.items()]
-    return Prepared(manifest=Manifest.of(entries, {"by": "a copy"}), flags=(flag,) if flag else ())
 
 
 def opened(bed: Bed, files: dict[str, bytes] | None = None) -> Assembly:

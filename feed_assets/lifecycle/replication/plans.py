@@ -94,7 +94,8 @@ class CopyPlan:
 
     `replaced` is what stands in the place of some of the transfers. A plan that `is_unchanged` has nothing to do; one
     that `is_refresh` only has to write down that nothing has changed. `flags` are written last. `standing` is the mark
-    of what stood at the target, `extra` what its manifest said, `publication` what was published with all its flags.
+    of what stood at the target (nothing at all if that `is_vacant`), `extra` what its manifest said, `publication` what
+    was published with all its flags.
     """
 
     source: Side
@@ -110,6 +111,7 @@ class CopyPlan:
     flags: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     standing: str = ""
+    is_vacant: bool = False
     digest: str = ""
     publication: Publication | None = None
     is_refresh: bool = False
@@ -122,6 +124,11 @@ class CopyPlan:
     @property
     def filter(self) -> CopyFilter:
         return copy_filter(self.options)
+
+    @property
+    def may_be_in_place(self) -> bool:
+        """Whether the copy may be written where it belongs, because only its flag tells readers that it is there."""
+        return self.is_vacant and bool(self.flags) and self.filter.is_everything
 
     @property
     def token(self) -> str:
@@ -304,6 +311,7 @@ class _Comparison:
             flags=self.flags,
             extra=dict(manifest.extra) if manifest else {},
             standing=mark,
+            is_vacant=not mark and not standing,
             publication=published,
         )
 

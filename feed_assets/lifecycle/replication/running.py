@@ -181,6 +181,7 @@ class _Runner:
 
     def _copy_file(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
         """Copy a file whole."""
+        proof = ""
         if file.size > _SPLICE:
             digest = hashlib.sha256()
             assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, digest, None))
@@ -190,9 +191,9 @@ class _Runner:
             digest = hashlib.sha256(data)
             for limit in self.work.limits:
                 limit.take(len(data))
-            assembly.put(file.path, data)
+            proof = assembly.put(file.path, data)
             self.work.on_bytes(len(data), 1)
-        self._done(assembly, file, 0, file.size, f"sha256:{digest.hexdigest()}")
+        self._done(assembly, _written(file, 0, file.size, f"sha256:{digest.hexdigest()}", proof))
 
     def _copy_stretch(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> None:
         """Copy a stretch segment by segment; by the kernel where the checksum of the file is known.
@@ -207,7 +208,7 @@ class _Runner:
             size = min(stretch.unit - offset % stretch.unit, end - offset)
             segment = _Crc()
             assembly.write(file.path, file.size, offset, self._passing(file, offset, size, reading, whole, segment))
-            self._done(assembly, file, offset, size, f"crc32:{segment.value:08x}")
+            self._done(assembly, _written(file, offset, size, f"crc32:{segment.value:08x}"))
             offset += size
         if whole is not None and offset == file.size:
             self.written.append(_written(file, 0, offset, f"sha256:{whole.hexdigest()}"))
@@ -226,7 +227,7 @@ class _Runner:
                 count = assembly.splice(file.path, offset, size, descriptor)
                 if count == 0:
                     break
-                self._done(assembly, file, offset, count, "")
+                self._done(assembly, _written(file, offset, count, ""))
                 self.work.on_bytes(count, 0)
                 offset += count
         finally:
@@ -284,11 +285,10 @@ class _Runner:
         except StorageError as exc:
             raise SourceUnreadableError(file.path, exc) from exc
 
-    def _done(self, assembly: Assembly, file: SourceFile, offset: int, size: int, checksum: str) -> None:
+    def _done(self, assembly: Assembly, done: Written) -> None:
         """Remember what is done, and note it when it is worth a note."""
-        done = _written(file, offset, size, checksum)
         self.unnoted.append(done)
-        self.unnoted_bytes += size
+        self.unnoted_bytes += done.size
         self.written.append(done)
         if self.unnoted_bytes >= self.work.note_bytes or len(self.unnoted) >= self.note_files:
             self._note(assembly)
@@ -300,10 +300,8 @@ class _Runner:
         self.unnoted_bytes = 0
 
 
-def _written(file: SourceFile, offset: int, size: int, checksum: str) -> Written:
-    return Written(
-        file=file.path, offset=offset, size=size, checksum=checksum, sign=file.sign, is_settled=file.is_settled
-    )
+def _written(file: SourceFile, offset: int, size: int, checksum: str, proof: str = "") -> Written:
+    return Written(file.path, offset, size, checksum, file.sign, file.is_settled, proof)
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ def open_copy(stores: StorePool, plan: CopyPlan) -> OpenCopy:
 
 
 def _open_copy(plan: CopyPlan, assembly: Assembly) -> OpenCopy:
-    number = assembly.open()
+    number = assembly.open([file.path for file in plan.transfers], is_vacant=plan.may_be_in_place)
     wanted = {file.path: file for file in plan.transfers}
     noted: dict[str, list[Written]] = defaultdict(list)
     for written in assembly.journal() if number > 1 else ():

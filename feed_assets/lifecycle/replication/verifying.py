@@ -55,8 +55,10 @@ def check_copy(
 ) -> Checked:
     """Find out the checksums of all staged files of a copy, and read back what `mode` says.
 
-    What was split or taken over from an earlier try is read back in every mode: only then its checksum is known.
+    What was split or taken over from an earlier try is read back in every mode: only then its checksum is known. A file
+    of which the storage still tells the checksum that proves its bytes is read back in the mode WHOLE alone.
     """
+    told = assembly.told() if mode is Verification.TRANSFERRED and _has_proofs(evidence) else {}
     works: list[tuple[str, int, str, Sequence[Written]]] = []
     checksums: dict[str, str] = {}
     damaged: list[str] = []
@@ -70,6 +72,8 @@ def check_copy(
             damaged.append(file.path)
         elif mode is Verification.NONE and known and is_read:
             checksums[file.path] = known
+        elif read and _is_proven(read, stretches, told.get(file.path)):
+            checksums[file.path] = read
         else:
             works.append((file.path, file.size, known, stretches))
     for kept in kept_files:
@@ -91,6 +95,15 @@ def _whole(size: int, stretches: Sequence[Written]) -> str:
         if each.offset == 0 and each.size == size and each.checksum.startswith("sha256:"):
             return each.checksum
     return ""
+
+
+def _has_proofs(evidence: Mapping[str, Sequence[Written]]) -> bool:
+    return any(each.proof for stretches in evidence.values() for each in stretches)
+
+
+def _is_proven(checksum: str, stretches: Sequence[Written], told: str | None) -> bool:
+    """Whether what a storage tells of a file is what it told of the bytes with this checksum."""
+    return bool(told) and any(each.proof == told and each.checksum == checksum for each in stretches)
 
 
 def _check(assembly: Assembly, path: str, size: int, known: str, stretches: Sequence[Written]) -> tuple[str, str, bool]:

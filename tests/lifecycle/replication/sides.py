@@ -66,6 +66,11 @@ class Place:
     def availability(self, path: str = PATH, flag: str | None = FLAG) -> Availability:
         return self.store.look([path], flag)[0].availability
 
+    def has_instance(self, path: str = PATH, flag: str | None = FLAG) -> bool:
+        """Whether a reader finds anything; on an object storage a copy may be written where it belongs."""
+        nothing = (Availability.MISSING,) if self.root else (Availability.MISSING, Availability.PARTIAL)
+        return self.availability(path, flag) not in nothing
+
     def read(self, path: str = PATH) -> dict[str, bytes]:
         return read_all(self.store, path)
 

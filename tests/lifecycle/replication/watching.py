@@ -117,10 +117,12 @@ class _WatchedReading(_Watched):
 class _WatchedAssembly(_Watched):
     _inner: Assembly
 
-    def put(self, file: str, data: Data) -> None:
+    def put(self, file: str, data: Data) -> str:
         self._watch.enter("put", file)
         self._watch.add(written=len(data))
-        self._inner.put(file, bytes(self._watch.writing(file, data)))
+        stored = bytes(self._watch.writing(file, data))
+        proof = self._inner.put(file, stored)
+        return proof if stored == data else ""
 
     def write(self, file: str, size: int, offset: int, chunks: Iterable[Data]) -> None:
         self._watch.enter("write", file)
