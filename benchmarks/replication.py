@@ -52,6 +52,8 @@ MIB = 1 << 20
 OURS, SPARK = "ours", "ours through Spark executors"
 CP, RSYNC, RCLONE, HADOOP = "cp -r", "rsync -a", "rclone copy --checksum", "Hadoop's FileUtil.copy"
 LARGE = 1 << 30
+FLAG = "_SUCCESS"
+"""The availability flag of replicas on S3, which every replica of a feed has."""
 SETTLING = 3.0
 """Seconds after which the time of a change tells it from a later one."""
 
@@ -251,15 +253,25 @@ def _by_us_to(address: str) -> Copy:
 
     def copy(tree: CopiedTree, target: Path) -> float:
         there = StoreAddress(url=f"s3://{BUCKET}/{target.name}", options=FrozenMap(options))
-        return seconds(partial(_copy, tree, there, None, CopyStatus.COPIED))
+        return seconds(partial(_copy, tree, there, None, CopyStatus.COPIED, flag=FLAG))
 
     return copy
 
 
-def _copy(tree: CopiedTree, target: StoreAddress, run_tasks: RunTasks | None, status: CopyStatus | None) -> None:
+def _copy(
+    tree: CopiedTree,
+    target: StoreAddress,
+    run_tasks: RunTasks | None,
+    status: CopyStatus | None,
+    flag: str | None = None,
+) -> None:
     source = StoreAddress(url=f"file://{tree.root}")
     requests = [
-        CopyRequest(source=Side(store=source, path=path), target=Side(store=target, path=path), guard=lambda: None)
+        CopyRequest(
+            source=Side(store=source, path=path),
+            target=Side(store=target, path=path, flag=flag),
+            guard=lambda: None,
+        )
         for path in tree.paths
     ]
     options = CopyOptions()
