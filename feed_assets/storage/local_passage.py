@@ -126,6 +126,8 @@ class Passage:
         try:
             self._calls.move(folder, name, kept, name)
         except FileExistsError:
+            if self._calls.find(folder, name) is None:
+                return self._miss(place)
             reason = "this sweep has taken another one away before; what stands there came later"
             return Moved(path=path, outcome=Outcome.CHANGED, reason=reason)
         moved = Moved(path=path, outcome=Outcome.MOVED)

@@ -229,3 +229,130 @@ def test_a_root_that_is_missing_holds_nothing_to_be_moved(root: Path) -> None:
         ]
     with pytest.raises(PathRefusedError, match=f"^{trash.store.root_url}: 'a/b': "):
         trash.put("a/b", [])
+
+
+def test_every_answer_of_the_trash_names_the_path_as_it_was_asked_for_and_says_why(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["/weather//05/", "weather/06", "weather/07"]
+    land(root, "weather/05")
+    land(root, "weather/06")
+    trash = LocalStore(root).trash()
+    taken = "this sweep has taken it away before"
+    later = "this sweep has taken another one away before; what stands there came later"
+
+    def answers(moved: list[Moved]) -> list[tuple[Outcome, str | None]]:
+        assert [one.path for one in moved] == asked[: len(moved)]
+        return [(one.outcome, one.reason) for one in moved]
+
+    assert answers(trash.put(SWEEP, asked)) == [
+        (Outcome.MOVED, None),
+        (Outcome.MOVED, None),
+        (Outcome.VANISHED, "nothing is there"),
+    ]
+    land(root, "weather/05")
+    assert answers(trash.put(SWEEP, asked[:2])) == [(Outcome.CHANGED, later), (Outcome.ALREADY, taken)]
+    assert answers(trash.restore(SWEEP, asked)) == [
+        (Outcome.OCCUPIED, "something stands in its place"),
+        (Outcome.MOVED, None),
+        (Outcome.LOST, "it is not in the trash"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(local_trash, "find_mounts", lambda _: ("weather/05/sub",))
+        mounted = (Outcome.REFUSED, "something is mounted on it or in it")
+        assert answers(trash.put("sweep-2", asked[:2])) == [mounted, (Outcome.MOVED, None)]
+
+    def forbid(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("05",)):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    refused = LocalStore(root, WatchedCalls(forbid)).trash().put("sweep-3", asked[:1])
+    assert answers(refused) == [(Outcome.REFUSED, RIGHTS)]
+
+
+def test_what_was_taken_and_should_not_have_been_is_given_back_with_the_reason(root: Path) -> None:
+    land(root, "weather/05")
+
+    def swap(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("05",)) and (root / "weather/05").is_dir():
+            (root / "weather/05").rename(root / "aside")
+            (root / "weather/05").symlink_to("aside")
+
+    (moved,) = LocalStore(root, WatchedCalls(swap)).trash().put(SWEEP, ["/weather/05"])
+    assert moved == Moved(path="/weather/05", outcome=Outcome.REFUSED, reason="it is a symbolic link")
+    land(root, "flights/04")
+    land(root, "flights/05")
+
+    def move(call: str, *arguments: object) -> None:
+        if (call, arguments[1:2]) == ("move", ("05",)) and (root / "flights").exists():
+            (root / "flights").rename(root / "elsewhere")
+
+    moved_away = LocalStore(root, WatchedCalls(move)).trash().put(SWEEP, ["/flights/04", "flights/05"])
+    assert moved_away == [
+        Moved(path=path, outcome=Outcome.REFUSED, reason="its folder was moved or replaced meanwhile")
+        for path in ("/flights/04", "flights/05")
+    ]
+
+
+def test_a_link_in_the_place_of_an_instance_is_seen_before_it_is_moved(root: Path) -> None:
+    land(root, "weather/04")
+    (root / "weather/05").symlink_to("04")
+    moved: list[object] = []
+    calls = WatchedCalls(lambda call, *of: moved.append(of[1]) if call == "move" else None)
+    assert LocalStore(root, calls).trash().put(SWEEP, ["/weather/05"]) == [
+        Moved(path="/weather/05", outcome=Outcome.REFUSED, reason="it is a symbolic link")
+    ]
+    assert moved == []
+
+
+def test_the_folder_of_the_trash_is_opened_once_for_paths_of_one_folder(root: Path) -> None:
+    opened: dict[int, int] = {}
+    for count in (1, 2, 5):
+        paths = [f"weather-{count}/{hour:02d}" for hour in range(count)]
+        for path in paths:
+            land(root, path)
+        names: list[str] = []
+        calls = WatchedCalls(lambda call, *_, names=names: names.append(call))
+        assert {one.outcome for one in LocalStore(root, calls).trash().put(SWEEP, paths)} == {Outcome.MOVED}
+        opened[count] = names.count("open_folder")
+    assert opened[2] == opened[5]
+
+
+def test_folders_of_the_trash_have_the_rights_of_those_they_stand_for_and_no_others_have(root: Path) -> None:
+    land(root, "feeds/weather/2013/05")
+    for path, mode in (("feeds", 0o700), ("feeds/weather", 0o750), ("feeds/weather/2013", 0o711)):
+        (root / path).chmod(mode)
+    (root / "feeds").chmod(0o700)
+    trash = LocalStore(root).trash()
+    assert trash.put(SWEEP, ["feeds/weather/2013/05"])[0].outcome is Outcome.MOVED
+    tree = root / f".feed-assets/trash/{SWEEP}/tree"
+    modes = {
+        path: (tree / path).stat().st_mode & 0o777 for path in ("4/feeds", "4/feeds/weather", "4/feeds/weather/2013")
+    }
+    assert list(modes.values()) == [0o700, 0o750, 0o711]
+    plain = (root / ".feed-assets").stat().st_mode
+    assert {(tree / path).stat().st_mode for path in ("", "4")} == {plain}
+    trash.remove_empty_parents("", ["feeds/weather/2013/05"])
+    assert trash.restore(SWEEP, ["feeds/weather/2013/05"])[0].outcome is Outcome.MOVED
+    assert [(root / path).stat().st_mode & 0o777 for path in ("feeds", "feeds/weather", "feeds/weather/2013")] == [
+        0o700,
+        0o750,
+        0o711,
+    ]
+
+
+def test_a_parent_that_is_removed_during_a_restore_is_made_again(root: Path) -> None:
+    land(root, "weather/2013/05")
+    trash = LocalStore(root).trash()
+    trash.put(SWEEP, ["weather/2013/05"])
+    times = 0
+
+    def remove(call: str, *arguments: object) -> None:
+        nonlocal times
+        if (call, arguments[1:2]) == ("move", ("05",)) and times < 3:
+            times += 1
+            (root / "weather/2013").rmdir()
+
+    restored = LocalStore(root, WatchedCalls(remove)).trash().restore(SWEEP, ["weather/2013/05"])
+    assert (times, restored[0].outcome) == (3, Outcome.MOVED)
+    assert (root / "weather/2013/05/data").exists()
