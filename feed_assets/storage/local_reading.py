@@ -136,18 +136,10 @@ class LocalSources:
             except (FileNotFoundError, NotADirectoryError):
                 return Survey(availability=Availability.PARTIAL)
         known, manifest = self._published(folder, path)
-        published_at = manifest.st_mtime_ns if manifest else 0
+        published_at, settled = manifest.st_mtime_ns if manifest else 0, now - _SETTLING
         files = tuple(
-            SourceFile(
-                path=name,
-                size=each.st_size,
-                sign=f"{each.st_ino:x}.{each.st_mtime_ns:x}.{each.st_ctime_ns:x}",
-                is_settled=each.st_ctime_ns < now - _SETTLING,
-                checksum=_known(known, name, each, published_at) if known else "",
-                modified=each.st_mtime_ns,
-                mode=stat.S_IMODE(each.st_mode),
-            )
-            for name, each in found
+            _source_file(name, seen, _known(known, name, seen, published_at) if known else "", settled)
+            for name, seen in found
         )
         return Survey(availability=availability, files=files, mark=_mark(before, manifest) if manifest else "")
 
@@ -292,6 +284,12 @@ def _mark(folder: os.stat_result, manifest: os.stat_result) -> str:
         f"{folder.st_ino:x}.{folder.st_mtime_ns:x}.{folder.st_ctime_ns:x}."
         f"{manifest.st_ino:x}.{manifest.st_mtime_ns:x}.{manifest.st_ctime_ns:x}.{manifest.st_size:x}"
     )
+
+
+def _source_file(name: str, seen: os.stat_result, checksum: str, settled: int) -> SourceFile:
+    modified, changed = seen.st_mtime_ns, seen.st_ctime_ns
+    sign = "%x.%x.%x" % (seen.st_ino, modified, changed)  # noqa: UP031 - half as long as any other way, for each file
+    return SourceFile(name, seen.st_size, sign, changed < settled, checksum, modified, seen.st_mode & 0o7777)
 
 
 def _known(known: Mapping[str, ManifestEntry], name: str, seen: os.stat_result, published_at: int) -> str:

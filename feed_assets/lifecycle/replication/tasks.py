@@ -116,7 +116,7 @@ def _open_copy(plan: CopyPlan, assembly: Assembly) -> OpenCopy:
     for path, file in wanted.items():
         grain = assembly.grain(file.size) if file.size > SMALL else 0
         unit = -(-wish // grain) * grain if grain else 0
-        done = _usable(noted.get(path, ()), file)
+        done = _usable(noted[path], file) if path in noted else []
         gaps = _gaps(done, file.size) if unit else ()
         resumed += done
         if unit and not done:

@@ -33,7 +33,9 @@ def evidence_of(plan: CopyPlan, written: Iterable[Written]) -> tuple[dict[str, l
         found[each.file].append(each)
     incomplete = []
     for file in plan.transfers:
-        stretches = sorted(found.get(file.path, ()), key=lambda each: (each.offset, -each.size))
+        stretches = found.get(file.path, [])
+        if len(stretches) > 1:
+            stretches.sort(key=lambda each: (each.offset, -each.size))
         end = 0
         for each in stretches:
             if each.offset > end:
