@@ -10,8 +10,9 @@ class Verification(StrEnum):
     """What is read back at the target before it becomes visible.
 
     TRANSFERRED: every file that was copied, unless the storage proves by a checksum of its own that it has what was
-    sent. WHOLE: all of these, and those that stay, so that what has rotted there is brought again. NONE: only what was split or taken over from an earlier try, because its checksum is not known otherwise; of
-    a file that the kernel copied that of the source's manifest is believed.
+    sent. WHOLE: all of these, and those that stay, so that what has rotted there is brought again. NONE: only what was
+    split or taken over from an earlier try, because its checksum is not known otherwise; of a file that the kernel
+    copied that of the source's manifest is believed.
     """
 
     TRANSFERRED = "transferred"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -16,7 +16,8 @@ import pytest
 
 import feed_assets
 from feed_assets.lifecycle.replication.finishing import CopyStatus
-from tests.lifecycle.replication.sides import FLAG, PATH, Pair, local_place, pattern
+from feed_assets.storage.records import Availability
+from tests.lifecycle.replication.sides import FLAG, PATH, Pair, Place, local_place, pattern, s3_place
 from tests.lifecycle.replication.watching import Watch, watched_stores
 from tests.storage.trees import memory_folder
 
@@ -24,10 +25,14 @@ PROJECT = Path(feed_assets.__path__[0]).parent
 KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "4"))
 SEED = int(os.environ.get("FEED_ASSETS_SEED", "1"))
 COPIER = """
+import json
 import sys
 from pathlib import Path
-from tests.lifecycle.replication.sides import Pair, local_place
-pair = Pair(local_place(Path(sys.argv[1])), local_place(Path(sys.argv[2])))
+from tests.lifecycle.replication.sides import Pair, local_place, s3_place
+options = json.loads(sys.argv[4])
+target = s3_place(options, sys.argv[2]) if options else local_place(Path(sys.argv[2]))
+pair = Pair(local_place(Path(sys.argv[1])), target)
+target.availability()  # whoever connects to a storage needs a while for that
 print("ready", flush=True)
 print(pair.copy(bandwidth=int(sys.argv[3]) or None, task_bandwidth=None).status, flush=True)
 """
@@ -118,9 +123,11 @@ def reading(place: Path) -> Iterator[Reader]:
         reader.stop()
 
 
-def copy_until_killed(source: Path, target: Path, seconds: float, bandwidth: int) -> bool:
-    """Whether the copier was killed before it had ended."""
-    command = [sys.executable, "-c", COPIER, str(source), str(target), str(bandwidth)]
+def copy_until_killed(
+    source: Path, target: Path | str, seconds: float, bandwidth: int, options: Mapping[str, object] | None = None
+) -> bool:
+    """Whether the copier was killed before it had ended. With `options` the target is a name on S3."""
+    command = [sys.executable, "-c", COPIER, str(source), str(target), str(bandwidth), json.dumps(options or {})]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as copier:
         assert copier.stdout is not None
         assert copier.stdout.readline() == "ready\n"
@@ -171,3 +178,66 @@ def test_after_a_kill_at_most_five_percent_are_copied_again(folder: Path) -> Non
         pair.require_equal()
         again.append(staged + watch.read - size)
     assert max(again) <= size / 20, again
+
+
+def small_version(number: int) -> dict[str, bytes]:
+    """An instance of which every file says of which version it is, and none has as many files as the next."""
+    files = {f"part-{part:03}.csv": f"{number} {part} ".encode() * 9000 for part in range(40 + number % 3)}
+    return {**files, "large.bin": bytes([number % 251]) * (9 << 20)}
+
+
+class Poller(threading.Thread):
+    """Looks at an instance of an object storage all the time; what stands there unchanged has to be whole."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(daemon=True)
+        self.place = place
+        self.seen: set[Availability] = set()
+        self.wrong: list[str] = []
+        self._is_over = threading.Event()
+
+    def __enter__(self) -> "Poller":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self.join()
+
+    def run(self) -> None:
+        copying = self.place.store.copying()
+        while not self._is_over.wait(0.005):
+            before = copying.mark(PATH)
+            self.seen.add(availability := self.place.availability())
+            if availability is not Availability.AVAILABLE:
+                continue
+            names, manifest = self.place.names(), self.place.store.published_manifest(PATH)
+            if self.place.availability() is not Availability.AVAILABLE or copying.mark(PATH) != before:
+                continue
+            if manifest is None or names != {FLAG, *(entry.path for entry in manifest.entries)}:
+                self.wrong.append(f"{sorted(names)} with the manifest {manifest}")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("is_fresh", [True, False], ids=["in place", "staged"])
+def test_a_copy_to_s3_that_is_killed_is_hidden_until_it_is_whole(
+    folder: Path, s3_options: dict[str, object], is_fresh: bool
+) -> None:
+    """It is killed twice; in between the source is another one now and then, with more files or less."""
+    rng = random.Random(SEED)
+    source, seen = local_place(folder / "source"), set[Availability]()
+    for number in range((KILLS + 1) // 2):
+        name = f"killed-{os.getpid()}-{is_fresh}-{number}"
+        target = s3_place(s3_options, name)
+        if not is_fresh:
+            target.publish({"former.csv": b"former"})
+        with Poller(target) as poller:
+            for turn in range(2):
+                if turn == 0 or rng.random() < 0.5:
+                    source.publish(small_version(2 * number + turn), token=f"run-{2 * number + turn}")
+                copy_until_killed(folder / "source", name, rng.uniform(0.1, 1.5), 12 << 20, s3_options)
+            Pair(source, target).copy()
+        Pair(source, target).require_equal()
+        assert poller.wrong == []
+        seen |= poller.seen
+    assert {Availability.PARTIAL, Availability.AVAILABLE} <= seen
