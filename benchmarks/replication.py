@@ -1,8 +1,9 @@
 """(h) Replication: instances copied, verified and published, against cp, rsync, rclone and Hadoop's FileUtil.
 
 Ours is one call with the default options, so every transferred file is read back, or on S3 proven by its ETag. The
-peers verify nothing, or by `--checksum`. All times include the flush of the filesystem. The trees were written by somebody else, without
-manifests, unless it says that they are published; a peer finds the target empty, or as it has left it itself.
+peers verify nothing, or by `--checksum`. All times include the flush of the filesystem. The trees were written by
+somebody else, without manifests, unless it says that they are published; a peer finds the target empty, or as it has
+left it itself.
 """
 
 import shutil
