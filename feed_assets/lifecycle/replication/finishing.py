@@ -272,8 +272,9 @@ class _End:
         if checked.damaged:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)
-        for file in transfers:
-            self._dress(file)
+        if plan.options.preserve:
+            for file in transfers:
+                self._dress(file)
         self._prepared = self._manifest(transfers, kept, checked, failed)
         self.assembly.prepare(self._prepared)
 
@@ -323,8 +324,11 @@ class _End:
         doubtful = [
             file for file in plan.transfers if (not file.is_settled or file.path in resumed) and file.path not in failed
         ]
-        settled = {file.path for file in now.files if file.is_settled}
-        self._signs = {file.path: file.sign for file in plan.survey.files if file.is_settled or file.path in settled}
+        self._signs = {
+            file.path: file.sign
+            for file, later in zip(plan.survey.files, now.files, strict=True)
+            if (file.is_settled or later.is_settled) and file.path not in failed
+        }
         if not doubtful:
             return
         with self._reading_source() as reading:
@@ -355,7 +359,7 @@ class _End:
     ) -> Prepared:
         """The manifest of what will stand at the target, with what it is a copy of."""
         plan = self.plan
-        signs = {path: sign for path, sign in self._signs.items() if path not in failed}
+        signs = self._signs
         entries = [_entry(file.path, file.size, checked.checksums[file.path], signs) for file in transfers]
         for each in kept:
             checksum = checked.checksums.get(each.path, "")
