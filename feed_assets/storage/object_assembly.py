@@ -5,6 +5,7 @@ Beside what every slot has, there are `journal/…`, one object for each time th
 never replace an object unless the staging is known to be ours still.
 """
 
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +23,6 @@ from feed_assets.storage.object_tree import (
     find_object,
     iter_ranges,
     list_below,
-    list_objects,
     prove_object,
     read_object,
     remove_objects,
@@ -31,8 +31,8 @@ from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Guard
 
 _BLOCK = 16 << 20
-_SURE = 1.0
-"""Seconds for which a writer takes it that the place of the instance is still its own."""
+_SURE = 3.0
+"""Seconds for which a writer takes it that the place of the instance is still its own, and another one lets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,12 @@ class ObjectAssembly(Assembly):
     def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:
         slot = self._slot
         with self._translated():
-            self._hands.recover(slot.path)
             former = slot.read_sign()
+            if former is not None and self._hands.recover(slot.path):
+                former = slot.read_sign()
             if former is not None:
-                self._take_over(former, files, is_vacant=is_vacant)
+                self._take_over(former)
+                self._go_on(files, is_vacant=is_vacant)
             else:
                 self._now.sign = Sign(number=1, is_in_place=is_vacant)
                 slot.make(self._now.sign, files)
@@ -90,7 +92,7 @@ class ObjectAssembly(Assembly):
         with self._translated():
             former = self._slot.read_sign()
             if former is not None:
-                self._take_over(former, (), is_vacant=False)
+                self._take_over(former)
         if former is None:
             self.open()
 
@@ -105,17 +107,23 @@ class ObjectAssembly(Assembly):
     def close(self) -> None:
         self._now = _Open()
 
-    def _take_over(self, former: Sign, files: Collection[str], *, is_vacant: bool) -> None:
+    def _take_over(self, former: Sign) -> None:
         """Give the slot the next number; the first one that took it over had nothing to publish yet."""
-        slot = self._slot
         if former.number != 1:
-            slot.remove_intent()
+            self._slot.remove_intent()
         self._now.sign = replace(former, number=former.number + 1)
-        if former.is_in_place and files:
-            slot.write_places({*files, *slot.read_places()})
-        slot.write_sign(self._now.sign)
-        if former.is_in_place and read_marker(self._fs, slot.target) != self.token and not (is_vacant and slot.begin()):
+        self._slot.write_sign(self._now.sign)
+
+    def _go_on(self, files: Collection[str], *, is_vacant: bool) -> None:
+        """Go on with what was written in place, if that is ours still and the former writers have noticed."""
+        slot = self._slot
+        if not self._is_in_place:
+            return
+        if read_marker(self._fs, slot.target) != self.token and not (is_vacant and slot.begin()):
             self._leave_place()
+            return
+        slot.write_places({*files, *slot.read_places()})
+        time.sleep(_SURE)
 
     def _leave_place(self) -> None:
         """Stage the copy as if something stood in its place, because another publication is or was there."""
@@ -235,7 +243,7 @@ class ObjectAssembly(Assembly):
     def standing(self) -> dict[str, int]:
         own = {MANIFEST_NAME, PUBLISHING_NAME, ""}
         with self._translated():
-            files = list_objects(self._fs, self._slot.target).files
+            files = list_below(self._fs, self._slot.target).files
             if PUBLISHING_NAME in files and (token := read_marker(self._fs, self._slot.target)) is not None:
                 own |= self._slot.sibling(token).read_places()
         return {name: file.size for name, file in files.items() if name not in own}
@@ -275,7 +283,8 @@ class ObjectAssembly(Assembly):
         if self._is_in_place:
             guard()
             with self._translated():
-                self._require_ours()
+                if self._slot.read_sign() != self._now.sign:
+                    raise self._lost()
                 self._slot.write_intent(intent)
         else:
             self._hands.begin(self._slot, guard)

@@ -45,6 +45,11 @@ class Intent:
     kept: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
+    @property
+    def all_flags(self) -> tuple[str, ...]:
+        """The flags, that of the whole instance first."""
+        return (self.flag, *self.flags) if self.flag else self.flags
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
@@ -190,8 +195,7 @@ class ObjectSlot:
         on its way at that moment is the only thing that cannot be called back.
         """
         before = list_objects(self.fs, self.target).files
-        flags = [*([intent.flag] if intent.flag else []), *intent.flags]
-        closing = [*flags, MANIFEST_NAME]
+        closing = [*intent.all_flags, MANIFEST_NAME]
         keep = {*intent.names, *intent.kept, *closing, PUBLISHING_NAME}
         for name in (*closing, ""):
             if name in before:
@@ -199,8 +203,7 @@ class ObjectSlot:
         sizes = {entry.path: entry.size for entry in intent.manifest.entries}
         self._in_turns(partial(self._copy, sizes), intent.names)
         self._in_turns(self._remove, [name for name in before if name and name not in keep])
-        self._in_turns(self._write_manifest, [intent.manifest])
-        self._in_turns(self._write_flag, flags[::-1])
+        self._in_turns(self._close, [intent])
         self._in_turns(self._remove, [PUBLISHING_NAME])
         self.clear()
 
@@ -218,11 +221,11 @@ class ObjectSlot:
     def _copy(self, sizes: Mapping[str, int], name: str) -> None:
         copy_object(self.fs, f"{self.data}/{name}", f"{self.target}/{name}", sizes.get(name))
 
-    def _write_manifest(self, manifest: Manifest) -> None:
-        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(manifest).encode())
-
-    def _write_flag(self, flag: str) -> None:
-        self.fs.pipe_file(f"{self.target}/{flag}", b"")
+    def _close(self, intent: Intent) -> None:
+        """Write the manifest and then the flags, that of the whole instance last."""
+        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
+        for flag in intent.all_flags[::-1]:
+            self.fs.pipe_file(f"{self.target}/{flag}", b"")
 
 
 def staging_prefix(root: str) -> str:

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
 
-from feed_assets.storage import local_calls
+from feed_assets.storage import local_calls, object_assembly
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.registry import open_store
 from tests.storage.beds import Bed, local_bed, object_bed
@@ -25,6 +25,12 @@ _numbers = itertools.count()
 def working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty directory to work in: a removal that loses its handle takes what is there, as Python's calls do."""
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes over a copy on an object storage does not wait long for former writers."""
+    monkeypatch.setattr(object_assembly, "_SURE", 0.05)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from feed_assets.storage import object_assembly
 from feed_assets.storage.copy_port import Assembly
-from feed_assets.storage.errors import StagingLostError
+from feed_assets.storage.errors import InstanceChangingError, StagingLostError
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, note, prepared
 from tests.storage.beds import Bed, FencedOut, allow, forbid, publish, read_all
@@ -89,6 +89,7 @@ def test_a_writer_whose_copy_was_taken_over_replaces_nothing(bucket: Bed, monkey
     late.join(1)
     sure.join(1)
     opened(bucket).put("a.csv", b"new")
+    monkeypatch.setattr(object_assembly, "_SURE", 60.0)
     with pytest.raises(StagingLostError):  # it takes the place for its own, but finds that somebody has written there
         late.put("a.csv", b"old")
     monkeypatch.setattr(object_assembly, "_SURE", 0.0)
@@ -100,6 +101,19 @@ def test_a_writer_whose_copy_was_taken_over_replaces_nothing(bucket: Bed, monkey
         with pytest.raises(StagingLostError):
             step()
     assert content(bucket) == {"a.csv"}
+
+
+def test_who_goes_on_in_place_waits_until_former_writers_have_noticed(
+    bucket: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(bucket)
+    former = bucket.store.copying().assembly(PATH, TOKEN)
+    former.join(1)
+    monkeypatch.setattr(object_assembly, "_SURE", 0.3)
+    opened(bucket)
+    with pytest.raises(StagingLostError):
+        former.put("a.csv", b"old")
+    assert content(bucket) == set()
 
 
 def test_a_large_file_is_completed_by_the_owner_of_the_place_alone(bucket: Bed) -> None:
@@ -126,7 +140,7 @@ def test_another_publication_takes_the_place_over(bucket: Bed) -> None:
     assembly = written(bucket)
     assembly.prepare(prepared(FILES))
     publish(bucket.store, PATH, {"other.csv": b"other"})
-    with pytest.raises(StagingLostError):
+    with pytest.raises(InstanceChangingError, match="overtaken"):
         assembly.publish(allow)
     assert read_all(bucket.store, PATH) == {"other.csv": b"other"}
     assert bucket.store.sweep_staging(datetime(2100, 1, 1, tzinfo=UTC)) == 1

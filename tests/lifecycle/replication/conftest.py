@@ -10,9 +10,9 @@ import pytest
 
 from tests.lifecycle.replication.sides import Pair, Place, local_place, memory_place, s3_place
 from tests.spark_session import spark
-from tests.storage.conftest import s3_options
+from tests.storage.conftest import s3_options, short_waits
 
-__all__ = ["s3_options", "spark"]
+__all__ = ["s3_options", "short_waits", "spark"]
 
 _numbers = itertools.count()
 
