@@ -84,7 +84,7 @@ class ObjectAssembly(Assembly):
             else:
                 self._now.sign = Sign(number=1, is_in_place=is_vacant)
                 slot.make(self._now.sign, files)
-                if is_vacant and not slot.begin():
+                if is_vacant and not slot.occupy():
                     self._leave_place()
         return self._now.sign.number
 
@@ -119,7 +119,7 @@ class ObjectAssembly(Assembly):
         slot = self._slot
         if not self._is_in_place:
             return
-        if read_marker(self._fs, slot.target) != self.token and not (is_vacant and slot.begin()):
+        if read_marker(self._fs, slot.target) != self.token and not (is_vacant and slot.occupy()):
             self._leave_place()
             return
         slot.write_places({*files, *slot.read_places()})

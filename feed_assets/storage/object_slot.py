@@ -188,6 +188,15 @@ class ObjectSlot:
             return False
         return True
 
+    def occupy(self) -> bool:
+        """Put our marker where nothing stands; False, and no trace of it, if something does."""
+        if not self.begin():
+            return False
+        is_vacant = list_below(self.fs, self.target).files.keys() == {PUBLISHING_NAME}
+        if not is_vacant:
+            remove_objects(self.fs, [f"{self.target}/{PUBLISHING_NAME}"])
+        return is_vacant
+
     def roll_forward(self, intent: Intent) -> None:
         """Make the instance what the intent says, from any state between; then remove marker and slot.
 

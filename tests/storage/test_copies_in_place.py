@@ -177,6 +177,16 @@ def test_a_place_where_another_publication_has_begun_is_left_to_it(bucket: Bed) 
     assert read_all(bucket.store, PATH) == {"a.csv": b"aaa"}
 
 
+def test_a_place_that_is_not_vacant_any_more_is_not_written_to(bucket: Bed) -> None:
+    publish(bucket.store, PATH, {"other.csv": b"other"})
+    assembly = opened(bucket)
+    assembly.put("a.csv", b"aaa")
+    assert (availability(bucket), content(bucket)) == (Availability.AVAILABLE, {"other.csv", FLAG})
+    assembly.prepare(prepared({"a.csv": b"aaa"}))
+    assembly.publish(allow)
+    assert read_all(bucket.store, PATH) == {"a.csv": b"aaa"}
+
+
 def test_what_nobody_goes_on_with_is_withdrawn_with_its_staging(bucket: Bed) -> None:
     written(bucket).close()
     bucket.put(f"{PATH}/foreign.csv", b"foreign")
