@@ -19,7 +19,6 @@ from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundEr
 from feed_assets.storage.local_files import (
     clone_file,
     is_at,
-    iter_entries,
     iter_files,
     parents,
     splice_file,
@@ -76,8 +75,6 @@ class LocalAssembly(Assembly):
         self._folder: int | None = None
         self._notes: int | None = None
         self._made = {""}
-        self._sizes: dict[str, int] = {}
-        """The sizes of files that were read back and not written since."""
         self._is_published = False
 
     def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:  # noqa: ARG002 - all is staged
@@ -101,7 +98,6 @@ class LocalAssembly(Assembly):
                 os.close(descriptor)
         self._notes = self._folder = self._lock = None
         self._made = {""}
-        self._sizes.clear()
 
     def journal(self) -> list[Written]:
         with self._translated():
@@ -171,14 +167,11 @@ class LocalAssembly(Assembly):
     def read(self, file: str, size: int) -> bytes:
         descriptor = self._open_staged(file)
         try:
-            data = read_whole(descriptor, size)
+            return read_whole(descriptor, size)
         except OSError as exc:
             raise self._refuse(f"{self.path}/{file}", exc) from exc
         finally:
             os.close(descriptor)
-        if len(data) <= size:
-            self._sizes[file] = len(data)
-        return data
 
     def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:
         descriptor = self._open_staged(file)
@@ -212,7 +205,6 @@ class LocalAssembly(Assembly):
                 if folder is None:
                     raise FileNotFoundError(2, os.strerror(2), self.target)
                 self._make_parents(file)
-                self._sizes.pop(file, None)
                 with suppress(FileNotFoundError):
                     os.unlink(file, dir_fd=self._data())
                 clone_file(folder, self._data(), file)
@@ -228,7 +220,7 @@ class LocalAssembly(Assembly):
         meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
         with self._translated():
             data = self._data()
-            found = {path: self._size_of(path, entry) for path, entry in iter_entries(data)}
+            found = {path: seen.st_size for path, seen in iter_files(data)}
             for path, size in meant.items():
                 if found.get(path) != size:
                     reason = f"the copy of {path!r} has {found.get(path, 'no')} bytes instead of {size:,}"
@@ -331,13 +323,8 @@ class LocalAssembly(Assembly):
         except OSError as exc:
             raise self._refuse(f"{self.path}/{file}", exc) from exc
 
-    def _size_of(self, file: str, entry: "os.DirEntry[str]") -> int:
-        size = self._sizes.get(file)
-        return entry.stat(follow_symlinks=False).st_size if size is None else size
-
     def _create(self, file: str) -> int:
         """Make an empty file, in place of one that is there: who has that one open writes nowhere."""
-        self._sizes.pop(file, None)
         for _ in range(3):
             try:
                 return os.open(file, _NEW, 0o666, dir_fd=self._data())
@@ -370,7 +357,6 @@ class LocalAssembly(Assembly):
 
     @contextmanager
     def _writing(self, file: str) -> Iterator[int]:
-        self._sizes.pop(file, None)
         descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._data())
         try:
             yield descriptor

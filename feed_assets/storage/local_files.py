@@ -21,24 +21,20 @@ _STEP = 1 << 30
 _RANGE_WRITE = 2
 
 
-def iter_files(folder: int) -> Iterator[tuple[str, os.stat_result]]:
+def iter_files(folder: int, prefix: str = "") -> Iterator[tuple[str, os.stat_result]]:
     """Every regular file below an open directory, in no order; links are passed over."""
-    for path, entry in iter_entries(folder):
-        yield path, entry.stat(follow_symlinks=False)
-
-
-def iter_entries(folder: int, prefix: str = "") -> Iterator[tuple[str, "os.DirEntry[str]"]]:
-    """`iter_files`, but nothing is asked of the files; an entry can tell more until the next is taken."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 below = os.open(entry.name, _FOLDER, dir_fd=folder)
                 try:
-                    yield from iter_entries(below, f"{prefix}{entry.name}/")
+                    yield from iter_files(below, f"{prefix}{entry.name}/")
                 finally:
                     os.close(below)
-            elif entry.is_file(follow_symlinks=False):
-                yield prefix + entry.name, entry
+                continue
+            seen = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(seen.st_mode):
+                yield prefix + entry.name, seen
 
 
 def is_at(descriptor: int, path: str) -> bool:
