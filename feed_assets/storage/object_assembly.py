@@ -8,7 +8,7 @@ never replace an object unless the staging is known to be ours still.
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Stopwatch
@@ -132,10 +132,14 @@ class ObjectAssembly(Assembly):
         self._slot.leave_place()
 
     def _require_ours(self) -> None:
-        """Raises `StagingLostError` if another process has taken over the staging, or what is written in place."""
+        """Raises `StagingLostError` if another process has taken over what is written in place."""
+        if self._is_in_place:
+            self._require_sign()
+            self._require_place()
+
+    def _require_sign(self) -> None:
         if self._slot.read_sign() != self._now.sign:
             raise self._lost()
-        self._require_place()
 
     def _require_place(self) -> None:
         if self._is_in_place and read_marker(self._fs, self._slot.target) != self.token:
@@ -174,17 +178,17 @@ class ObjectAssembly(Assembly):
         return part_size(size) if self._has_parts and size > GRID else 0
 
     def put(self, file: str, data: bytes) -> str:
-        key = f"{self._data}/{file}"
         with self._translated(file):
-            if not self._is_in_place:
-                return prove_object(put_object(self._fs, key, data), data)
+            return prove_object(self._put(f"{self._data}/{file}", data), data)
+
+    def _put(self, key: str, data: bytes) -> str:
+        if self._is_in_place:
             if self._now.looked.seconds > _SURE:
                 self._require_ours()
-            try:
-                return prove_object(put_object(self._fs, key, data, is_new=True), data)
-            except FileExistsError:  # it was written by an earlier try, or the request has been repeated
-                self._require_ours()
-                return prove_object(put_object(self._fs, key, data), data)
+            with suppress(FileExistsError):  # it was written by an earlier try, or the request has been repeated
+                return put_object(self._fs, key, data, is_new=True)
+            self._require_ours()
+        return put_object(self._fs, key, data)
 
     def begin(self, file: str, size: int) -> None:
         if self.grain(size):
@@ -199,8 +203,7 @@ class ObjectAssembly(Assembly):
             if self.grain(size):
                 self._write_parts(file, offset, chunks)
                 return
-            if self._is_in_place:
-                self._require_ours()
+            self._require_ours()
             with self._fs.open(f"{self._data}/{file}", "wb", block_size=_BLOCK) as stream:
                 for chunk in chunks:
                     stream.write(chunk)
@@ -210,8 +213,7 @@ class ObjectAssembly(Assembly):
             with self._translated(file):
                 staged = find_object(self._fs, f"{self._data}/{file}")
                 if staged is None or staged.size != size:
-                    if self._is_in_place:
-                        self._require_ours()
+                    self._require_ours()
                     self._uploads.complete(file, path_name(file), size)
 
     def read(self, file: str, size: int) -> bytes:
@@ -245,7 +247,7 @@ class ObjectAssembly(Assembly):
         with self._translated():
             files = list_below(self._fs, self._slot.target).files
             if PUBLISHING_NAME in files and (token := read_marker(self._fs, self._slot.target)) is not None:
-                own |= self._slot.sibling(token).read_places()
+                own |= replace(self._slot, token=token).read_places()
         return {name: file.size for name, file in files.items() if name not in own}
 
     def adopt(self, files: Collection[str]) -> None:
@@ -267,12 +269,13 @@ class ObjectAssembly(Assembly):
                     raise StorageError(
                         store=self._slot.store, path=self.path, reason=reason, next_step="Copy the instance again."
                     )
+            stay = {*meant, *adopted} if self._is_in_place else adopted
             self._now.intent = Intent(
                 manifest=prepared.manifest,
                 flag=prepared.flags[0] if prepared.flags else None,
                 flags=prepared.flags[1:],
-                names=() if self._is_in_place else tuple(sorted(name for name in meant if name not in adopted)),
-                kept=tuple(sorted({*meant, *adopted} if self._is_in_place else adopted)),
+                names=tuple(sorted(meant.keys() - stay)),
+                kept=tuple(sorted(stay)),
             )
             if not self._is_in_place:
                 self._slot.write_intent(self._now.intent)
@@ -283,8 +286,7 @@ class ObjectAssembly(Assembly):
         if self._is_in_place:
             guard()
             with self._translated():
-                if self._slot.read_sign() != self._now.sign:
-                    raise self._lost()
+                self._require_sign()
                 self._slot.write_intent(intent)
         else:
             self._hands.begin(self._slot, guard)
@@ -299,8 +301,7 @@ class ObjectAssembly(Assembly):
             self._slot.remove()
 
     def _remove(self, files: Collection[str]) -> None:
-        if self._is_in_place:
-            self._require_ours()
+        self._require_ours()
         remove_objects(self._fs, [f"{self._data}/{file}" for file in files])
 
     def _noted(self) -> list[str]:

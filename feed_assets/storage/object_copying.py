@@ -95,7 +95,8 @@ class ObjectCopying(Copying):
 
     def assembly(self, path: str, token: str) -> Assembly:
         plain, token = parse_path(self._root_url, path), parse_token(self._root_url, token)
-        return ObjectAssembly(ObjectSlot.at(self._fs, self._root_url, self._root, token, plain), self._hands)
+        slot = ObjectSlot(fs=self._fs, store=self._root_url, root=self._root, path=plain, token=token)
+        return ObjectAssembly(slot, self._hands)
 
     def find_obstacle(self, path: str) -> str | None:
         """There are neither links nor mounts."""

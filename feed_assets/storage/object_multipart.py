@@ -11,7 +11,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from feed_assets.storage.object_requests import takes_requests
-from feed_assets.storage.object_tree import list_below, read_object, remove_objects
+from feed_assets.storage.object_tree import list_below, read_document, remove_objects
 
 GRID = 8 << 20
 _MOST_PARTS = 10_000
@@ -44,10 +44,9 @@ class MultipartUploads:
 
     def find(self, name: str) -> Upload | None:
         """The upload that is under way."""
-        text = read_object(self._fs, f"{self._notes}/{name}.json")
-        if text is None:
+        document = read_document(self._fs, f"{self._notes}/{name}.json")
+        if document is None:
             return None
-        document = json.loads(text)
         return Upload(upload_id=document["upload"], part=document["part"])
 
     def put(self, file: str, upload: Upload, offset: int, data: bytes) -> None:
@@ -113,9 +112,11 @@ def has_uploads(fs: AbstractFileSystem) -> bool:
 
 
 def abort_uploads(fs: AbstractFileSystem, data: str, notes: str) -> None:
-    """Break off the uploads of a staging that is to be removed."""
+    """Break off the uploads of a staging that is to be removed, where there are such."""
+    if not has_uploads(fs):
+        return
     uploads = MultipartUploads(fs, data, notes)
     for name in list_below(fs, notes).files:
-        text = read_object(fs, f"{notes}/{name}")
-        if text is not None:
-            uploads.abort(str(json.loads(text)["file"]), name.removesuffix(".json"))
+        document = read_document(fs, f"{notes}/{name}")
+        if document is not None:
+            uploads.abort(str(document["file"]), name.removesuffix(".json"))

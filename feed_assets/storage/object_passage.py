@@ -15,7 +15,7 @@ from fsspec import AbstractFileSystem
 
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.object_looks import MOVING
-from feed_assets.storage.object_slot import read_marker
+from feed_assets.storage.object_slot import put_marker, read_marker
 from feed_assets.storage.object_tree import ObjectFile, each, list_objects, open_object, read_object, remove_objects
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
 from feed_assets.storage.records import Moved, Outcome
@@ -240,12 +240,7 @@ class ObjectPassage:
         """Put our marker into the instance; False if another stands there. A single object needs none."""
         if _is_single(move):
             return True
-        marker = json.dumps({"version": 1, "token": self._token}).encode()
-        try:
-            self._fs.pipe_file(f"{self._target}/{PUBLISHING_NAME}", marker, mode="create")
-        except FileExistsError:
-            return read_marker(self._fs, self._target) == self._token
-        return True
+        return put_marker(self._fs, self._target, self._token) or read_marker(self._fs, self._target) == self._token
 
     def release(self) -> None:
         """Remove our marker, if it is there."""

@@ -12,17 +12,17 @@ guard has decided.
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from fsspec import AbstractFileSystem
 
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
-from feed_assets.storage.object_multipart import abort_uploads, has_uploads
-from feed_assets.storage.object_requests import copy_object
-from feed_assets.storage.object_tree import each, list_below, list_objects, read_object, remove_objects
+from feed_assets.storage.object_multipart import abort_uploads
+from feed_assets.storage.object_requests import copy_object, put_object
+from feed_assets.storage.object_tree import each, list_below, list_objects, read_document, remove_objects
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Manifest
 
@@ -61,19 +61,21 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSlot:
-    """A staging of `path` (with its instance at `target`) by its prefix."""
+    """The staging of a path and a token at the `prefix`, for the instance at `target`, below the root of a store."""
 
     fs: AbstractFileSystem
     store: str
     path: str
     token: str
-    target: str
-    prefix: str
+    root: str
 
-    @classmethod
-    def at(cls, fs: AbstractFileSystem, store: str, root: str, token: str, path: str) -> Self:
-        prefix = f"{staging_prefix(root)}/{token}/{path_name(path)}"
-        return cls(fs=fs, store=store, path=path, token=token, target=f"{root}/{path}", prefix=prefix)
+    @property
+    def target(self) -> str:
+        return f"{self.root}/{self.path}"
+
+    @property
+    def prefix(self) -> str:
+        return f"{staging_prefix(self.root)}/{self.token}/{path_name(self.path)}"
 
     @property
     def data(self) -> str:
@@ -95,30 +97,22 @@ class ObjectSlot:
         return self.read_sign() is not None
 
     def write_sign(self, sign: Sign) -> None:
-        document = {"version": 1, "path": self.path, "number": sign.number, "in_place": sign.is_in_place}
-        self.fs.pipe_file(f"{self.prefix}/{_SIGN}", json.dumps(document).encode())
+        self._write(_SIGN, {"path": self.path, "number": sign.number, "in_place": sign.is_in_place})
 
     def read_sign(self) -> Sign | None:
         """What `write_sign` wrote; None if there is no staging."""
-        text = read_object(self.fs, f"{self.prefix}/{_SIGN}")
-        if text is None:
+        document = read_document(self.fs, f"{self.prefix}/{_SIGN}")
+        if document is None:
             return None
-        document = json.loads(text)
         return Sign(number=int(document.get("number", 0)), is_in_place=bool(document.get("in_place")))
 
     def write_places(self, places: Collection[str]) -> None:
-        document = {"version": 1, "names": sorted(places)}
-        self.fs.pipe_file(f"{self.prefix}/{_PLACES}", json.dumps(document).encode())
+        self._write(_PLACES, {"names": sorted(places)})
 
     def read_places(self) -> frozenset[str]:
         """What `write_places` wrote; nothing if the slot is not in place."""
-        text = read_object(self.fs, f"{self.prefix}/{_PLACES}")
-        return frozenset() if text is None else frozenset(json.loads(text)["names"])
-
-    def sibling(self, token: str) -> "ObjectSlot":
-        """The slot of another token for the same path."""
-        staging = self.prefix.removesuffix(f"/{self.token}/{path_name(self.path)}")
-        return replace(self, token=token, prefix=f"{staging}/{token}/{path_name(self.path)}")
+        document = read_document(self.fs, f"{self.prefix}/{_PLACES}")
+        return frozenset() if document is None else frozenset(document["names"])
 
     def remove(self) -> None:
         """Remove the slot, and what was written in place unless the guard has let it be published."""
@@ -135,9 +129,11 @@ class ObjectSlot:
 
     def leave_place(self) -> None:
         """Forget what was written in place: it is not ours any more."""
-        if has_uploads(self.fs):
-            abort_uploads(self.fs, self.target, self.uploads)
+        abort_uploads(self.fs, self.target, self.uploads)
         remove_objects(self.fs, [f"{self.prefix}/{_PLACES}"])
+
+    def _write(self, name: str, document: Mapping[str, object]) -> None:
+        self.fs.pipe_file(f"{self.prefix}/{name}", json.dumps({"version": 1, **document}).encode())
 
     def _names(self) -> list[str]:
         return [name for name in list_below(self.fs, self.prefix).files if name]
@@ -146,27 +142,25 @@ class ObjectSlot:
         """The sign goes first, so that nothing half removed is ever taken for a staging."""
         if _SIGN in names:
             remove_objects(self.fs, [f"{self.prefix}/{_SIGN}"])
-        if has_uploads(self.fs) and any(name.startswith("uploads/") for name in names):
+        if any(name.startswith("uploads/") for name in names):
             abort_uploads(self.fs, self.target if _PLACES in names else self.data, self.uploads)
         remove_objects(self.fs, [f"{self.prefix}/{name}" for name in names if name != _SIGN])
 
     def write_intent(self, intent: Intent) -> None:
         document = {
-            "version": 1,
             "flag": intent.flag,
             "names": intent.names,
             "kept": intent.kept,
             "flags": intent.flags,
             "manifest": render_manifest(intent.manifest),
         }
-        self.fs.pipe_file(f"{self.prefix}/{_INTENT}", json.dumps(document).encode())
+        self._write(_INTENT, document)
 
     def read_intent(self) -> Intent | None:
         """What `write_intent` wrote; None if the slot was never prepared, or is gone."""
-        text = read_object(self.fs, f"{self.prefix}/{_INTENT}")
-        if text is None:
+        document = read_document(self.fs, f"{self.prefix}/{_INTENT}")
+        if document is None:
             return None
-        document = json.loads(text)
         return Intent(
             manifest=parse_manifest(document["manifest"], store=self.store, path=self.path),
             flag=document["flag"],
@@ -180,13 +174,7 @@ class ObjectSlot:
 
     def begin(self, *, take_over: bool = False) -> bool:
         """Put our marker into the instance; False if a marker is there that is not to be taken over."""
-        marker = json.dumps({"version": 1, "token": self.token}).encode()
-        mode = "overwrite" if take_over else "create"
-        try:
-            self.fs.pipe_file(f"{self.target}/{PUBLISHING_NAME}", marker, mode=mode)
-        except FileExistsError:
-            return False
-        return True
+        return put_marker(self.fs, self.target, self.token, take_over=take_over)
 
     def occupy(self) -> bool:
         """Put our marker where nothing stands; False, and no trace of it, if something does."""
@@ -243,8 +231,15 @@ def staging_prefix(root: str) -> str:
 
 def read_marker(fs: AbstractFileSystem, target: str) -> str | None:
     """The token of the publication that is under way in an instance; None if there is none."""
-    text = read_object(fs, f"{target}/{PUBLISHING_NAME}")
-    if text is None:
-        return None
-    marker: Mapping[str, object] = json.loads(text)
-    return str(marker["token"])
+    marker = read_document(fs, f"{target}/{PUBLISHING_NAME}")
+    return None if marker is None else str(marker["token"])
+
+
+def put_marker(fs: AbstractFileSystem, target: str, token: str, *, take_over: bool = False) -> bool:
+    """Put a marker into an instance; False if one is there that is not to be taken over."""
+    marker = json.dumps({"version": 1, "token": token}).encode()
+    try:
+        put_object(fs, f"{target}/{PUBLISHING_NAME}", marker, is_new=not take_over)
+    except FileExistsError:
+        return False
+    return True

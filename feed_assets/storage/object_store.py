@@ -1,6 +1,5 @@
 """Instances on a filesystem without atomic renames, through fsspec: S3, Google Cloud Storage, Azure, memory."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -31,6 +30,7 @@ from feed_assets.storage.object_tree import (
     each,
     list_objects,
     open_object,
+    read_document,
     read_object,
     remove_objects,
 )
@@ -252,7 +252,8 @@ class ObjectStore(InstanceStore):
 
     def _slot(self, path: str, token: str) -> ObjectSlot:
         path = parse_path(self.root_url, path)
-        return ObjectSlot.at(self._fs, self.root_url, self._root, parse_token(self.root_url, token), path)
+        token = parse_token(self.root_url, token)
+        return ObjectSlot(fs=self._fs, store=self.root_url, root=self._root, path=path, token=token)
 
     def _measure(self, path: str) -> Measure:
         try:
@@ -382,8 +383,8 @@ class ObjectStore(InstanceStore):
 
     def _sweep(self, token: str, name: str) -> None:
         prefix = f"{staging_prefix(self._root)}/{token}/{name}"
-        if (sign := read_object(self._fs, f"{prefix}/slot.json")) is not None:
-            slot = self._slot(str(json.loads(sign)["path"]), token)
+        if (sign := read_document(self._fs, f"{prefix}/slot.json")) is not None:
+            slot = self._slot(str(sign["path"]), token)
             if read_marker(self._fs, slot.target) == token:
                 self._finish(slot.path)
             slot.remove()

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -140,6 +141,12 @@ def read_object(fs: AbstractFileSystem, key: str) -> bytes | None:
         return get_object(fs, key)
     except FileNotFoundError:
         return None
+
+
+def read_document(fs: AbstractFileSystem, key: str) -> dict[str, Any] | None:
+    """The JSON of one small object; None if it does not exist."""
+    text = read_object(fs, key)
+    return None if text is None else cast(dict[str, Any], json.loads(text))
 
 
 def iter_ranges(fs: AbstractFileSystem, key: str, offset: int, size: int) -> Iterator[bytes]:

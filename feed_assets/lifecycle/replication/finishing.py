@@ -359,11 +359,10 @@ class _End:
     ) -> Prepared:
         """The manifest of what will stand at the target, with what it is a copy of."""
         plan = self.plan
-        signs = self._signs
-        entries = [_entry(file.path, file.size, checked.checksums[file.path], signs) for file in transfers]
+        entries = [_entry(file.path, file.size, checked.checksums[file.path], self._signs) for file in transfers]
         for each in kept:
             checksum = checked.checksums.get(each.path, "")
-            sign = signs.get(each.path) or (each.entry.unknown.get(SIGN) if each.entry else None)
+            sign = self._signs.get(each.path) or (each.entry.unknown.get(SIGN) if each.entry else None)
             entries.append(_entry(each.path, each.size, checksum, {each.path: sign} if sign else {}))
         names = {file.path for file in plan.survey.files}
         others = [each for each in entries if not is_content(each.path, None)]

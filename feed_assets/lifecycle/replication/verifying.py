@@ -33,7 +33,7 @@ def evidence_of(plan: CopyPlan, written: Iterable[Written]) -> tuple[dict[str, l
         found[each.file].append(each)
     incomplete = []
     for file in plan.transfers:
-        stretches = found.get(file.path, [])
+        stretches = found[file.path]
         if len(stretches) > 1:
             stretches.sort(key=lambda each: (each.offset, -each.size))
         end = 0
@@ -43,7 +43,6 @@ def evidence_of(plan: CopyPlan, written: Iterable[Written]) -> tuple[dict[str, l
             end = max(end, each.offset + each.size)
         if end < file.size or not stretches:
             incomplete.append(file.path)
-        found[file.path] = stretches
     return found, tuple(incomplete)
 
 
