@@ -38,7 +38,7 @@ from feed_assets.timing.templates import parse_path_template
 HOUR = timedelta(hours=1)
 START = datetime(1902, 1, 1, tzinfo=UTC)
 """So early that a million hours end in our time."""
-REPEATS = 3
+REPEATS = 5
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
 FILES = (*(f"part-{number}.parquet" for number in range(20)), "_SUCCESS", "_manifest.json")

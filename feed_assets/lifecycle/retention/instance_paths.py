@@ -6,8 +6,9 @@ period) answers for all its times by a table. Everything else goes through the t
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import compress
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
@@ -87,8 +88,8 @@ class PathMatcher:
     >>> start, before = parse_datetime("2015-01-01T00:00Z"), parse_datetime("2015-01-03T00:00Z")
     >>> daily = InstanceSequence(start=start, frequency=parse_frequency("days(1)"), timezone=_UTC)
     >>> matcher = PathMatcher(parse_path_template("/d/${YEAR}-${MONTH}-${DAY}"), daily, before)
-    >>> matcher.choose("", ["2015-01-01", "2015-01-01_backup", "2015-1-02", "2015-01-03", "2014-02-31"])
-    ['2015-01-01']
+    >>> matcher.find_times("d/", ["2015-01-01", "2015-01-01_backup", "2015-1-02", "2015-01-03", "2014-02-31"])[0]
+    ['d/2015-01-01']
     """
 
     def __init__(self, template: PathTemplate, sequence: InstanceSequence, before: datetime | None) -> None:
@@ -104,106 +105,68 @@ class PathMatcher:
         self._above = f"{self.base}/" if self.base else ""
         self.depth = len(self._levels)
 
-    def choose(self, folder: str, names: Sequence[str]) -> list[str]:
-        """Of the names in a folder (relative to `base`; "" is the base) those that lead to, or are, wanted paths."""
+    def choose(self, folder: str, names: Sequence[str]) -> Sequence[str]:
+        """Of the names in a folder (relative to `base`; "" is the base) those of folders to enter; in the last all."""
         level = folder.count("/") + 1 if folder else 0
-        above = f"{self._above}{folder}/" if folder else self._above
-        if level < self.depth - 1:
-            prefix = self._levels[level]
-            return [name for name in names if self._leads_on(prefix, above + name)]
-        cut = self._calendar.cut
-        if cut == 0:
-            return [name for name in names if self._is_wanted(above + name)]
-        if cut <= len(above):
-            return self._choose_times(above, names)
-        return self._choose_dates(above, names, cut - len(above))
+        if level == self.depth - 1:
+            return names
+        prefix, above = self._levels[level], f"{self._above}{folder}/" if folder else self._above
+        return [name for name in names if self._leads_on(prefix, above + name)]
 
     def find_time(self, path: str) -> datetime | None:
         """The nominal time of a path, relative to the root of the store; None if it is no path of the template."""
         return find_nominal_time(self._template, path, self._sequence)
 
-    def find_times(self, above: str, names: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
-        """The wanted paths of some names in a folder ("", or with a slash at its end), and their nominal times."""
-        cut, days, times = self._calendar.cut, self._calendar.days, self._calendar.times
-        paths = [above + name for name in names]
-        try:
-            if cut <= len(above):
-                day, below = days[above[:cut]], self._times_below(above[cut:])
-                moments = [day + below[name] for name in names]
-            else:
-                moments = [days[path[:cut]] + times[path[cut:]] for path in paths]
-        except KeyError:  # the tables don't tell of all
-            return self._find_times(paths)
-        if self._before is None or max(moments, default=_EVER) < self._before:
-            return paths, moments
-        return self._find_times(paths)
-
-    def _find_times(self, paths: Sequence[str]) -> tuple[Sequence[str], Sequence[datetime]]:
-        """The same, path by path."""
-        cut, days, times, before = self._calendar.cut, self._calendar.days, self._calendar.times, self._before
-        wanted, moments = [], []
-        for path in paths:
-            day, time = days.get(path[:cut]), times.get(path[cut:])
-            moment = self.find_time(path) if day is None or time is None else day + time
-            if moment is not None and (before is None or moment < before):
-                wanted.append(path)
-                moments.append(moment)
-        return wanted, moments
+    def find_times(self, above: str, names: Sequence[str]) -> tuple[list[str], list[datetime]]:
+        """Of the names in a folder ("", or with a slash at its end) the wanted paths, and their nominal times."""
+        cut = self._calendar.cut
+        moments: Sequence[datetime | None]
+        if cut == 0:
+            moments = [self.find_time(above + name) for name in names]
+        elif cut <= len(above):
+            moments = self._find_below(above, names)
+        else:
+            moments = self._find_dated(above, names, cut - len(above))
+        before = self._before
+        is_wanted = [moment is not None and (before is None or moment < before) for moment in moments]
+        paths = [above + name for name in compress(names, is_wanted)]
+        return paths, [moment for moment in compress(moments, is_wanted) if moment is not None]
 
     def _leads_on(self, prefix: PathTemplate, path: str) -> bool:
         """Whether a folder is one of the template, and can hold something from before the moment."""
         if TimeVariable.YEAR not in prefix.variables:
             return prefix.matches(path)
         if prefix is self._date_level:
-            if not self._calendar.is_date(path):
-                return False
-            day = self._calendar.days.get(path)
+            day = self._calendar.start_of(path)
             if day is not None:
                 return self._before is None or day < self._before
+            if path not in self._calendar.odd:
+                return False
         earliest = prefix.parse(path, _UTC)
         return earliest is not None and (self._until is None or earliest < self._until)
 
-    def _is_wanted(self, path: str) -> bool:
-        moment = self.find_time(path)
-        return moment is not None and (self._before is None or moment < self._before)
-
-    def _choose_times(self, above: str, names: Sequence[str]) -> list[str]:
+    def _find_below(self, above: str, names: Sequence[str]) -> Sequence[datetime | None]:
         """The date stands in the folder, only a time, or nothing more, in the names."""
-        cut = self._calendar.cut
-        if not self._calendar.is_date(above[:cut]):
-            return []
-        times = self._times_below(above[cut:])
-        day = self._calendar.days.get(above[:cut])
-        if day is None:
-            return [name for name in names if name in times and self._is_wanted(above + name)]
-        if self._before is None or day + _DAY <= self._before:
-            return [name for name in names if name in times]
-        left = self._before - day
-        return [name for name in names if name in times and times[name] < left]
+        date, rest = above[: self._calendar.cut], above[self._calendar.cut :]
+        times, day = self._times_below(rest), self._calendar.start_of(date)
+        if day is not None:
+            return [None if (time := times.get(name)) is None else day + time for name in names]
+        is_odd = date in self._calendar.odd
+        return [self.find_time(above + name) if is_odd and name in times else None for name in names]
 
-    def _choose_dates(self, above: str, names: Sequence[str], cut: int) -> list[str]:
+    def _find_dated(self, above: str, names: Sequence[str], cut: int) -> Sequence[datetime | None]:
         """The date ends in the names, at `cut`."""
-        whole: set[str] = set()
-        partly: dict[str, timedelta] = {}
-        odd: set[str] = set()
-        for date in {name[:cut] for name in names}:
-            if self._calendar.is_date(above + date):
-                day = self._calendar.days.get(above + date)
-                if day is None:
-                    odd.add(date)
-                elif self._before is None or day + _DAY <= self._before:
-                    whole.add(date)
-                elif day < self._before:
-                    partly[date] = self._before - day
-        times = self._calendar.times
-        chosen = [name for name in names if name[:cut] in whole and name[cut:] in times]
-        others = partly.keys() | odd
-        if others:
-            for name in [name for name in names if name[:cut] in others and name[cut:] in times]:
-                date = name[:cut]
-                if times[name[cut:]] < partly[date] if date in partly else self._is_wanted(above + name):
-                    chosen.append(name)
-        return chosen
+        times, days = self._calendar.times, _Days(lambda date: self._calendar.start_of(above + date))
+        moments = [
+            None if (day := days[name[:cut]]) is None or (time := times.get(name[cut:])) is None else day + time
+            for name in names
+        ]
+        odd = {date for date in days if above + date in self._calendar.odd}
+        if odd:
+            for number, name in enumerate(names):
+                if name[:cut] in odd and name[cut:] in times:
+                    moments[number] = self.find_time(above + name)
+        return moments
 
     def _times_below(self, above: str) -> Mapping[str, timedelta]:
         """The times of day whose text begins with `above`, by the rest of their text."""
@@ -213,19 +176,31 @@ class PathMatcher:
         return self._names[above]
 
 
+class _Days(dict[str, datetime | None]):
+    """What `find` says of dates, each asked once, when it is first looked up."""
+
+    def __init__(self, find: Callable[[str], datetime | None]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, date: str) -> datetime | None:
+        found = self[date] = self._find(date)
+        return found
+
+
 class _Calendar:
     """The dates and times of day of a template's paths.
 
     `date` is the template of a path up to its date, `cut` where it ends; 0 where it cannot be cut so. `times` has all
-    texts that can follow. Of the dates that were asked for `days` has those for which the table answers, with the
-    nominal time that it counts from; `odd` has those of which each path must be looked at by itself.
+    texts that can follow. Of the dates that were asked for `odd` has those of which each path must be looked at by
+    itself.
     """
 
     def __init__(self, template: PathTemplate, sequence: InstanceSequence) -> None:
         self._sequence = sequence
         self._changes = [change.at for change in offset_changes(sequence.timezone)]
-        self._months: dict[tuple[int, int], timedelta | None] = {}
-        self.days: dict[str, datetime] = {}
+        self._months: dict[tuple[int, int], datetime | None] = {}
+        self._days = _Days(self._find_day)
         self.odd: set[str] = set()
         last = max((n for n, piece in enumerate(template.pieces) if piece in _DATES), default=0)
         date, time = template.pieces[: last + 1], template.pieces[last + 1 :]
@@ -241,50 +216,48 @@ class _Calendar:
         self._step = sequence.frequency.as_duration()
         self._is_even = sequence.is_elapsed and self._step % self._period == _NO_TIME
 
-    def is_date(self, text: str) -> bool:
-        """Whether the text, up to `cut`, is of a date that exists; if so, it is in `days` or `odd` then."""
-        if text in self.days or text in self.odd:
-            return True
-        wall = self.date.parse_wall(text)
-        if wall is None:
-            return False
-        start = self._find_start(wall)
-        if start is None:
-            self.odd.add(text)
-        else:
-            self.days[text] = start
-        return True
+    def start_of(self, date: str) -> datetime | None:
+        """The nominal time that the table of `times` counts from on a date; None if it is odd, or none that exists."""
+        return self._days[date]
+
+    def _find_day(self, date: str) -> datetime | None:
+        wall = self.date.parse_wall(date)
+        start = None if wall is None else self._find_start(wall)
+        if wall is not None and start is None:
+            self.odd.add(date)
+        return start
 
     def _find_start(self, wall: datetime) -> datetime | None:
         """The nominal time of midnight's path, if all others of the date follow it as the clock does."""
-        moment, sequence = wall.replace(tzinfo=UTC), self._sequence
-        offset = self._find_offset(moment) if self._is_even else None
-        if offset is None:
+        sequence, start = self._sequence, self._find_midnight(wall) if self._is_even else None
+        if start is None:
             return None
-        start = moment - offset
         phase = (sequence.start - start) % self._period
         if phase == _NO_TIME:
             return start
         is_inside = sequence.start <= start and (sequence.end is None or start + _DAY <= sequence.end)
         return start + phase if is_inside and self._step == self._period else None
 
-    def _find_offset(self, date: datetime) -> timedelta | None:
-        """The offset from UTC all around a date, mostly that of its month; None if it is not known to be one."""
-        month = (date.year, date.month)
+    def _find_midnight(self, wall: datetime) -> datetime | None:
+        """When a date begins, counted from the first of its month where the clocks stay; None if they may change."""
+        month = (wall.year, wall.month)
         if month not in self._months:
-            first = date.replace(day=1)
-            self._months[month] = self._offset_within(first, first + _LAST_OF_MONTH)
-        offset = self._months[month]
-        return self._offset_within(date, date) if offset is None else offset
+            first = wall.replace(day=1, tzinfo=UTC)
+            self._months[month] = self._without_change(first, first + _LAST_OF_MONTH)
+        first_day = self._months[month]
+        if first_day is not None:
+            return first_day + _DAY * (wall.day - 1)
+        date = wall.replace(tzinfo=UTC)
+        return self._without_change(date, date)
 
-    def _offset_within(self, first: datetime, last: datetime) -> timedelta | None:
-        """The one offset from `first` to `last` and near them; None if the clocks change, or may."""
+    def _without_change(self, first: datetime, last: datetime) -> datetime | None:
+        """When `first` begins, both as if of UTC; None if the clocks change from there to `last` or near, or may."""
         known_from, known_until = _CHANGES_KNOWN
         if not known_from <= first <= last < known_until:
             return None
         if bisect_left(self._changes, first - _NEAR) != bisect_left(self._changes, last + _NEAR):
             return None
-        return first.astimezone(self._sequence.timezone).utcoffset()
+        return first.replace(tzinfo=self._sequence.timezone).astimezone(UTC)
 
 
 def _later_wall(before: datetime) -> datetime:

@@ -329,16 +329,15 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
     )
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
-        chosen = matcher.choose("", [f"2013-06-{day:02d}-{hour:02d}" for day, hour in texts])
-        assert len(matcher.find_times("d/", chosen)[1]) == len(chosen) == hours
+        paths, times = matcher.find_times("d/", [f"2013-06-{day:02d}-{hour:02d}" for day, hour in texts])
+        assert len(paths) == len(times) == hours
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     with counting_looks() as asked:
         matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
         for day in range(1, 31):
-            folder = f"2013-06-{day:02d}"
-            chosen = matcher.choose(folder, [f"{hour:02d}" for hour in range(24)])
-            hours -= len(chosen)
-            assert len(matcher.find_times(f"d/{folder}/", chosen)[1]) == len(chosen)
+            paths, times = matcher.find_times(f"d/2013-06-{day:02d}/", [f"{hour:02d}" for hour in range(24)])
+            hours -= len(paths)
+            assert len(times) == len(paths)
     assert sorted(asked) == [f"d/2013-06-{day:02d}" for day in range(1, 31)]
     assert hours == 0
 
@@ -349,7 +348,7 @@ def test_a_million_names_are_told_apart_by_their_dates(start: str, end: str | No
 def test_beyond_what_is_known_of_the_clocks_each_path_is_looked_at(day: str, looks: int) -> None:
     matcher = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), hourly_in_new_york(day), None)
     with counting_looks() as asked:
-        assert len(matcher.choose(day, [f"{hour:02d}" for hour in range(24)])) == 24
+        assert len(matcher.find_times(f"d/{day}/", [f"{hour:02d}" for hour in range(24)])[0]) == 24
     assert len(asked) == looks
 
 
@@ -369,7 +368,7 @@ def test_only_of_the_days_around_a_clock_change_each_path_is_looked_at(zone: str
     found = set()
     for day in range(1, 1 + monthrange(*map(int, month.split("-")))[1]):
         with counting_looks() as asked:
-            matcher.choose(f"{month}-{day:02d}", [f"{hour:02d}" for hour in range(24)])
+            matcher.find_times(f"d/{month}-{day:02d}/", [f"{hour:02d}" for hour in range(24)])
         if len(asked) > 1:
             found.add(day)
     assert found == odd
@@ -395,8 +394,8 @@ def test_an_hour_that_the_clocks_skip_has_no_path_in_any_century() -> None:
         assert found[f"d/{day}/03"] - found[f"d/{day}/01"] == timedelta(hours=1)
 
 
-def test_the_walk_asks_for_no_more_than_it_finds() -> None:
-    """The choice of names is exact by itself: on an even day, an odd one, and where a date is cut off by the moment."""
+def test_of_the_last_names_exactly_the_wanted_are_found() -> None:
+    """On an even day, an odd one, and where a date is cut off by the moment; the walk chooses all of them."""
     for start, day, before, hours in (
         ("2013-06-01", "2013-06-20", "2013-06-20T16:00", 12),
         ("2013-06-01", "2013-06-20", "2013-06-20T04:00", 0),
@@ -407,19 +406,21 @@ def test_the_walk_asks_for_no_more_than_it_finds() -> None:
         names = [f"{hour:02d}" for hour in range(24)]
         sequence, bound = hourly_in_new_york(start), at(before)
         folders = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}/${HOUR}"), sequence, bound)
-        assert folders.choose(day, [*names, "24", "5"]) == names[:hours]
+        assert folders.choose(day, [*names, "24"]) == [*names, "24"]
+        paths, moments = folders.find_times(f"d/{day}/", [*names, "24", "5"])
+        assert paths == [f"d/{day}/{name}" for name in names[:hours]]
+        assert moments == [folders.find_time(path) for path in paths]
         files = PathMatcher(parse_path_template("d/${YEAR}-${MONTH}-${DAY}-${HOUR}"), sequence, bound)
-        assert files.choose("", [f"{day}-{name}" for name in [*names, "24"]]) == [
-            f"{day}-{name}" for name in names[:hours]
-        ]
+        assert files.choose("", [day, "x"]) == [day, "x"]
         paths, moments = files.find_times("d/", [f"{day}-{name}" for name in [*names, "24", "x"]])
-        assert len(paths) == len(moments) == hours
+        assert paths == [f"d/{day}-{name}" for name in names[:hours]]
+        assert moments == [files.find_time(path) for path in paths]
         assert all(time < bound for time in moments)
     swapped = PathMatcher(parse_path_template("d/${MONTH}/${YEAR}"), hourly_in_new_york("2013-06-01"), at("2014-01-01"))
-    assert swapped.choose("06", ["2013", "2014"]) == ["2013"]
+    assert swapped.find_times("d/06/", ["2013", "2014"])[0] == ["d/06/2013"]
     for before, years in {"2014-01-01T04:00": ["2012"], "2014-01-01T04:01": ["2012", "2013"]}.items():
         yearly = PathMatcher(parse_path_template("d/${YEAR}"), hourly_in_new_york("2013-06-01"), at(before))
-        assert yearly.choose("", ["2012", "2013", "2014"]) == years
+        assert yearly.find_times("d/", ["2012", "2013", "2014"])[0] == [f"d/{year}" for year in years]
 
 
 def test_a_folder_is_entered_if_it_can_hold_something_from_before_the_moment() -> None:
