@@ -51,15 +51,16 @@ class LocalPurge:
         list(pool.map(lambda share: self._remove(folder, share, None, levels), shares))
 
     def _remove(self, folder: int, names: Sequence[str], pool: ThreadPoolExecutor | None, levels: int) -> None:
-        files = 0
+        remove_file, files = self._calls.remove_file, 0
         is_folder = False
         for name in names:
             try:
-                if is_folder:  # so its neighbour probably is one, too, and that is found out when it is opened
-                    is_folder = self._remove_folder(folder, name, pool, levels)
-                if not is_folder:
-                    self._calls.remove_file(folder, name)
-                    files += 1
+                # the neighbour of a folder probably is one, too, and that is found out when it is opened
+                if is_folder and self._remove_folder(folder, name, pool, levels):
+                    continue
+                is_folder = False
+                remove_file(folder, name)
+                files += 1
             except IsADirectoryError:
                 is_folder = self._remove_folder(folder, name, pool, levels)
             except FileNotFoundError:
