@@ -76,6 +76,13 @@ class Written(NamedTuple):
     proof: str = ""
 
 
+class Standing(NamedTuple):
+    """What stands at a path: its `mark` (see `Copying.mark`), and all files (flags and hidden ones, too) by size."""
+
+    mark: str
+    files: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """What an assembly shall become: its manifest, the availability flags, and the hidden files that belong to it."""
@@ -193,10 +200,6 @@ class Assembly(ABC):
         """Remove staged files and what the journal says of them."""
 
     @abstractmethod
-    def standing(self) -> dict[str, int]:
-        """All files of the instance that stands at the path now (flags and hidden ones, too), with their sizes."""
-
-    @abstractmethod
     def adopt(self, files: Collection[str]) -> None:
         """Take files over from the instance that stands, without copying them where the storage can do so."""
 
@@ -240,6 +243,10 @@ class Copying(ABC):
     @abstractmethod
     def mark(self, path: str) -> str:
         """A sign of the publication that stands at a path, found out at once; "" if it was not published by us."""
+
+    @abstractmethod
+    def standing(self, path: str) -> Standing:
+        """What stands at a path that a copy will replace; nothing of a copy that is being written in place."""
 
     @abstractmethod
     def recover(self, path: str) -> bool:

@@ -190,6 +190,7 @@ class LocalAssembly(Assembly):
                     os.unlink(file, dir_fd=self._data())
 
     def standing(self) -> dict[str, int]:
+        """The files of what stands at the path now, with their sizes."""
         with self._translated(), self._standing() as folder:
             if folder is None:
                 self._check()

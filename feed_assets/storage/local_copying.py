@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from feed_assets.storage.copy_port import Assembly, Copying, Reading, Survey
+from feed_assets.storage.copy_port import Assembly, Copying, Reading, Standing, Survey
 from feed_assets.storage.local_assembly import LocalAssembly, Refuse, Swap
 from feed_assets.storage.local_calls import LocalCalls, find_mounts, is_network, touches_mount
 from feed_assets.storage.local_reader import LocalReader
@@ -56,6 +56,10 @@ class LocalCopying(Copying):
         with self._translated(path):
             return self._sources.mark(path)
 
+    def standing(self, path: str) -> Standing:
+        mark = self.mark(path)
+        return Standing(mark, self._assembly(path, "look").standing())
+
     def recover(self, path: str) -> bool:
         return self._recover(path)
 
@@ -69,6 +73,9 @@ class LocalCopying(Copying):
             yield reading
 
     def assembly(self, path: str, token: str) -> Assembly:
+        return self._assembly(path, token)
+
+    def _assembly(self, path: str, token: str) -> LocalAssembly:
         plain, target = parse_path(self._root_url, path), self._reader.target(path)
         check = partial(self._reader.check_inside, plain, os.path.dirname(target))
         self._recover(plain)

@@ -19,6 +19,7 @@ from feed_assets.storage.object_multipart import GRID, MultipartUploads, Upload,
 from feed_assets.storage.object_requests import put_object
 from feed_assets.storage.object_slot import Intent, ObjectSlot, Sign, read_marker
 from feed_assets.storage.object_tree import (
+    ObjectFile,
     each,
     find_object,
     iter_ranges,
@@ -27,7 +28,7 @@ from feed_assets.storage.object_tree import (
     read_object,
     remove_objects,
 )
-from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
+from feed_assets.storage.paths import path_name
 from feed_assets.storage.records import Guard
 
 _BLOCK = 16 << 20
@@ -54,6 +55,8 @@ class _Open:
     intent: Intent | None = None
     sign: Sign = field(default_factory=Sign)
     looked: Stopwatch = field(default_factory=Stopwatch)
+    told: dict[str, ObjectFile] | None = None
+    """What was listed for its checksums, which tells the sizes, too."""
     is_published: bool = False
 
 
@@ -172,7 +175,7 @@ class ObjectAssembly(Assembly):
 
     def note(self, written: Sequence[Written]) -> None:
         with self._translated():
-            self._fs.pipe_file(f"{self._journal}/{uuid.uuid4().hex}", render_notes(written).encode())
+            put_object(self._fs, f"{self._journal}/{uuid.uuid4().hex}", render_notes(written).encode())
 
     def grain(self, size: int) -> int:
         return part_size(size) if self._has_parts and size > GRID else 0
@@ -229,11 +232,12 @@ class ObjectAssembly(Assembly):
 
     def told(self) -> dict[str, str]:
         with self._translated():
-            files = list_below(self._fs, self._data).files
-        return {name: file.checksum for name, file in files.items() if file.checksum}
+            self._now.told = list_below(self._fs, self._data).files
+        return {name: file.checksum for name, file in self._now.told.items() if file.checksum}
 
     def drop(self, files: Collection[str]) -> None:
         self._now.adopted.difference_update(files)
+        self._now.told = None
         with self._translated():
             self._forget(files)
             for file in files:
@@ -241,14 +245,6 @@ class ObjectAssembly(Assembly):
                 if self._has_parts:
                     self._uploads.abort(file, path_name(file))
             self._remove(files)
-
-    def standing(self) -> dict[str, int]:
-        own = {MANIFEST_NAME, PUBLISHING_NAME, ""}
-        with self._translated():
-            files = list_below(self._fs, self._slot.target).files
-            if PUBLISHING_NAME in files and (token := read_marker(self._fs, self._slot.target)) is not None:
-                own |= replace(self._slot, token=token).read_places()
-        return {name: file.size for name, file in files.items() if name not in own}
 
     def adopt(self, files: Collection[str]) -> None:
         self._now.adopted.update(files)
@@ -260,10 +256,11 @@ class ObjectAssembly(Assembly):
         meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
         adopted = self._now.adopted - set(prepared.flags)
         with self._translated():
-            staged = {name: file.size for name, file in list_below(self._fs, self._data).files.items() if name}
-            standing = staged if self._is_in_place else self.standing() if adopted else {}
+            staged, self._now.told = self._now.told or list_below(self._fs, self._data).files, None
+            standing = staged if self._is_in_place else self._slot.list_standing() if adopted else {}
             for path, size in meant.items():
-                there = (standing if path in adopted else staged).get(path)
+                found = (standing if path in adopted else staged).get(path)
+                there = None if found is None else found.size
                 if there != size:
                     reason = f"the copy of {path!r} has {'no' if there is None else there} bytes instead of {size:,}"
                     raise StorageError(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.storage.copy_port import Assembly, Copying, Reading, SourceFile, Survey
+from feed_assets.storage.copy_port import Assembly, Copying, Reading, SourceFile, Standing, Survey
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object_assembly import Hands, ObjectAssembly
@@ -75,6 +75,12 @@ class ObjectCopying(Copying):
             found = find_object(self._fs, f"{self._key(path)}/{MANIFEST_NAME}")
         return "" if found is None else found.tag
 
+    def standing(self, path: str) -> Standing:
+        with self._hands.translated(path):
+            files = self._slot(path, "look").list_standing()
+        manifest = files.pop(MANIFEST_NAME, None)
+        return Standing("" if manifest is None else manifest.tag, {name: file.size for name, file in files.items()})
+
     def recover(self, path: str) -> bool:
         with self._hands.translated(path):
             return self._hands.recover(parse_path(self._root_url, path))
@@ -94,9 +100,11 @@ class ObjectCopying(Copying):
         yield ObjectReading(self._fs, self._key(path), path, self._root_url, self._hands)
 
     def assembly(self, path: str, token: str) -> Assembly:
+        return ObjectAssembly(self._slot(path, token), self._hands)
+
+    def _slot(self, path: str, token: str) -> ObjectSlot:
         plain, token = parse_path(self._root_url, path), parse_token(self._root_url, token)
-        slot = ObjectSlot(fs=self._fs, store=self._root_url, root=self._root, path=plain, token=token)
-        return ObjectAssembly(slot, self._hands)
+        return ObjectSlot(fs=self._fs, store=self._root_url, root=self._root, path=plain, token=token)
 
     def find_obstacle(self, path: str) -> str | None:
         """There are neither links nor mounts."""

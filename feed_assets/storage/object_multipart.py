@@ -10,7 +10,7 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.storage.object_requests import takes_requests
+from feed_assets.storage.object_requests import put_object, takes_requests
 from feed_assets.storage.object_tree import list_below, read_document, remove_objects
 
 GRID = 8 << 20
@@ -39,7 +39,7 @@ class MultipartUploads:
         answer = self._call("create_multipart_upload", file)
         upload = Upload(upload_id=str(answer["UploadId"]), part=part)
         document = {"version": 1, "file": file, "upload": upload.upload_id, "part": part}
-        self._fs.pipe_file(f"{self._notes}/{name}.json", json.dumps(document).encode())
+        put_object(self._fs, f"{self._notes}/{name}.json", json.dumps(document).encode())
         return upload
 
     def find(self, name: str) -> Upload | None:

@@ -15,6 +15,7 @@ from fsspec import AbstractFileSystem
 
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.object_looks import MOVING
+from feed_assets.storage.object_requests import put_object
 from feed_assets.storage.object_slot import put_marker, read_marker
 from feed_assets.storage.object_tree import ObjectFile, each, list_objects, open_object, read_object, remove_objects
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
@@ -86,7 +87,7 @@ class ObjectPassage:
         return None if text is None else Move.parse(text)
 
     def record(self, move: Move) -> Move:
-        self._fs.pipe_file(self._record, move.render())
+        put_object(self._fs, self._record, move.render())
         return move
 
     def put(self, flag: str | None) -> Moved:

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fsspec import AbstractFileSystem
+
+if TYPE_CHECKING:
+    from feed_assets.storage.s3_direct import Bucket
 
 _LARGEST_COPY = 5 << 30
 _MOST_KEYS = 1000
@@ -17,8 +20,24 @@ def takes_requests(fs: AbstractFileSystem) -> bool:
 
 def get_object(fs: AbstractFileSystem, key: str) -> bytes:
     """The bytes of a small object; `FileNotFoundError` if it does not exist."""
-    options = {"max_concurrency": 1} if takes_requests(fs) else {}
-    return cast(bytes, fs.cat_file(key, **options))
+    if not takes_requests(fs):
+        return cast(bytes, fs.cat_file(key))
+    bucket, name = _find(fs, key)
+    found = None if bucket is None else bucket.get(name)
+    return cast(bytes, fs.cat_file(key, max_concurrency=1)) if found is None else found
+
+
+def get_range(fs: AbstractFileSystem, key: str, start: int, end: int) -> bytes:
+    """Some bytes of an object, less if it is shorter; `FileNotFoundError` if it does not exist.
+
+    A range that begins at its end, or later, is an `OSError` with EINVAL, or has no bytes.
+    """
+    if takes_requests(fs):
+        bucket, name = _find(fs, key)
+        found = None if bucket is None else bucket.get_range(name, start, end)
+        if found is not None:
+            return found
+    return cast(bytes, fs.cat_file(key, start=start, end=end))
 
 
 def put_object(fs: AbstractFileSystem, key: str, data: bytes, *, is_new: bool = False) -> str:
@@ -29,6 +48,10 @@ def put_object(fs: AbstractFileSystem, key: str, data: bytes, *, is_new: bool = 
     if not takes_requests(fs):
         fs.pipe_file(key, data, mode="create" if is_new else "overwrite")
         return ""
+    bucket, name = _find(fs, key)
+    tag = None if bucket is None else bucket.put(name, data, is_new=is_new)
+    if tag is not None:
+        return tag
     condition = {"IfNoneMatch": "*"} if is_new else {}
     return str(fs.call_s3("put_object", **_place(fs, key), Body=data, **condition).get("ETag", ""))
 
@@ -67,6 +90,14 @@ def iter_objects(fs: AbstractFileSystem, prefix: str, limit: int | None = None) 
         if limit or not answer.get("IsTruncated"):
             return
         options["ContinuationToken"] = answer["NextContinuationToken"]
+
+
+def _find(fs: AbstractFileSystem, key: str) -> "tuple[Bucket | None, str]":
+    """The bucket that makes requests by itself, if there is one, and the name of the object in it."""
+    from feed_assets.storage.s3_direct import find_bucket
+
+    bucket, name, _ = fs.split_path(key)
+    return find_bucket(fs, bucket), name
 
 
 def _place(fs: AbstractFileSystem, key: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ guard has decided.
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object_multipart import abort_uploads
 from feed_assets.storage.object_requests import copy_object, put_object
-from feed_assets.storage.object_tree import each, list_below, list_objects, read_document, remove_objects
+from feed_assets.storage.object_tree import ObjectFile, each, list_below, list_objects, read_document, remove_objects
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, path_name
 from feed_assets.storage.records import Manifest
 
@@ -133,7 +133,7 @@ class ObjectSlot:
         remove_objects(self.fs, [f"{self.prefix}/{_PLACES}"])
 
     def _write(self, name: str, document: Mapping[str, object]) -> None:
-        self.fs.pipe_file(f"{self.prefix}/{name}", json.dumps({"version": 1, **document}).encode())
+        put_object(self.fs, f"{self.prefix}/{name}", json.dumps({"version": 1, **document}).encode())
 
     def _names(self) -> list[str]:
         return [name for name in list_below(self.fs, self.prefix).files if name]
@@ -171,6 +171,14 @@ class ObjectSlot:
 
     def remove_intent(self) -> None:
         remove_objects(self.fs, [f"{self.prefix}/{_INTENT}"])
+
+    def list_standing(self) -> dict[str, ObjectFile]:
+        """What stands at the path, with its manifest, but nothing that a copy is writing there."""
+        files = list_below(self.fs, self.target).files
+        unfinished = {PUBLISHING_NAME, ""}
+        if PUBLISHING_NAME in files and (token := read_marker(self.fs, self.target)) is not None:
+            unfinished |= replace(self, token=token).read_places()
+        return {name: file for name, file in files.items() if name not in unfinished}
 
     def begin(self, *, take_over: bool = False) -> bool:
         """Put our marker into the instance; False if a marker is there that is not to be taken over."""
@@ -220,9 +228,9 @@ class ObjectSlot:
 
     def _close(self, intent: Intent) -> None:
         """Write the manifest and then the flags, that of the whole instance last."""
-        self.fs.pipe_file(f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
+        put_object(self.fs, f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
         for flag in intent.all_flags[::-1]:
-            self.fs.pipe_file(f"{self.target}/{flag}", b"")
+            put_object(self.fs, f"{self.target}/{flag}", b"")
 
 
 def staging_prefix(root: str) -> str:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from fsspec import AbstractFileSystem
 
+from feed_assets.storage.object_requests import put_object
 from feed_assets.storage.object_tree import list_objects, read_object, remove_objects
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_token, path_name
 from feed_assets.storage.records import Manifest
@@ -41,7 +42,7 @@ class ObjectSnapshots(Snapshots):
 
     def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:  # noqa: ARG002 - it cannot be kept
         with self._translated(self._path):
-            self._fs.pipe_file(self._key(name), pack_manifest(manifest))
+            put_object(self._fs, self._key(name), pack_manifest(manifest))
 
     def content(self, name: str) -> str | None:  # noqa: ARG002 - there is none
         return None

@@ -18,6 +18,7 @@ from feed_assets.storage.archiving import Copied, check_copy, receive_instance
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.object_passage import Move, ObjectPassage, Step
+from feed_assets.storage.object_requests import put_object
 from feed_assets.storage.object_tree import (
     child_names,
     each,
@@ -52,7 +53,7 @@ class ObjectTrash(Trash):
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
         key = f"{self._prefix(sweep)}/sweep.json"
         with self._translated():
-            self._fs.pipe_file(key, json.dumps(document, indent=1).encode())
+            put_object(self._fs, key, json.dumps(document, indent=1).encode())
 
     def find_description(self, sweep: str) -> Mapping[str, object] | None:
         with self._translated():
@@ -82,7 +83,7 @@ class ObjectTrash(Trash):
                     return Purged(sweep=sweep, files=0, is_complete=False, obstacle=obstacle)
                 if not list_objects(self._fs, prefix).files:
                     return Purged(sweep=sweep, files=0, is_complete=True)
-                self._fs.pipe_file(f"{prefix}/purging.json", b"{}")
+                put_object(self._fs, f"{prefix}/purging.json", b"{}")
             kept = len(list_objects(self._fs, f"{prefix}/tree").files)
             for part in ("tree", "moves"):
                 remove_below(self._fs, f"{prefix}/{part}")

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
-from feed_assets.storage.object_requests import delete_objects, get_object, iter_objects, takes_requests
+from feed_assets.storage.object_requests import delete_objects, get_object, get_range, iter_objects, takes_requests
 
 _THREADS = 16
 _RANGE = 8 << 20
@@ -158,7 +158,7 @@ def iter_ranges(fs: AbstractFileSystem, key: str, offset: int, size: int) -> Ite
         wanted = size if size <= _RANGE + 1 else _RANGE
         try:
             is_whole = offset == 0 and wanted == 1  # of an object without bytes no range can be had
-            data = fs.cat_file(key) if is_whole else fs.cat_file(key, start=offset, end=offset + wanted)
+            data = get_object(fs, key) if is_whole else get_range(fs, key, offset, offset + wanted)
         except OSError as exc:
             if exc.errno == errno.EINVAL and int(fs.info(key)["size"]) <= offset:
                 return
@@ -203,7 +203,7 @@ class ObjectReader(io.RawIOBase):
         start, end = self._position, min(self._position + len(buffer), self._size)
         if start >= end:
             return 0
-        data = self._fs.cat_file(self._key, start=start, end=end)
+        data = get_range(self._fs, self._key, start, end)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

@@ -58,7 +58,7 @@ def _open_local(url: str, rest: str, options: Options) -> InstanceStore:
 
 
 def _open_memory(url: str, rest: str, options: Options) -> InstanceStore:
-    return _open_fsspec(url, f"memory://{rest}", options, package="fsspec", extra="")
+    return _open_fsspec(url, f"memory://{rest}", options, packages=("fsspec",), extra="")
 
 
 def _open_s3(url: str, rest: str, options: Options) -> InstanceStore:
@@ -71,17 +71,17 @@ def _open_s3(url: str, rest: str, options: Options) -> InstanceStore:
     if client:
         options["client_kwargs"] = dict(client)
     foreign = ("botocore.exceptions:BotoCoreError", "botocore.exceptions:ClientError", "aiohttp:ClientError")
-    return _open_fsspec(url, f"s3://{rest}", options, package="s3fs", extra="s3", foreign=foreign)
+    return _open_fsspec(url, f"s3://{rest}", options, packages=("s3fs", "obstore"), extra="s3", foreign=foreign)
 
 
 def _open_gcs(url: str, rest: str, options: Options) -> InstanceStore:
     foreign = ("gcsfs.retry:HttpError", "google.auth.exceptions:GoogleAuthError", "aiohttp:ClientError")
-    return _open_fsspec(url, f"gs://{rest}", options, package="gcsfs", extra="gcs", foreign=foreign)
+    return _open_fsspec(url, f"gs://{rest}", options, packages=("gcsfs",), extra="gcs", foreign=foreign)
 
 
 def _open_azure(url: str, rest: str, options: Options) -> InstanceStore:
     foreign = ("azure.core.exceptions:AzureError",)
-    return _open_fsspec(url, f"abfs://{rest}", options, package="adlfs", extra="azure", foreign=foreign)
+    return _open_fsspec(url, f"abfs://{rest}", options, packages=("adlfs",), extra="azure", foreign=foreign)
 
 
 def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
@@ -122,12 +122,13 @@ def _scheme(url: str) -> str:
 
 
 def _open_fsspec(
-    url: str, address: str, options: Options, *, package: str, extra: str, foreign: tuple[str, ...] = ()
+    url: str, address: str, options: Options, *, packages: tuple[str, ...], extra: str, foreign: tuple[str, ...] = ()
 ) -> InstanceStore:
-    try:
-        import_module(package)
-    except ImportError as exc:
-        raise _not_installed(url, package, extra) from exc
+    for package in packages:
+        try:
+            import_module(package)
+        except ImportError as exc:
+            raise _not_installed(url, package, extra) from exc
     import fsspec
 
     from feed_assets.storage.object_store import ObjectStore

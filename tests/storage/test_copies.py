@@ -156,7 +156,7 @@ def test_a_guard_that_forbids_leaves_the_staging_for_the_next(file_bed: Bed) -> 
 def test_files_are_adopted_from_what_stands_and_nothing_else_stays(file_bed: Bed) -> None:
     publish(file_bed.store, PATH, {"a.csv": b"aaa", "s/gone.csv": b"gone", "_meta": b"m"})
     assembly = opened(file_bed, {"new.csv": b"new"})
-    assert assembly.standing() == {"a.csv": 3, "s/gone.csv": 4, "_meta": 1, FLAG: 0}
+    assert file_bed.store.copying().standing(PATH).files == {"a.csv": 3, "s/gone.csv": 4, "_meta": 1, FLAG: 0}
     assembly.put("stray.csv", b"stray")
     assembly.adopt(["a.csv"])
     assert (bytes(assembly.read("a.csv", 3)), bytes(assembly.read("new.csv", 3))) == (b"aaa", b"new")

@@ -55,8 +55,7 @@ def test_a_broken_off_copy_goes_on_with_what_it_has_noted(bucket: Bed) -> None:
     assert not bucket.store.copying().recover(PATH)
     assembly = opened(bucket, is_vacant=False)
     assert {each.file for each in assembly.journal()} == set(FILES)
-    assert assembly.standing() == {}
-    assert bucket.store.copying().assembly(PATH, "look").standing() == {}
+    assert bucket.store.copying().standing(PATH) == ("", {})
     assembly.prepare(prepared(FILES))
     assembly.publish(allow)
     assert read_all(bucket.store, PATH) == FILES
@@ -151,7 +150,7 @@ def test_a_copy_whose_place_was_taken_is_staged_when_it_goes_on(bucket: Bed) -> 
     written(bucket).close()
     publish(bucket.store, PATH, {"other.csv": b"other"})
     assembly = opened(bucket, is_vacant=False)
-    assert (assembly.journal(), assembly.standing()) == ([], {"other.csv": 5, FLAG: 0})
+    assert (assembly.journal(), bucket.store.copying().standing(PATH).files) == ([], {"other.csv": 5, FLAG: 0})
     assembly.put("a.csv", b"aaa")
     assert read_all(bucket.store, PATH) == {"other.csv": b"other"}
     assembly.prepare(prepared({"a.csv": b"aaa"}))

@@ -272,8 +272,7 @@ class _Comparison:
 
     def plan(self, published: Publication | None) -> CopyPlan:
         """Compare file by file. `published` is what stands at the target, if it is whole, with its flags."""
-        mark = self.to.mark(self.target.path)
-        standing = self.to.assembly(self.target.path, "look").standing()
+        mark, standing = self.to.standing(self.target.path)
         manifest = self._find_manifest() if mark else None
         entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}
         part, files = copy_filter(self.options), {file.path: file for file in self.survey.files}
