@@ -32,17 +32,22 @@ Answer = TypeVar("Answer")
 
 
 class Bucket:
-    """A bucket, as far as requests to it succeed."""
+    """A bucket, as far as requests to it succeed. `unsigned` is the same one; what it sends has no signature."""
 
-    def __init__(self, store: S3Store) -> None:
+    def __init__(self, store: S3Store, unsigned: S3Store) -> None:
         self._store = store
+        self._unsigned = unsigned
         self._misfits = 0
 
-    def put(self, key: str, data: bytes, *, is_new: bool) -> str | None:
-        """Write an object; its ETag. None: it was not done, or nobody knows. Raises `FileExistsError`."""
+    def put(self, key: str, data: bytes, *, is_new: bool = False, is_verified: bool = False) -> str | None:
+        """Write an object; its ETag. None: it was not done, or nobody knows. Raises `FileExistsError`.
+
+        What `is_verified` by checksums of ours afterwards is sent without one.
+        """
+        store = self._unsigned if is_verified else self._store
         mode: Literal["create", "overwrite"] = "create" if is_new else "overwrite"
         try:
-            done = self._try(lambda: obstore.put(self._store, key, data, mode=mode, use_multipart=False))
+            done = self._try(lambda: obstore.put(store, key, data, mode=mode, use_multipart=False))
         except AlreadyExistsError as exc:
             raise FileExistsError(key) from exc
         return None if done is None else done["e_tag"] or ""
@@ -103,21 +108,25 @@ def _open_bucket(fs: AbstractFileSystem, name: str) -> Bucket | None:
     is_encrypted = meta.endpoint_url.startswith("https:")
     if is_encrypted and os.environ.get("AWS_CA_BUNDLE"):
         return None
-    config: S3Config = {
-        "endpoint": meta.endpoint_url,
-        "region": meta.region_name or "us-east-1",
-        "unsigned_payload": is_encrypted,  # as botocore does it
-        "virtual_hosted_style_request": False,
-        "skip_signature": False,
-    }
-    store = S3Store(
-        name,
-        config=config,
-        client_options={"connect_timeout": _CONNECTED, "timeout": _ANSWERED, "allow_http": True},
-        retry_config={"max_retries": 0},
-        credential_provider=lambda: _find_credentials(fs),
-    )
-    return Bucket(store)
+
+    def open_store(*, is_unsigned: bool) -> S3Store:
+        config: S3Config = {
+            "endpoint": meta.endpoint_url,
+            "region": meta.region_name or "us-east-1",
+            "unsigned_payload": is_unsigned,
+            "virtual_hosted_style_request": False,
+            "skip_signature": False,
+        }
+        return S3Store(
+            name,
+            config=config,
+            client_options={"connect_timeout": _CONNECTED, "timeout": _ANSWERED, "allow_http": True},
+            retry_config={"max_retries": 0},
+            credential_provider=lambda: _find_credentials(fs),
+        )
+
+    unsigned = open_store(is_unsigned=True)
+    return Bucket(unsigned if is_encrypted else open_store(is_unsigned=False), unsigned)  # as botocore signs
 
 
 def _find_credentials(fs: AbstractFileSystem) -> "S3Credential":

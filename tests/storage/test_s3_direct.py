@@ -45,7 +45,7 @@ def bucket(fs: s3fs.S3FileSystem) -> Bucket:
 def test_an_object_has_the_name_and_the_tag_that_s3fs_gives_it(
     fs: s3fs.S3FileSystem, bucket: Bucket, name: str
 ) -> None:
-    tag = bucket.put(f"direct/{name}", b"direct", is_new=False)
+    tag = bucket.put(f"direct/{name}", b"direct", is_verified=True)
     (listed,) = iter_objects(fs, f"{BUCKET}/direct/{name}")
     assert (listed["Key"], listed["ETag"]) == (f"direct/{name}", tag)
     assert fs.cat_file(f"{BUCKET}/direct/{name}") == b"direct"
@@ -60,8 +60,8 @@ def test_names_that_are_not_for_compiled_code_are_left_to_s3fs(
     fs: s3fs.S3FileSystem, bucket: Bucket, name: str
 ) -> None:
     for _ in range(s3_direct._MISFITS + 1):
-        assert bucket.put(name, b"odd", is_new=False) is None
-    assert bucket.put("direct-even", b"even", is_new=False) is not None
+        assert bucket.put(name, b"odd") is None
+    assert bucket.put("direct-even", b"even") is not None
     if name != "line\nbreak":  # "which the listing of this server does not bear"
         put_object(fs, f"{BUCKET}/{name}", b"odd")
         assert get_object(fs, f"{BUCKET}/{name}") == b"odd"
@@ -83,7 +83,7 @@ def test_what_is_missing_is_said_to_be(fs: s3fs.S3FileSystem, bucket: Bucket) ->
     for read in (lambda: bucket.get("nothing"), lambda: bucket.get_range("nothing", 0, 1)):
         with pytest.raises(FileNotFoundError):
             read()
-    bucket.put("direct-short", b"short", is_new=False)
+    bucket.put("direct-short", b"short")
     assert bucket.get_range("direct-short", 5, 9) is None
     with pytest.raises(OSError, match="range"):
         get_range(fs, f"{BUCKET}/direct-short", 5, 9)
@@ -128,7 +128,7 @@ def test_credentials_are_those_of_the_session(s3_options: dict[str, Any], monkey
     fs = s3fs.S3FileSystem(**own, skip_instance_cache=True)
     found = find_bucket(fs, BUCKET)
     assert found is not None
-    assert found.put("direct-session", b"1", is_new=False)
+    assert found.put("direct-session", b"1")
     credentials = s3_direct._find_credentials(fs)
     assert (credentials["access_key_id"], credentials.get("token")) == ("somebody", "passing")
     assert s3_direct._find_credentials(s3fs.S3FileSystem(**s3_options))["access_key_id"] == "anybody"
@@ -181,7 +181,7 @@ def find():
     options = {"client_kwargs": {"region_name": "us-east-1"}, "key": "a", "secret": "b", "endpoint_url": sys.argv[1]}
     return s3fs.S3FileSystem(**options)
 
-assert find_bucket(find(), sys.argv[2]).put("forked", b"parent", is_new=False)
+assert find_bucket(find(), sys.argv[2]).put("forked", b"parent")
 child = os.fork()
 if not child:
     fs = find()
