@@ -77,10 +77,14 @@ class Written(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What stands at a path: its `mark` (see `Copying.mark`), and all files (flags and hidden ones, too) by size."""
+    """What stands at a path: its `mark` (see `Copying.mark`), and all files (flags and hidden ones, too) by size.
+
+    `is_unfinished`: a publication has begun there, and `Copying.recover` may have something to do.
+    """
 
     mark: str
     files: Mapping[str, int]
+    is_unfinished: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

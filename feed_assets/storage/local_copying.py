@@ -57,8 +57,8 @@ class LocalCopying(Copying):
             return self._sources.mark(path)
 
     def standing(self, path: str) -> Standing:
-        mark = self.mark(path)
-        return Standing(mark, self._assembly(path, "look").standing())
+        assembly = self._assembly(path, "look")  # which recovers it
+        return Standing(self.mark(path), assembly.standing(), is_unfinished=False)
 
     def recover(self, path: str) -> bool:
         return self._recover(path)

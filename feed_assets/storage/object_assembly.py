@@ -43,7 +43,7 @@ class Hands:
     translated: Callable[[str], AbstractContextManager[None]]
     recover: Callable[[str], bool]
     begin: Callable[[ObjectSlot, Guard], None]
-    roll_forward: Callable[[ObjectSlot, Intent], None]
+    roll_forward: Callable[[ObjectSlot, Intent, Collection[str] | None], None]
 
 
 @dataclass(slots=True)
@@ -57,6 +57,8 @@ class _Open:
     looked: Stopwatch = field(default_factory=Stopwatch)
     told: dict[str, ObjectFile] | None = None
     """What was listed for its checksums, which tells the sizes, too."""
+    there: tuple[str, ...] | None = None
+    """What was in the place of the instance when its copy in place was found to be whole."""
     is_published: bool = False
 
 
@@ -78,15 +80,17 @@ class ObjectAssembly(Assembly):
     def open(self, files: Collection[str] = (), *, is_vacant: bool = False) -> int:
         slot = self._slot
         with self._translated():
-            former = slot.read_sign()
+            names = slot.list_names()
+            former = slot.read_sign(names)
             if former is not None and self._hands.recover(slot.path):
-                former = slot.read_sign()
+                names = slot.list_names()
+                former = slot.read_sign(names)
             if former is not None:
                 self._take_over(former)
                 self._go_on(files, is_vacant=is_vacant)
             else:
                 self._now.sign = Sign(number=1, is_in_place=is_vacant)
-                slot.make(self._now.sign, files)
+                slot.make(self._now.sign, files, names)
                 if is_vacant and not slot.occupy():
                     self._leave_place()
         return self._now.sign.number
@@ -274,7 +278,9 @@ class ObjectAssembly(Assembly):
                 names=tuple(sorted(meant.keys() - stay)),
                 kept=tuple(sorted(stay)),
             )
-            if not self._is_in_place:
+            if self._is_in_place:
+                self._now.there = tuple(staged)
+            else:
                 self._slot.write_intent(self._now.intent)
 
     def publish(self, guard: Guard) -> None:
@@ -288,7 +294,7 @@ class ObjectAssembly(Assembly):
         else:
             self._hands.begin(self._slot, guard)
         with self._translated():
-            self._hands.roll_forward(self._slot, intent)
+            self._hands.roll_forward(self._slot, intent, self._now.there)
         self._now.is_published = True
 
     def remove(self) -> None:

@@ -79,7 +79,9 @@ class ObjectCopying(Copying):
         with self._hands.translated(path):
             files = self._slot(path, "look").list_standing()
         manifest = files.pop(MANIFEST_NAME, None)
-        return Standing("" if manifest is None else manifest.tag, {name: file.size for name, file in files.items()})
+        is_unfinished = files.pop(PUBLISHING_NAME, None) is not None
+        sizes = {name: file.size for name, file in files.items()}
+        return Standing("" if manifest is None else manifest.tag, sizes, is_unfinished)
 
     def recover(self, path: str) -> bool:
         with self._hands.translated(path):

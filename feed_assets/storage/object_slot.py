@@ -85,9 +85,14 @@ class ObjectSlot:
     def uploads(self) -> str:
         return f"{self.prefix}/uploads"
 
-    def make(self, sign: Sign | None = None, places: Collection[str] = ()) -> None:
-        """Make the slot anew and empty; in place, for files at these `places`, if its sign says so."""
-        self.remove()
+    def make(
+        self, sign: Sign | None = None, places: Collection[str] = (), names: Collection[str] | None = None
+    ) -> None:
+        """Make the slot anew and empty; in place, for files at these `places`, if its sign says so.
+
+        `names` is what `list_names` told of it just now.
+        """
+        self.remove(names)
         sign = sign or Sign()
         if sign.is_in_place:
             self.write_places(places)
@@ -96,11 +101,17 @@ class ObjectSlot:
     def exists(self) -> bool:
         return self.read_sign() is not None
 
+    def list_names(self) -> list[str]:
+        """The objects of the slot, relative to its prefix."""
+        return [name for name in list_below(self.fs, self.prefix).files if name]
+
     def write_sign(self, sign: Sign) -> None:
         self._write(_SIGN, {"path": self.path, "number": sign.number, "in_place": sign.is_in_place})
 
-    def read_sign(self) -> Sign | None:
-        """What `write_sign` wrote; None if there is no staging."""
+    def read_sign(self, names: Collection[str] = (_SIGN,)) -> Sign | None:
+        """What `write_sign` wrote; None if there is no staging. `names` is what may be there of it."""
+        if _SIGN not in names:
+            return None
         document = read_document(self.fs, f"{self.prefix}/{_SIGN}")
         if document is None:
             return None
@@ -114,9 +125,9 @@ class ObjectSlot:
         document = read_document(self.fs, f"{self.prefix}/{_PLACES}")
         return frozenset() if document is None else frozenset(document["names"])
 
-    def remove(self) -> None:
+    def remove(self, names: Collection[str] | None = None) -> None:
         """Remove the slot, and what was written in place unless the guard has let it be published."""
-        names = self._names()
+        names = self.list_names() if names is None else names
         is_withdrawn = _PLACES in names and _INTENT not in names
         if is_withdrawn and read_marker(self.fs, self.target) == self.token:
             remove_objects(self.fs, [f"{self.target}/{name}" for name in self.read_places()])
@@ -125,7 +136,7 @@ class ObjectSlot:
 
     def clear(self) -> None:
         """Remove the slot of what is published."""
-        self._clear(self._names())
+        self._clear(self.list_names())
 
     def leave_place(self) -> None:
         """Forget what was written in place: it is not ours any more."""
@@ -134,9 +145,6 @@ class ObjectSlot:
 
     def _write(self, name: str, document: Mapping[str, object]) -> None:
         put_object(self.fs, f"{self.prefix}/{name}", json.dumps({"version": 1, **document}).encode())
-
-    def _names(self) -> list[str]:
-        return [name for name in list_below(self.fs, self.prefix).files if name]
 
     def _clear(self, names: Collection[str]) -> None:
         """The sign goes first, so that nothing half removed is ever taken for a staging."""
@@ -173,9 +181,9 @@ class ObjectSlot:
         remove_objects(self.fs, [f"{self.prefix}/{_INTENT}"])
 
     def list_standing(self) -> dict[str, ObjectFile]:
-        """What stands at the path, with its manifest, but nothing that a copy is writing there."""
+        """What stands at the path, with its manifest and a marker, but nothing that a copy is writing there."""
         files = list_below(self.fs, self.target).files
-        unfinished = {PUBLISHING_NAME, ""}
+        unfinished = {""}
         if PUBLISHING_NAME in files and (token := read_marker(self.fs, self.target)) is not None:
             unfinished |= replace(self, token=token).read_places()
         return {name: file for name, file in files.items() if name not in unfinished}
@@ -193,13 +201,14 @@ class ObjectSlot:
             remove_objects(self.fs, [f"{self.target}/{PUBLISHING_NAME}"])
         return is_vacant
 
-    def roll_forward(self, intent: Intent) -> None:
+    def roll_forward(self, intent: Intent, there: Collection[str] | None = None) -> None:
         """Make the instance what the intent says, from any state between; then remove marker and slot.
 
+        `there` are the objects of the instance if they were listed just now.
         Before every step the marker is read again: whoever finds another's there, or none, stops. A request that is
         on its way at that moment is the only thing that cannot be called back.
         """
-        before = list_objects(self.fs, self.target).files
+        before = list_objects(self.fs, self.target).files if there is None else there
         closing = [*intent.all_flags, MANIFEST_NAME]
         keep = {*intent.names, *intent.kept, *closing, PUBLISHING_NAME}
         for name in (*closing, ""):

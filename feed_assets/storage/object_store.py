@@ -1,6 +1,6 @@
 """Instances on a filesystem without atomic renames, through fsspec: S3, Google Cloud Storage, Azure, memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -345,10 +345,10 @@ class ObjectStore(InstanceStore):
                     return
         raise InstanceChangingError(store=self.root_url, path=slot.path, reason="others keep publishing it")
 
-    def _roll_forward(self, slot: ObjectSlot, intent: Intent) -> None:
+    def _roll_forward(self, slot: ObjectSlot, intent: Intent, there: Collection[str] | None = None) -> None:
         """Roll forward; that another process has done so meanwhile for us is as good."""
         try:
-            slot.roll_forward(intent)
+            slot.roll_forward(intent, there)
         except (FileNotFoundError, InstanceChangingError):
             if read_marker(self._fs, slot.target) is not None or self.published_manifest(slot.path) != intent.manifest:
                 raise

@@ -55,7 +55,7 @@ def test_a_broken_off_copy_goes_on_with_what_it_has_noted(bucket: Bed) -> None:
     assert not bucket.store.copying().recover(PATH)
     assembly = opened(bucket, is_vacant=False)
     assert {each.file for each in assembly.journal()} == set(FILES)
-    assert bucket.store.copying().standing(PATH) == ("", {})
+    assert bucket.store.copying().standing(PATH) == ("", {}, True)
     assembly.prepare(prepared(FILES))
     assembly.publish(allow)
     assert read_all(bucket.store, PATH) == FILES

@@ -192,7 +192,7 @@ class _Work:
         sides = request.source, request.target
         try:
             plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
-            if not plan.is_unchanged and self.stores.get(plan.target.store).copying().recover(plan.target.path):
+            if plan.is_unfinished and self.stores.get(plan.target.store).copying().recover(plan.target.path):
                 plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
             if request.check is not None:
                 request.check(plan)

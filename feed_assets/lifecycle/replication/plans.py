@@ -94,8 +94,8 @@ class CopyPlan:
 
     `replaced` is what stands in the place of some of the transfers. A plan that `is_unchanged` has nothing to do; one
     that `is_refresh` only has to write down that nothing has changed. `flags` are written last. `standing` is the mark
-    of what stood at the target (nothing at all if that `is_vacant`), `extra` what its manifest said, `publication` what
-    was published with all its flags.
+    of what stood at the target (nothing at all if that `is_vacant`; if it `is_unfinished`, a publication has begun
+    there), `extra` what its manifest said, `publication` what was published with all its flags.
     """
 
     source: Side
@@ -112,6 +112,7 @@ class CopyPlan:
     extra: Mapping[str, str] = field(default_factory=dict)
     standing: str = ""
     is_vacant: bool = False
+    is_unfinished: bool = False
     digest: str = ""
     publication: Publication | None = None
     is_refresh: bool = False
@@ -272,7 +273,7 @@ class _Comparison:
 
     def plan(self, published: Publication | None) -> CopyPlan:
         """Compare file by file. `published` is what stands at the target, if it is whole, with its flags."""
-        mark, standing = self.to.standing(self.target.path)
+        mark, standing, is_unfinished = self.to.standing(self.target.path)
         manifest = self._find_manifest() if mark else None
         entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}
         part, files = copy_filter(self.options), {file.path: file for file in self.survey.files}
@@ -311,6 +312,7 @@ class _Comparison:
             extra=dict(manifest.extra) if manifest else {},
             standing=mark,
             is_vacant=not mark and not standing,
+            is_unfinished=is_unfinished,
             publication=published,
         )
 
