@@ -40,19 +40,17 @@ def get_range(fs: AbstractFileSystem, key: str, start: int, end: int) -> bytes:
     return cast(bytes, fs.cat_file(key, start=start, end=end))
 
 
-def put_object(
-    fs: AbstractFileSystem, key: str, data: bytes, *, is_new: bool = False, is_verified: bool = False
-) -> str:
+def put_object(fs: AbstractFileSystem, key: str, data: bytes, *, is_new: bool = False, is_signed: bool = True) -> str:
     """Write an object of at most 5 GiB; its ETag, "" if the storage tells none.
 
-    With `is_new` there must be none with that key: raises `FileExistsError`. Of what `is_verified` afterwards anyway
-    the storage may be spared a checksum.
+    With `is_new` there must be none with that key: raises `FileExistsError`. Without `is_signed` the
+    bytes may be left out of the signature of the request, because their checksum is looked at anyway.
     """
     if not takes_requests(fs):
         fs.pipe_file(key, data, mode="create" if is_new else "overwrite")
         return ""
     bucket, name = _find(fs, key)
-    tag = None if bucket is None else bucket.put(name, data, is_new=is_new, is_verified=is_verified)
+    tag = None if bucket is None else bucket.put(name, data, is_new=is_new, is_signed=is_signed)
     if tag is not None:
         return tag
     condition = {"IfNoneMatch": "*"} if is_new else {}

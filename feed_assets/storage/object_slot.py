@@ -189,8 +189,12 @@ class ObjectSlot:
         return {name: file for name, file in files.items() if name not in unfinished}
 
     def begin(self, *, take_over: bool = False) -> bool:
-        """Put our marker into the instance; False if a marker is there that is not to be taken over."""
-        return put_marker(self.fs, self.target, self.token, take_over=take_over)
+        """Put our marker into the instance; False if another's is there that is not to be taken over.
+
+        That it is there already may be our own doing: of a request that was answered too late and has been repeated.
+        """
+        is_put = put_marker(self.fs, self.target, self.token, take_over=take_over)
+        return is_put or read_marker(self.fs, self.target) == self.token
 
     def occupy(self) -> bool:
         """Put our marker where nothing stands; False, and no trace of it, if something does."""

@@ -341,7 +341,7 @@ class ObjectStore(InstanceStore):
                 guard()
                 forbidden.pop_all()
             with self._translated(slot.path):
-                if slot.begin(take_over=take_over) or read_marker(self._fs, slot.target) == slot.token:
+                if slot.begin(take_over=take_over):
                     return
         raise InstanceChangingError(store=self.root_url, path=slot.path, reason="others keep publishing it")
 

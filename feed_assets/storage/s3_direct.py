@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import obstore
@@ -32,19 +31,19 @@ Answer = TypeVar("Answer")
 
 
 class Bucket:
-    """A bucket, as far as requests to it succeed. `unsigned` is the same one; what it sends has no signature."""
+    """A bucket, as far as requests to it succeed. `unsigned` is the same one, without a signature of what is sent."""
 
     def __init__(self, store: S3Store, unsigned: S3Store) -> None:
         self._store = store
         self._unsigned = unsigned
         self._misfits = 0
 
-    def put(self, key: str, data: bytes, *, is_new: bool = False, is_verified: bool = False) -> str | None:
+    def put(self, key: str, data: bytes, *, is_new: bool = False, is_signed: bool = True) -> str | None:
         """Write an object; its ETag. None: it was not done, or nobody knows. Raises `FileExistsError`.
 
-        What `is_verified` by checksums of ours afterwards is sent without one.
+        The bytes are part of the signature unless not `is_signed`, or encrypted.
         """
-        store = self._unsigned if is_verified else self._store
+        store = self._store if is_signed else self._unsigned
         mode: Literal["create", "overwrite"] = "create" if is_new else "overwrite"
         try:
             done = self._try(lambda: obstore.put(store, key, data, mode=mode, use_multipart=False))
@@ -82,13 +81,11 @@ class _Owner:
     """The process that uses compiled requests: the first one, and none that was forked off it."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._process: int | None = None
 
     def is_us(self) -> bool:
-        with self._lock:
-            self._process = self._process or os.getpid()
-            return self._process == os.getpid()
+        self._process = self._process or os.getpid()
+        return self._process == os.getpid()
 
 
 _OWNER = _Owner()

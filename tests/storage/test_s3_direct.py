@@ -45,7 +45,7 @@ def bucket(fs: s3fs.S3FileSystem) -> Bucket:
 def test_an_object_has_the_name_and_the_tag_that_s3fs_gives_it(
     fs: s3fs.S3FileSystem, bucket: Bucket, name: str
 ) -> None:
-    tag = bucket.put(f"direct/{name}", b"direct", is_verified=True)
+    tag = bucket.put(f"direct/{name}", b"direct", is_signed=False)
     (listed,) = iter_objects(fs, f"{BUCKET}/direct/{name}")
     assert (listed["Key"], listed["ETag"]) == (f"direct/{name}", tag)
     assert fs.cat_file(f"{BUCKET}/direct/{name}") == b"direct"
