@@ -241,7 +241,7 @@ class ObjectPassage:
         """Put our marker into the instance; False if another stands there. A single object needs none."""
         if _is_single(move):
             return True
-        return put_marker(self._fs, self._target, self._token) or read_marker(self._fs, self._target) == self._token
+        return put_marker(self._fs, self._target, self._token)
 
     def release(self) -> None:
         """Remove our marker, if it is there."""

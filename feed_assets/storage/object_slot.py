@@ -189,12 +189,8 @@ class ObjectSlot:
         return {name: file for name, file in files.items() if name not in unfinished}
 
     def begin(self, *, take_over: bool = False) -> bool:
-        """Put our marker into the instance; False if another's is there that is not to be taken over.
-
-        That it is there already may be our own doing: of a request that was answered too late and has been repeated.
-        """
-        is_put = put_marker(self.fs, self.target, self.token, take_over=take_over)
-        return is_put or read_marker(self.fs, self.target) == self.token
+        """Put our marker into the instance; False if another's is there that is not to be taken over."""
+        return put_marker(self.fs, self.target, self.token, take_over=take_over)
 
     def occupy(self) -> bool:
         """Put our marker where nothing stands; False, and no trace of it, if something does."""
@@ -257,10 +253,13 @@ def read_marker(fs: AbstractFileSystem, target: str) -> str | None:
 
 
 def put_marker(fs: AbstractFileSystem, target: str, token: str, *, take_over: bool = False) -> bool:
-    """Put a marker into an instance; False if one is there that is not to be taken over."""
+    """Put a marker into an instance; False if another's is there that is not to be taken over.
+
+    One of the same token is taken for this one: the request may have been answered too late and been repeated.
+    """
     marker = json.dumps({"version": 1, "token": token}).encode()
     try:
         put_object(fs, f"{target}/{PUBLISHING_NAME}", marker, is_new=not take_over)
     except FileExistsError:
-        return False
+        return read_marker(fs, target) == token
     return True

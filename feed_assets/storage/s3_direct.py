@@ -8,7 +8,7 @@ that was forked off one that has used it, because its threads are not there.
 import os
 from collections.abc import Callable
 from datetime import timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import obstore
@@ -77,23 +77,15 @@ class Bucket:
         return answer
 
 
-class _Owner:
-    """The process that uses compiled requests: the first one, and none that was forked off it."""
-
-    def __init__(self) -> None:
-        self._process: int | None = None
-
-    def is_us(self) -> bool:
-        self._process = self._process or os.getpid()
-        return self._process == os.getpid()
-
-
-_OWNER = _Owner()
+@cache
+def _owner() -> int:
+    """The process that uses compiled requests: the first one; others that were forked off it remember it."""
+    return os.getpid()
 
 
 def find_bucket(fs: AbstractFileSystem, name: str) -> Bucket | None:
     """The bucket of a filesystem of s3fs; None where only s3fs can do what is asked."""
-    return _open_bucket(fs, name) if _OWNER.is_us() else None
+    return _open_bucket(fs, name) if _owner() == os.getpid() else None
 
 
 @lru_cache(maxsize=64)
