@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from feed_assets.storage.copy_port import Written
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+from feed_assets.storage.manifests import render_json
 
 
 def render_notes(written: Iterable[Written]) -> str:
@@ -15,7 +14,7 @@ def render_notes(written: Iterable[Written]) -> str:
     >>> render_notes([Written(file="a", offset=0, size=2, checksum="crc32:1", sign="s", is_settled=True)])
     '[["a",0,2,"crc32:1","s",true,""]]\\n'
     """
-    return _encode(list(written)) + "\n"
+    return render_json([list(each) for each in written]) + "\n"
 
 
 def parse_notes(text: bytes) -> list[Written]:

@@ -20,6 +20,7 @@ from feed_assets.storage.local_files import (
     clone_file,
     is_at,
     iter_files,
+    iter_names,
     parents,
     splice_file,
     start_writing,
@@ -221,14 +222,15 @@ class LocalAssembly(Assembly):
         meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
         with self._translated():
             data = self._data()
-            found = {path: seen.st_size for path, seen in iter_files(data)}
-            for path, size in meant.items():
-                if found.get(path) != size:
-                    reason = f"the copy of {path!r} has {found.get(path, 'no')} bytes instead of {size:,}"
+            found = set(iter_names(data))
+            for path in (meant.keys() - found) | (meant.keys() - set(prepared.checked)):
+                there = os.stat(path, dir_fd=data, follow_symlinks=False).st_size if path in found else None
+                if there != meant[path]:
+                    reason = f"the copy of {path!r} has {there or 'no'} bytes instead of {meant[path]:,}"
                     raise StorageError(
                         store=self._store, path=self.path, reason=reason, next_step="Copy the instance again."
                     )
-            for path in found.keys() - meant.keys():
+            for path in found - meant.keys():
                 os.unlink(path, dir_fd=data)
                 self._remove_parents(path)
             for flag in prepared.flags:
@@ -245,15 +247,19 @@ class LocalAssembly(Assembly):
         self._swap(self.path, self.slot, guard)
         self._is_published = True
 
-    def touched(self) -> list[str]:
+    def touched(self) -> Iterator[str]:
         """The files and directories that have to be flushed: of the staging, or of the publication that followed."""
         if self._is_published:
-            return [os.path.dirname(self.target), self.slot.folder]
-        data, found = self.slot.data, list(iter_files(self._data()))
-        files = [f"{data}/{path}" for path, seen in found if seen.st_nlink == 1]
-        folders = {f"{data}/{parent}".rstrip("/") for path, _ in found for parent in parents(path)}
-        above = [self.slot.sign, self.slot.folder, os.path.dirname(self.slot.folder)]
-        return [*files, *sorted({data, *folders}), *above]
+            yield from (os.path.dirname(self.target), self.slot.folder)
+            return
+        data = self.slot.data
+        folders = {data}
+        for path, seen in iter_files(self._data()):
+            if seen.st_nlink == 1:
+                yield f"{data}/{path}"
+            folders.update(f"{data}/{parent}" for parent in parents(path))
+        yield from sorted(folders)
+        yield from (self.slot.sign, self.slot.folder, os.path.dirname(self.slot.folder))
 
     def remove(self) -> None:
         self.close()

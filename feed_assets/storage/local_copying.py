@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 
 from feed_assets.storage.copy_port import Assembly, Copying, Reading, Standing, Survey
 from feed_assets.storage.local_assembly import LocalAssembly, Refuse, Swap
@@ -100,8 +101,8 @@ class LocalCopying(Copying):
         """Flush what is staged and was swapped; the whole filesystem at once where that is many files."""
         local = [each for each in assemblies if isinstance(each, LocalAssembly)]
         with self._translated(""):
-            touched = [path for each in local for path in each.touched()] if len(local) < _WORTH_FLUSHING_ALL else None
-            if touched is not None and len(touched) <= _WORTH_FLUSHING_ALL:
+            touched = list(islice((path for each in local for path in each.touched()), _WORTH_FLUSHING_ALL + 1))
+            if len(touched) <= _WORTH_FLUSHING_ALL:
                 for path in touched:
                     flush_file(path)
                 return

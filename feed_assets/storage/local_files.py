@@ -23,18 +23,31 @@ _RANGE_WRITE = 2
 
 def iter_files(folder: int, prefix: str = "") -> Iterator[tuple[str, os.stat_result]]:
     """Every regular file below an open directory, in no order; links are passed over."""
+    for name in os.listdir(folder):
+        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind = stat.S_IFMT(seen.st_mode)
+        if kind == stat.S_IFREG:
+            yield prefix + name, seen
+        elif kind == stat.S_IFDIR:
+            below = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                yield from iter_files(below, f"{prefix}{name}/")
+            finally:
+                os.close(below)
+
+
+def iter_names(folder: int, prefix: str = "") -> Iterator[str]:
+    """`iter_files` without a look at each."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_file(follow_symlinks=False):
+                yield prefix + entry.name
+            elif entry.is_dir(follow_symlinks=False):
                 below = os.open(entry.name, _FOLDER, dir_fd=folder)
                 try:
-                    yield from iter_files(below, f"{prefix}{entry.name}/")
+                    yield from iter_names(below, f"{prefix}{entry.name}/")
                 finally:
                     os.close(below)
-                continue
-            seen = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(seen.st_mode):
-                yield prefix + entry.name, seen
 
 
 def is_at(descriptor: int, path: str) -> bool:

@@ -7,6 +7,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from operator import itemgetter
 
 from feed_assets.storage.copy_port import CHUNK, Reading, SourceFile, Survey
 from feed_assets.storage.errors import (
@@ -27,6 +29,8 @@ _SETTLING = 2_000_000_000
 _HEAD = 1 << 13
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_CLOEXEC
+_make_source = partial(tuple.__new__, SourceFile)
+"""A source file of a tuple, in half the time of a call with arguments."""
 _OWN = frozenset({MANIFEST_NAME, PUBLISHING_NAME})
 
 
@@ -126,7 +130,7 @@ class LocalSources:
         before = os.fstat(folder)
         found: list[tuple[str, os.stat_result]] = []
         self._walk(path, target, folder, "", everything, found)
-        found = sorted((each for each in found if each[0] != flag), key=lambda each: each[0])
+        found = sorted((each for each in found if each[0] != flag), key=itemgetter(0))
         size = sum(each[1].st_size for each in found)
         availability = Availability.AVAILABLE if size else Availability.EMPTY
         if flag is not None:
@@ -152,23 +156,23 @@ class LocalSources:
         everything: bool,
         found: list[tuple[str, os.stat_result]],
     ) -> None:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if name[0] in "._" and not is_content_name(name) and (not everything or _is_ours(prefix, name)):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-                    try:
-                        self._walk(path, target, below, f"{prefix}{name}/", everything, found)
-                    finally:
-                        os.close(below)
-                    continue
-                seen = entry.stat(follow_symlinks=False)
-                if stat.S_ISLNK(seen.st_mode):
-                    seen = self._follow(path, target, prefix + name)
-                if stat.S_ISREG(seen.st_mode):
-                    found.append((prefix + name, seen))
+        for name in os.listdir(folder):  # with a look at each, it takes two thirds of the time of `os.scandir`
+            if name[0] in "._" and not is_content_name(name) and (not everything or _is_ours(prefix, name)):
+                continue
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            kind = stat.S_IFMT(seen.st_mode)
+            if kind == stat.S_IFDIR:
+                below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+                try:
+                    self._walk(path, target, below, f"{prefix}{name}/", everything, found)
+                finally:
+                    os.close(below)
+                continue
+            if kind == stat.S_IFLNK:
+                seen = self._follow(path, target, prefix + name)
+                kind = stat.S_IFMT(seen.st_mode)
+            if kind == stat.S_IFREG:
+                found.append((prefix + name, seen))
 
     def _follow(self, path: str, target: str, file: str) -> os.stat_result:
         self._reader.check_inside(f"{path}/{file}", f"{target}/{file}")
@@ -210,7 +214,10 @@ class LocalReading(Reading):
         self._reader = reader
 
     def read(self, file: str, size: int) -> bytes:
-        descriptor = self.descriptor(file)
+        try:
+            descriptor = os.open(file, _FILE | os.O_NOFOLLOW, dir_fd=self._folder)
+        except OSError:
+            descriptor = self.descriptor(file)  # which follows it, or says why not
         try:
             return read_whole(descriptor, size)
         except OSError as exc:
@@ -289,7 +296,7 @@ def _mark(folder: os.stat_result, manifest: os.stat_result) -> str:
 def _source_file(name: str, seen: os.stat_result, checksum: str, settled: int) -> SourceFile:
     modified, changed = seen.st_mtime_ns, seen.st_ctime_ns
     sign = "%x.%x.%x" % (seen.st_ino, modified, changed)  # noqa: UP031 - half as long as any other way, for each file
-    return SourceFile(name, seen.st_size, sign, changed < settled, checksum, modified, seen.st_mode & 0o7777)
+    return _make_source((name, seen.st_size, sign, changed < settled, checksum, modified, seen.st_mode & 0o7777))
 
 
 def _known(known: Mapping[str, ManifestEntry], name: str, seen: os.stat_result, published_at: int) -> str:

@@ -113,11 +113,9 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
     >>> one == two
     True
     """
-    digest = hashlib.sha256()
-    for path, size, checksum in sorted((_WRITER.sub("", each.path), each.size, each.checksum) for each in entries):
-        digest.update(path.encode("utf-8", "surrogateescape"))
-        digest.update(f"\0{size}\0{checksum}\n".encode())
-    return f"sha256:{digest.hexdigest()}"
+    named = sorted([(_WRITER.sub("", each.path), each.size, each.checksum) for each in entries])
+    text = "".join([f"{path}\0{size}\0{checksum}\n" for path, size, checksum in named])
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from queue import SimpleQueue
 from threading import Lock
 
 from feed_assets.clock import Clock, Stopwatch
+from feed_assets.entities.copying import Verification
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import CopyDamagedError, SourceChangingError
 from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus, Finishing, RepeatError
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, find_unchanged, plan_copy
 from feed_assets.lifecycle.replication.requests import CopyRequest, Meter, OnProgress
-from feed_assets.lifecycle.replication.running import TaskResult, run_task
+from feed_assets.lifecycle.replication.running import Held, TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask, OpenCopy, open_copy, part_tasks
 from feed_assets.lifecycle.replication.threads import CopyThreads, are_near, copy_threads
 from feed_assets.lifecycle.replication.throttle import Throttle
@@ -23,7 +24,10 @@ from feed_assets.storage.records import Guard
 
 BATCH = 128
 """How many instances are copied together: their tasks are mixed, and the disk is waited for once."""
+_LEAST_BATCH = 16
 _LANES = 2
+_HELD = 64 << 20
+"""How many bytes of small files a batch holds in memory until they were read back."""
 WORTH_WORKERS = 4 * BATCH
 """How many copies are worth the start of workers, which takes half a second."""
 
@@ -88,11 +92,11 @@ def copy_many(
         found = [_find_unchanged(stores, request, options) for request in requests]
         left = [request for request, outcome in zip(requests, found, strict=True) if outcome is None]
         if len(left) >= WORTH_WORKERS:
-            copied = iter(_copy_by_workers(CopyWorkers(processes, options, clock, meter), left, processes))
+            copied = iter(_copy_by_workers(stores, left, options, clock, meter, processes))
         else:
             copied = iter(copy_many(stores, left, options, clock, run_tasks=run_tasks, on_progress=on_progress))
         return [next(copied) if outcome is None else outcome for outcome in found]
-    batches = list(_batches(requests, BATCH))
+    batches = list(_batches(requests))
     is_alone = len(batches) == 1 or run_tasks is not None
     with copy_threads(options.max_tasks, stores, sides, is_alone=is_alone) as threads:
         work = _Work(
@@ -125,11 +129,34 @@ def _find_unchanged(stores: StorePool, request: CopyRequest, options: CopyOption
 
 
 def _copy_by_workers(
-    workers: CopyWorkers, requests: Sequence[CopyRequest], processes: int
+    stores: StorePool,
+    requests: Sequence[CopyRequest],
+    options: CopyOptions,
+    clock: Clock,
+    meter: Meter,
+    processes: int,
 ) -> "list[Copied | Exception]":
-    size = min(BATCH, -(-len(requests) // (processes * _LANES)))
-    with ThreadPoolExecutor(processes, "worker") as lanes, workers:
-        return [outcome for outcomes in lanes.map(workers.copy, _batches(requests, size)) for outcome in outcomes]
+    """Copy with so many processes, of which this is one: it begins while the others start."""
+    idle: SimpleQueue[Callable[[Sequence[CopyRequest]], list[Copied | Exception]]] = SimpleQueue()
+
+    def copy(batch: Sequence[CopyRequest]) -> "list[Copied | Exception]":
+        by = idle.get()
+        try:
+            return by(batch)
+        finally:
+            idle.put(by)
+
+    with (
+        copy_threads(options.max_tasks, stores, (), is_alone=True) as threads,
+        ThreadPoolExecutor(processes, "worker") as lanes,
+        CopyWorkers(processes - 1, options, clock, meter) as workers,
+    ):
+        here = _Work(
+            stores=stores, options=options, clock=clock, threads=threads, run_tasks=None, throttle=None, meter=meter
+        )
+        for by in (here.copy, *[workers.copy] * (processes - 1)):
+            idle.put(by)
+        return [outcome for outcomes in lanes.map(copy, _batches(requests, processes)) for outcome in outcomes]
 
 
 def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) -> Copied:
@@ -145,10 +172,18 @@ def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) 
     )
 
 
-def _batches(requests: Sequence[CopyRequest], size: int) -> Iterator[list[CopyRequest]]:
-    left = iter(requests)
-    while batch := list(islice(left, size)):
-        yield batch
+def _batches(requests: Sequence[CopyRequest], lanes: int = 1) -> Iterator[Sequence[CopyRequest]]:
+    """Batches for so many lanes, which become smaller towards the end, so that the lanes end together.
+
+    >>> [len(batch) for batch in _batches([None] * 300)], [len(batch) for batch in _batches([None] * 600, 2)]
+    ([128, 128, 44], [128, 118, 88, 66, 50, 37, 28, 21, 16, 16, 16, 16])
+    """
+    start = 0
+    while start < len(requests):
+        share = (len(requests) - start) // (lanes * _LANES)
+        size = BATCH if lanes == 1 else min(BATCH, max(share, _LEAST_BATCH))
+        yield requests[start : start + size]
+        start += size
 
 
 @dataclass(slots=True)
@@ -215,19 +250,21 @@ class _Work:
         """Run the tasks of what is open, and end it."""
         opened = [each.open for each in copies if each.open is not None]
         is_elsewhere = self.run_tasks is not None
-        results = self._run_tasks(part_tasks(opened, self.options.max_tasks, shares_bandwidth=is_elsewhere))
+        held = Held(_HELD if self.options.verification is not Verification.NONE else 0)
+        results = self._run_tasks(part_tasks(opened, self.options.max_tasks, shares_bandwidth=is_elsewhere), held)
         finishing = Finishing(stores=self.stores, clock=self.clock, threads=self.threads, mutex=self.mutex)
-        outcomes = finishing.finish(opened, results, [(each.request.guard, each.request.extra) for each in copies])
+        wishes = [(each.request.guard, each.request.extra) for each in copies]
+        outcomes = finishing.finish(opened, results, wishes, held)
         for each, outcome in zip(copies, outcomes, strict=True):
             self._judge(each, outcome)
 
-    def _run_tasks(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
+    def _run_tasks(self, tasks: Sequence[CopyTask], held: Held) -> list[TaskResult]:
         if self.run_tasks is not None:
             return list(self.run_tasks(tasks))
         ended: set[int] = set()
 
         def run(task: CopyTask) -> TaskResult:
-            return run_task(task, self.stores, throttle=self.throttle, on_bytes=self.meter.add, ended=ended)
+            return run_task(task, self.stores, throttle=self.throttle, on_bytes=self.meter.add, ended=ended, held=held)
 
         return self.threads.run(run, tasks)
 

@@ -24,7 +24,7 @@ from feed_assets.lifecycle.replication.plans import (
     replica_key,
     survey_source,
 )
-from feed_assets.lifecycle.replication.running import Failure, TaskResult
+from feed_assets.lifecycle.replication.running import Failure, Held, TaskResult
 from feed_assets.lifecycle.replication.tasks import SMALL, OpenCopy
 from feed_assets.lifecycle.replication.threads import CopyThreads
 from feed_assets.lifecycle.replication.verifying import Checked, check_copy, evidence_of
@@ -107,17 +107,18 @@ class Finishing:
         copies: Sequence[OpenCopy],
         results: Sequence[TaskResult],
         wishes: Sequence[tuple[Guard, Mapping[str, str]]],
+        held: Held,
     ) -> "list[Copied | Exception]":
         """End many copies together; for each what became of it, or why it did not. The disk is waited for once.
 
-        For each copy there is a guard, and what goes into `extra` of its manifest.
+        For each copy there is a guard, and what goes into `extra` of its manifest; what is `held` of it is given free.
         """
         found = _by_copy(results)
         is_large = any(file.size > SMALL for copy in copies for file in copy.plan.transfers)
         threads = self.threads.many if is_large else self.threads.small
         pool, inner = (threads, None) if len(copies) >= _MANY else (None, threads)
         ends = [
-            _End(self, inner, copy, found[key], *wish)
+            _End(self, inner, copy, found[key], held.release(key), *wish)
             for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
         ]
         try:
@@ -184,6 +185,7 @@ class _End:
         pool: Executor | None,
         copy: OpenCopy,
         results: _Results,
+        held: Mapping[str, bytes],
         guard: Guard,
         extra: Mapping[str, str],
     ) -> None:
@@ -196,6 +198,7 @@ class _End:
         self._pool = pool
         self._written = results.written
         self._failures = list(results.failures.values())
+        self._held = held
         self._guard = guard
         self._extra = extra
         self._prepared: Prepared | None = None
@@ -268,7 +271,9 @@ class _End:
                 self.assembly.complete(file.path, file.size)
         kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
         self.assembly.adopt([each.path for each in kept])
-        checked = check_copy(plan.options.verification, self.assembly, transfers, evidence, kept, self._pool)
+        held, self._held = self._held, {}
+        checked = check_copy(plan.options.verification, self.assembly, transfers, evidence, kept, held, self._pool)
+        del held
         if checked.damaged:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)
@@ -388,7 +393,12 @@ class _End:
         known = [each for each in others if each.checksum]
         unknown = {HIDDEN: [render_entry(each) for each in known]} if known else {}
         flags = () if failed else plan.flags
-        return Prepared(manifest=replace(manifest, extra=extra, unknown=unknown), flags=flags, hidden=tuple(others))
+        return Prepared(
+            manifest=replace(manifest, extra=extra, unknown=unknown),
+            flags=flags,
+            hidden=tuple(others),
+            checked=checked.read,
+        )
 
 
 def _entry(path: str, size: int, checksum: str, signs: Mapping[str, object]) -> ManifestEntry:

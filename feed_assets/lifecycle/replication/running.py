@@ -3,10 +3,11 @@
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.replication.tasks import CopyTask, Stretch, TaskCopy, open_assembly
@@ -20,7 +21,6 @@ _NOTES = 32
 _NOTE_BYTES = 1 << 20
 _SPLICE = 8 << 20
 
-Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
 
 OnBytes = Callable[[int, int], None]
@@ -71,6 +71,28 @@ class SourceUnreadableError(Exception):
         super().__init__(str(error))
 
 
+class Held:
+    """The bytes of small files as they were read at the source, by the key of their copy.
+
+    What is read back is compared with them: a second checksum takes ten times as long. Beyond `limit` bytes no more are
+    held.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        self._all: dict[int, dict[str, bytes]] = defaultdict(dict)
+
+    def hold(self, key: int, file: str, data: bytes) -> None:
+        """Hold the bytes of a file, if there is room for them."""
+        if len(data) <= self._left:
+            self._left -= len(data)
+            self._all[key][file] = data
+
+    def release(self, key: int) -> Mapping[str, bytes]:
+        """What is held of a copy, and is not any more."""
+        return self._all.pop(key, {})
+
+
 def run_task(
     task: CopyTask,
     stores: StorePool,
@@ -78,17 +100,19 @@ def run_task(
     throttle: Throttle | None = None,
     on_bytes: OnBytes | None = None,
     ended: set[int] | None = None,
+    held: Held | None = None,
 ) -> TaskResult:
     """Copy what a task names; what fails ends the work for its copy only, and is told in the result.
 
     `throttle` limits it together with others of this process, with which it shares `ended`, the keys of copies that
-    have failed and are not worth more work.
+    have failed and are not worth more work, and what is `held` of the bytes.
     """
     work = _Work(
         stores=stores,
         limits=[limit for limit in (throttle, Throttle(task.rate) if task.rate else None) if limit],
         on_bytes=on_bytes or _nobody,
         ended=set() if ended is None else ended,
+        held=Held(0) if held is None else held,
         note_bytes=max(task.bytes // _NOTES, _NOTE_BYTES),
         note_files=sum(len(copy.files) for copy in task.copies) // _NOTES,
     )
@@ -107,6 +131,7 @@ class _Work:
     limits: Sequence[Throttle]
     on_bytes: OnBytes
     ended: set[int]
+    held: Held
     note_bytes: int
     note_files: int
 
@@ -148,7 +173,9 @@ class _Runner:
 
     def _copy_all(self, reading: Reading, assembly: Assembly) -> None:
         for file in self.copy.files:
-            if not self._try(file, self._copy_file, file, reading, assembly):
+            if not self._try(
+                file, self._copy_small if file.size <= _SPLICE else self._copy_file, file, reading, assembly
+            ):
                 return
         for each in self.copy.stretches:
             if not self._try(each.file, self._copy_stretch, each, reading, assembly):
@@ -179,21 +206,29 @@ class _Runner:
         self.work.ended.add(self.copy.key)
         return False
 
+    def _copy_small(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
+        """Copy a file whole, through memory; of most files there are many, so this is short."""
+        path, size, sign, is_settled, *_ = file
+        try:
+            data = reading.read(path, size)
+        except StorageError as exc:
+            raise _source_error(file, exc) from exc
+        if len(data) != size:
+            raise SourceMovedError(path, f"has {len(data):,} bytes now instead of {size:,}")
+        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        for limit in self.work.limits:
+            limit.take(size)
+        if not (proof := assembly.put(path, data)):
+            self.work.held.hold(self.copy.key, path, data)
+        self.work.on_bytes(size, 1)
+        self._done(assembly, Written(path, 0, size, checksum, sign, is_settled, proof))
+
     def _copy_file(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
-        """Copy a file whole."""
-        proof = ""
-        if file.size > _SPLICE:
-            digest = hashlib.sha256()
-            assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, digest, None))
-            self.work.on_bytes(0, 1)
-        else:
-            data = self._read(file, reading)
-            digest = hashlib.sha256(data)
-            for limit in self.work.limits:
-                limit.take(len(data))
-            proof = assembly.put(file.path, data)
-            self.work.on_bytes(len(data), 1)
-        self._done(assembly, _written(file, 0, file.size, f"sha256:{digest.hexdigest()}", proof))
+        """Copy a file whole, chunk by chunk."""
+        digest = hashlib.sha256()
+        assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, digest, None))
+        self.work.on_bytes(0, 1)
+        self._done(assembly, _written(file, 0, file.size, f"sha256:{digest.hexdigest()}"))
 
     def _copy_stretch(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> None:
         """Copy a stretch segment by segment; by the kernel where the checksum of the file is known.
@@ -218,7 +253,10 @@ class _Runner:
         """Let the kernel copy as far as it can; return how far that is."""
         file, end, offset = stretch.file, stretch.offset + stretch.size, stretch.offset
         step = min([stretch.unit, _SPLICE, *(max(limit.burst, 1 << 16) for limit in self.work.limits)])
-        descriptor = self._guarded(file, reading.descriptor, file.path)
+        try:
+            descriptor = reading.descriptor(file.path)
+        except StorageError as exc:
+            raise _source_error(file, exc) from exc
         try:
             while offset < end:
                 size = min(step, end - offset)
@@ -249,7 +287,10 @@ class _Runner:
         left = size
         chunks = reading.chunks(file.path, offset, size)
         while True:
-            chunk = self._guarded(file, next, chunks, None)
+            try:
+                chunk = next(chunks, None)
+            except StorageError as exc:
+                raise _source_error(file, exc) from exc
             if chunk is None:
                 break
             if whole is not None:
@@ -263,27 +304,6 @@ class _Runner:
             self.work.on_bytes(len(chunk), 0)
         if left:
             raise SourceMovedError(file.path, "has become shorter")
-
-    def _read(self, file: SourceFile, reading: Reading) -> bytes:
-        data = self._guarded(file, reading.read, file.path, file.size)
-        if len(data) != file.size:
-            raise SourceMovedError(file.path, f"has {len(data):,} bytes now instead of {file.size:,}")
-        return data
-
-    def _guarded(
-        self,
-        file: SourceFile,
-        read: Callable[Arguments, Answer],
-        *args: Arguments.args,
-        **kwargs: Arguments.kwargs,
-    ) -> Answer:
-        """Read, and tell failures of the source from those of the target."""
-        try:
-            return read(*args, **kwargs)
-        except InstanceNotFoundError as exc:
-            raise SourceMovedError(file.path, "is gone") from exc
-        except StorageError as exc:
-            raise SourceUnreadableError(file.path, exc) from exc
 
     def _done(self, assembly: Assembly, done: Written) -> None:
         """Remember what is done, and note it when it is worth a note."""
@@ -300,8 +320,15 @@ class _Runner:
         self.unnoted_bytes = 0
 
 
-def _written(file: SourceFile, offset: int, size: int, checksum: str, proof: str = "") -> Written:
-    return Written(file.path, offset, size, checksum, file.sign, file.is_settled, proof)
+def _written(file: SourceFile, offset: int, size: int, checksum: str) -> Written:
+    return Written(file.path, offset, size, checksum, file.sign, file.is_settled)
+
+
+def _source_error(file: SourceFile, error: StorageError) -> Exception:
+    """A failure of the source, which is told from those of the target by this."""
+    if isinstance(error, InstanceNotFoundError):
+        return SourceMovedError(file.path, "is gone")
+    return SourceUnreadableError(file.path, error)
 
 
 @dataclass(slots=True)

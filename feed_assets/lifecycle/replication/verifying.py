@@ -3,9 +3,10 @@
 import hashlib
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from feed_assets.entities.copying import Verification
 from feed_assets.lifecycle.replication.plans import CopyPlan, Kept
@@ -16,13 +17,18 @@ from feed_assets.storage.paths import is_content
 
 _BLOCK = 64
 _CRC = "crc32:"
+_Work: TypeAlias = tuple[str, int, str, Sequence[Written], bytes | None]
+"""A file to be read back: path, size, its checksum as far as it is known, its stretches, its bytes if they are held."""
+_Found: TypeAlias = tuple[str, str, bool]
+"""What was read back: path, checksum, and whether it is as it should be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What is known of the staged files: `checksums` by path, and the paths of those that are `damaged`."""
+    """What is known of the staged files: `checksums` by path, which were `read` back, and which are `damaged`."""
 
     checksums: Mapping[str, str]
+    read: frozenset[str]
     damaged: tuple[str, ...]
 
 
@@ -34,8 +40,9 @@ def evidence_of(plan: CopyPlan, written: Iterable[Written]) -> tuple[dict[str, l
     incomplete = []
     for file in plan.transfers:
         stretches = found[file.path]
-        if len(stretches) > 1:
-            stretches.sort(key=lambda each: (each.offset, -each.size))
+        if len(stretches) == 1 and stretches[0].size == file.size:
+            continue
+        stretches.sort(key=lambda each: (each.offset, -each.size))
         end = 0
         for each in stretches:
             if each.offset > end:
@@ -52,15 +59,17 @@ def check_copy(
     transfers: Sequence[SourceFile],
     evidence: Mapping[str, Sequence[Written]],
     kept_files: Sequence[Kept],
+    held: Mapping[str, bytes],
     pool: Executor | None,
 ) -> Checked:
     """Find out the checksums of all staged files of a copy, and read back what `mode` says.
 
     What was split or taken over from an earlier try is read back in every mode: only then its checksum is known. A file
-    of which the storage still tells the checksum that proves its bytes is read back in the mode WHOLE alone.
+    of which the storage still tells the checksum that proves its bytes is read back in the mode WHOLE alone. What is
+    `held` of files are their bytes as they were read at the source.
     """
     told = assembly.told() if mode is Verification.TRANSFERRED and _has_proofs(evidence) else {}
-    works: list[tuple[str, int, str, Sequence[Written]]] = []
+    works: list[_Work] = []
     checksums: dict[str, str] = {}
     damaged: list[str] = []
     for file in transfers:
@@ -76,25 +85,25 @@ def check_copy(
         elif read and _is_proven(read, stretches, told.get(file.path)):
             checksums[file.path] = read
         else:
-            works.append((file.path, file.size, known, stretches))
+            works.append((file.path, file.size, known, stretches, held.get(file.path) if read else None))
     for kept in kept_files:
         known = kept.entry.checksum if kept.entry else ""
         if known and mode is not Verification.WHOLE:
             checksums[kept.path] = known
         elif known or is_content(kept.path, None):
-            works.append((kept.path, kept.size, known, ()))
-    for path, checksum, is_good in _each(lambda work: _check(assembly, *work), works, pool):
+            works.append((kept.path, kept.size, known, (), None))
+    for path, checksum, is_good in _each(assembly, works, pool):
         checksums[path] = checksum
         if not is_good:
             damaged.append(path)
-    return Checked(checksums=checksums, damaged=tuple(damaged))
+    return Checked(checksums=checksums, read=frozenset([work[0] for work in works]), damaged=tuple(damaged))
 
 
 def _whole(size: int, stretches: Sequence[Written]) -> str:
     """The checksum of a file of `size` bytes that was read in one go."""
-    for each in stretches:
-        if each.offset == 0 and each.size == size and each.checksum.startswith("sha256:"):
-            return each.checksum
+    for _, offset, length, checksum, *_ in stretches:
+        if offset == 0 and length == size and checksum.startswith("sha256:"):
+            return checksum
     return ""
 
 
@@ -107,16 +116,20 @@ def _is_proven(checksum: str, stretches: Sequence[Written], told: str | None) ->
     return bool(told) and any(each.proof == told and each.checksum == checksum for each in stretches)
 
 
-def _check(assembly: Assembly, path: str, size: int, known: str, stretches: Sequence[Written]) -> tuple[str, str, bool]:
+def _check(assembly: Assembly, work: _Work) -> _Found:
     """Read a staged file back: its checksum, and whether that, or those of its stretches, are as they should be.
 
-    A file of which every stretch has a checksum, and that was read in one go, is not hashed a second time.
+    A file whose bytes are held is not hashed a second time, nor is one that was read in one go and of which every
+    stretch has a checksum.
     """
+    path, size, known, stretches, held = work
     if size <= SMALL:
         try:
             data = assembly.read(path, size)
         except InstanceNotFoundError:
             return path, "", False
+        if held is not None and data == held:
+            return path, known, True
         checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
         return path, checksum, len(data) == size and (not known or checksum == known)
     parts = _cover([each for each in stretches if each.checksum.startswith(_CRC)], size)
@@ -157,15 +170,13 @@ def _cover(stretches: Sequence[Written], size: int) -> list[tuple[int, int, str]
     return found
 
 
-def _each(
-    check: "Callable[[tuple[str, int, str, Sequence[Written]]], tuple[str, str, bool]]",
-    works: Sequence[tuple[str, int, str, Sequence[Written]]],
-    pool: Executor | None,
-) -> list[tuple[str, str, bool]]:
+def _each(assembly: Assembly, works: Sequence[_Work], pool: Executor | None) -> list[_Found]:
     """Do many checks, large files side by side and small ones in blocks."""
     if pool is None or len(works) < 2:
-        return [check(work) for work in works]
+        return [_check(assembly, work) for work in works]
     large = [[work] for work in works if work[1] > SMALL]
     small = [work for work in works if work[1] <= SMALL]
     blocks = large + [small[start : start + _BLOCK] for start in range(0, len(small), _BLOCK)]
-    return [found for block in pool.map(lambda block: [check(work) for work in block], blocks) for found in block]
+    return [
+        found for block in pool.map(lambda block: [_check(assembly, work) for work in block], blocks) for found in block
+    ]

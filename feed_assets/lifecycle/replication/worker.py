@@ -4,6 +4,7 @@ It copies what it is sent through the inherited descriptor of a socket, and ends
 the terminal is for the process that it works for.
 """
 
+import gc
 import signal
 import sys
 import time
@@ -18,6 +19,7 @@ from feed_assets.lifecycle.replication.requests import CopyRequest, Progress
 from feed_assets.lifecycle.replication.workers import Message, Order, Outcomes, Question
 from feed_assets.lifecycle.stores import StorePool
 
+_GARBAGE = 200_000
 _TELLING = 0.2
 """Seconds between two reports of how far it is."""
 
@@ -89,5 +91,7 @@ def _carry_out(stores: StorePool, order: Order, master: _Master) -> Outcomes:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)  # a batch is many tuples that live until its end, and hardly anything that is a cycle
     with Connection(int(sys.argv[1])) as inherited:
         work(inherited)
