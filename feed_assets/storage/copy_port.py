@@ -64,7 +64,7 @@ class Written(NamedTuple):
     """A stretch of a staged file that is written, as the journal of an assembly has it; a tuple, there are many.
 
     `checksum` is that of the bytes that were read from the source: `sha256:<hex>` of a whole file, `crc32:<hex>` of a
-    stretch. `sign` and `is_settled` are those of the source file. `proof` is what `Assembly.put` has returned.
+    stretch. `sign` and `is_settled` are those of the source file. `proof` is that of `Stored`.
     """
 
     file: str
@@ -74,6 +74,17 @@ class Written(NamedTuple):
     sign: str
     is_settled: bool
     proof: str = ""
+
+
+class Stored(NamedTuple):
+    """What became of a file that was put into a staging.
+
+    `proof` is a checksum of the storage itself that proves that it has these bytes, as long as it `told` the same of
+    the file (see `Assembly`); "" where it has none. `was_there`: an earlier try had left them, and none were sent.
+    """
+
+    proof: str = ""
+    was_there: bool = False
 
 
 class Standing(NamedTuple):
@@ -122,7 +133,8 @@ class Assembly(ABC):
     """One staging for a copy, safe to be filled from several threads and processes at once.
 
     Files are relative to the instance. What is written is journalled by the writer with `note`; what is not in the
-    journal is written again by the next process. Every method raises `StorageError` when the filesystem refuses.
+    journal is read again by the next process, and written again unless the storage proves that it is there. Every
+    method raises `StorageError` when the filesystem refuses.
     """
 
     path: str
@@ -168,12 +180,8 @@ class Assembly(ABC):
         """
 
     @abstractmethod
-    def put(self, file: str, data: bytes) -> str:
-        """Write a whole file.
-
-        Returns a checksum of the storage itself that proves that it has these bytes, as long as it `told` the same of
-        the file; "" where it has none.
-        """
+    def put(self, file: str, data: bytes) -> Stored:
+        """Write a whole file."""
 
     @abstractmethod
     def begin(self, file: str, size: int) -> None:

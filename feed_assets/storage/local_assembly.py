@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from feed_assets.storage.copy_notes import parse_notes, render_notes
-from feed_assets.storage.copy_port import Assembly, Prepared, Written
+from feed_assets.storage.copy_port import Assembly, Prepared, Stored, Written
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.local_files import (
     clone_file,
@@ -43,6 +43,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _GRAIN = 1 << 16
+_STORED = Stored()
 
 Swap = Callable[[str, Slot, Guard], None]
 Refuse = Callable[[str, Exception], StorageError]
@@ -119,7 +120,7 @@ class LocalAssembly(Assembly):
     def grain(self, size: int) -> int:
         return min(_GRAIN, max(size, 1))
 
-    def put(self, file: str, data: bytes) -> str:
+    def put(self, file: str, data: bytes) -> Stored:
         try:
             descriptor = self._create(file)
             try:
@@ -128,7 +129,7 @@ class LocalAssembly(Assembly):
                 os.close(descriptor)
         except OSError as exc:
             raise self._refuse(f"{self.path}/{file}", exc) from exc
-        return ""
+        return _STORED
 
     def begin(self, file: str, size: int) -> None:
         with self._translated(file):

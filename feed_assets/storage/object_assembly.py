@@ -1,19 +1,20 @@
 """Copies put together on an object store: staged objects, large ones in parts; what stays is not touched at all.
 
 Beside what every slot has, there are `journal/…`, one object for each time that a writer notes something, and
-`uploads/…` for the objects that come in parts. Where nothing stands the objects are written in place, by requests that
-never replace an object unless the staging is known to be ours still.
+`uploads/…` for the objects that come in parts. An object that has an ETag of its content needs no note to be known
+again. Where nothing stands the objects are written in place, by requests that never replace an object unless the
+staging is known to be ours still.
 """
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Stopwatch
 from feed_assets.storage.copy_notes import parse_notes, render_notes
-from feed_assets.storage.copy_port import Assembly, Prepared, Written
+from feed_assets.storage.copy_port import Assembly, Prepared, Stored, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.object_multipart import GRID, MultipartUploads, Upload, has_uploads, part_size
 from feed_assets.storage.object_requests import put_object
@@ -22,6 +23,7 @@ from feed_assets.storage.object_tree import (
     ObjectFile,
     each,
     find_object,
+    is_checksum_of,
     iter_ranges,
     list_below,
     prove_object,
@@ -55,6 +57,7 @@ class _Open:
     intent: Intent | None = None
     sign: Sign = field(default_factory=Sign)
     looked: Stopwatch = field(default_factory=Stopwatch)
+    left: Mapping[str, ObjectFile] | None = None
     told: dict[str, ObjectFile] | None = None
     """What was listed for its checksums, which tells the sizes, too."""
     there: tuple[str, ...] | None = None
@@ -184,9 +187,17 @@ class ObjectAssembly(Assembly):
     def grain(self, size: int) -> int:
         return part_size(size) if self._has_parts and size > GRID else 0
 
-    def put(self, file: str, data: bytes) -> str:
+    def put(self, file: str, data: bytes) -> Stored:
         with self._translated(file):
-            return prove_object(self._put(f"{self._data}/{file}", data), data)
+            if (left := self._find_left().get(file)) and is_checksum_of(left.checksum, data):
+                return Stored(left.checksum, was_there=True)
+            return Stored(prove_object(self._put(f"{self._data}/{file}", data), data))
+
+    def _find_left(self) -> Mapping[str, ObjectFile]:
+        """What an earlier try has left in the staging."""
+        if self._now.left is None:
+            self._now.left = list_below(self._fs, self._data).files if self._now.sign.number > 1 else {}
+        return self._now.left
 
     def _put(self, key: str, data: bytes) -> str:
         if self._is_in_place:
@@ -241,7 +252,7 @@ class ObjectAssembly(Assembly):
 
     def drop(self, files: Collection[str]) -> None:
         self._now.adopted.difference_update(files)
-        self._now.told = None
+        self._now.told = self._now.left = None
         with self._translated():
             self._forget(files)
             for file in files:

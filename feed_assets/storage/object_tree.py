@@ -217,7 +217,12 @@ def open_object(fs: AbstractFileSystem, key: str, size: int) -> BinaryIO:
 
 def prove_object(etag: str, data: bytes) -> str:
     """What a listing gives as the `checksum` of an object with this ETag, if that is one of this content; else ""."""
-    return checksum if (checksum := _etag_checksum(etag)) == f"etag:{_md5(data)}" else ""
+    return checksum if is_checksum_of(checksum := _etag_checksum(etag), data) else ""
+
+
+def is_checksum_of(checksum: str, data: bytes) -> bool:
+    """Whether the `checksum` of an object is an ETag that proves that it has this content."""
+    return checksum == f"etag:{_md5(data)}"
 
 
 def _checksum(info: Mapping[str, object]) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from feed_assets.storage import object_assembly
-from feed_assets.storage.copy_port import Assembly
+from feed_assets.storage.copy_port import Assembly, Stored
 from feed_assets.storage.errors import InstanceChangingError, StagingLostError
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, note, prepared
@@ -22,7 +22,7 @@ def opened(bed: Bed, token: str = TOKEN, *, names: tuple[str, ...] = tuple(FILES
 
 def written(bed: Bed) -> Assembly:
     assembly = opened(bed)
-    assembly.note([note(name, data)._replace(proof=assembly.put(name, data)) for name, data in FILES.items()])
+    assembly.note([note(name, data)._replace(proof=assembly.put(name, data).proof) for name, data in FILES.items()])
     return assembly
 
 
@@ -80,6 +80,21 @@ def test_the_storage_proves_what_it_has_as_long_as_nobody_writes_it(bucket: Bed)
         return  # a storage that keeps no checksums
     bucket.put(f"{PATH}/a.csv", b"aab")
     assert {name for name, proof in noted.items() if assembly.told()[name] != proof} == {"a.csv"}
+
+
+@pytest.mark.parametrize("is_vacant", [True, False])
+def test_what_an_earlier_try_has_put_is_not_sent_again_where_the_storage_proves_it(
+    bucket: Bed, monkeypatch: pytest.MonkeyPatch, is_vacant: bool
+) -> None:
+    monkeypatch.setattr(object_assembly, "_SURE", 0.1)
+    first = opened(bucket, is_vacant=is_vacant)
+    proofs = {name: first.put(name, data).proof for name, data in FILES.items()}
+    first.close()
+    again = opened(bucket, is_vacant=is_vacant)
+    for name, data in FILES.items():
+        assert again.put(name, data) == Stored(proofs[name], was_there=bool(proofs[name]))
+    assert not again.put("a.csv", b"aab").was_there
+    assert again.read("a.csv", 3) == b"aab"
 
 
 def test_a_writer_whose_copy_was_taken_over_replaces_nothing(bucket: Bed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,8 +83,8 @@ def copy_many(
 
     The failure of one does not touch the others. `run_tasks` runs the tasks elsewhere (what it raises goes on, and a
     repeat goes on with what was copied); without it they run in `max_tasks` threads. With more than one of `processes`
-    many copies between filesystems of this machine are shared among so many workers; they open the storages by their
-    addresses, and know no more of `clock` than what is sent to them.
+    many copies between filesystems of this machine are shared among so many, of which this is one; workers open the
+    storages by their addresses, and know no more of `clock` than what is sent to them.
     """
     sides = {side.store: side for request in requests for side in (request.source, request.target)}.values()
     meter = Meter(on_progress)

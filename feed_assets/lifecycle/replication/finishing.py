@@ -162,6 +162,7 @@ class _Results:
     """What all tasks did for one copy; a file that failed in several of its stretches is one failure."""
 
     written: list[Written] = field(default_factory=list)
+    resumed: int = 0
     failures: dict[str, Failure] = field(default_factory=dict)
     error: FeedAssetsError | None = None
 
@@ -171,6 +172,7 @@ def _by_copy(results: Sequence[TaskResult]) -> dict[int, _Results]:
     for copy in (copy for result in results for copy in result.copies):
         one = found[copy.key]
         one.written += copy.written
+        one.resumed += copy.resumed
         one.failures |= {failure.file: failure for failure in copy.failures}
         one.error = one.error or copy.error
     return found
@@ -197,6 +199,7 @@ class _End:
         self._finishing = finishing
         self._pool = pool
         self._written = results.written
+        self._resumed = copy.resumed_bytes + results.resumed
         self._failures = list(results.failures.values())
         self._held = held
         self._guard = guard
@@ -225,7 +228,7 @@ class _End:
             target_url=self.store.url(plan.target.path),
             bytes=sum(file.size for file in transferred),
             files=len(transferred),
-            resumed=self.copy.resumed_bytes,
+            resumed=self._resumed,
             kept=len(plan.kept),
             removed=plan.removed,
             source_digest=self._source_digest,

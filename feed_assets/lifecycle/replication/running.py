@@ -38,10 +38,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyResult:
-    """What a task did for the copy of this `key`. `error`: a storage refused, and nothing more was done for it."""
+    """What a task did for the copy of this `key`. `error`: a storage refused, and nothing more was done for it.
+
+    Of what it has `written`, `resumed` bytes were found in the staging.
+    """
 
     key: int
     written: tuple[Written, ...] = ()
+    resumed: int = 0
     failures: tuple[Failure, ...] = ()
     error: FeedAssetsError | None = None
 
@@ -141,10 +145,12 @@ class _Runner:
     work: _Work
     copy: TaskCopy
     written: list[Written] = field(default_factory=list)
+    resumed: int = 0
     failures: list[Failure] = field(default_factory=list)
     unnoted: list[Written] = field(default_factory=list)
     unnoted_bytes: int = 0
     note_files: int = 1
+    is_near: bool = False
 
     def run(self) -> CopyResult:
         key = self.copy.key
@@ -154,7 +160,7 @@ class _Runner:
         except FeedAssetsError as exc:
             self.work.ended.add(key)
             return CopyResult(key=key, error=exc)
-        return CopyResult(key=key, written=tuple(self.written), failures=tuple(self.failures))
+        return CopyResult(key=key, written=tuple(self.written), resumed=self.resumed, failures=tuple(self.failures))
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -163,6 +169,7 @@ class _Runner:
             self.note_files = max(self.work.note_files, assembly.least_note)
             source = self.work.stores.get(self.copy.source.store).copying()
             try:
+                self.is_near = not source.is_remote
                 reading = stack.enter_context(source.reading(self.copy.source.path))
                 self._copy_all(reading, assembly)
             except InstanceNotFoundError as exc:
@@ -218,10 +225,17 @@ class _Runner:
         checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
         for limit in self.work.limits:
             limit.take(size)
-        if not (proof := assembly.put(path, data)):
+        proof, was_there = assembly.put(path, data)
+        if was_there:
+            self.resumed += size
+        if not proof:
             self.work.held.hold(self.copy.key, path, data)
         self.work.on_bytes(size, 1)
-        self._done(assembly, Written(path, 0, size, checksum, sign, is_settled, proof))
+        written = Written(path, 0, size, checksum, sign, is_settled, proof)
+        if proof and self.is_near:
+            self.written.append(written)  # without a note: to read it again costs little, and it is not sent again
+        else:
+            self._done(assembly, written)
 
     def _copy_file(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
         """Copy a file whole, chunk by chunk."""

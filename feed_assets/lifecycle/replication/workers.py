@@ -65,7 +65,7 @@ Message: TypeAlias = Question | Progress | Outcomes
 
 
 def useful_workers(tasks: int) -> int:
-    """How many processes at most `tasks` copies at a time are worth: no more than there are processors for them."""
+    """How many processes, this one included, at most `tasks` copies at a time are worth: no more than processors."""
     return max(1, min(tasks, len(os.sched_getaffinity(0))))
 
 

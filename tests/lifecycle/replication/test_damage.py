@@ -15,6 +15,7 @@ from feed_assets.lifecycle.errors import (
     SourceNotAvailableError,
     TargetDamagedError,
 )
+from feed_assets.lifecycle.replication import copying
 from feed_assets.lifecycle.replication.finishing import CopyStatus
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Availability
@@ -51,16 +52,18 @@ class Flipper:
         return flip(data)
 
 
+@pytest.mark.parametrize("held", [0, 64 << 20])
 @pytest.mark.parametrize("verification", ALL_BUT_NONE)
 @pytest.mark.parametrize("file", ["part-0.csv", "large.bin"])
 def test_what_flips_on_its_way_into_the_target_is_copied_again(
-    any_pair: Pair, watch: Watch, file: str, verification: Verification
+    any_pair: Pair, watch: Watch, monkeypatch: pytest.MonkeyPatch, file: str, verification: Verification, held: int
 ) -> None:
+    monkeypatch.setattr(copying, "_HELD", held)
     any_pair.source.land(FILES)
     watch.writing = Flipper(file, 1)
     copied = any_pair.copy(verification=verification)
     assert (copied.status, copied.tries) == (CopyStatus.COPIED, 2)
-    assert watch.read == sum(map(len, FILES.values())) + len(FILES[file])
+    assert watch.written == sum(map(len, FILES.values())) + len(FILES[file])
     any_pair.require_equal()
 
 

@@ -195,19 +195,21 @@ def test_a_staging_that_an_earlier_try_left_half_removed_is_begun_anew(pair: Pai
     pair.require_equal()
 
 
-def test_what_an_earlier_try_has_prepared_is_published_without_another_byte(pair: Pair) -> None:
-    pair.source.publish(NEW)
+def test_what_an_earlier_try_has_prepared_is_published_without_another_byte(any_pair: Pair) -> None:
+    any_pair.source.publish(NEW)
 
     def die() -> None:
         raise Died
 
     with pytest.raises(Died):
-        pair.copy(guard=die)
+        any_pair.copy(guard=die)
     watch = Watch()
-    pair.stores = watched_stores(watch)
-    copied = pair.copy()
-    assert (copied.resumed, watch.read, watch.written) == (copied.bytes, 0, 0)
-    pair.require_equal()
+    any_pair.stores = watched_stores(watch)
+    copied = any_pair.copy()
+    assert (copied.resumed, watch.written) == (copied.bytes, 0)
+    if any_pair.source.root is None or any_pair.target.root is not None:  # otherwise it is read, but not sent again
+        assert watch.read == 0
+    any_pair.require_equal()
 
 
 def test_an_adopted_file_in_a_staging_is_never_written_into(pair: Pair) -> None:

@@ -12,7 +12,7 @@ from feed_assets.lifecycle.replication.executors import run_on_executors
 from feed_assets.lifecycle.replication.finishing import CopyStatus
 from feed_assets.lifecycle.replication.plans import plan_copy
 from feed_assets.lifecycle.replication.requests import Progress
-from feed_assets.lifecycle.replication.running import TaskResult, run_task
+from feed_assets.lifecycle.replication.running import Held, TaskResult, run_task
 from feed_assets.lifecycle.replication.tasks import CopyTask, OpenCopy, open_copy, part_tasks
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.errors import StagingLostError, StorageError
@@ -180,3 +180,10 @@ def test_what_a_storage_refuses_an_executor_comes_back_as_it_was(pair: Pair, spa
     with pytest.raises(StagingLostError):
         copy_instance(pair.stores, *sides, CopyOptions(), allow, LATER, run_tasks=run_late)
     assert pair.target.availability() is Availability.MISSING
+
+
+def test_bytes_are_held_until_they_are_released_as_long_as_there_is_room() -> None:
+    held = Held(5)
+    for key, file, data in ((1, "a", b"123"), (1, "b", b"456"), (2, "c", b"45")):
+        held.hold(key, file, data)
+    assert [held.release(key) for key in (1, 2, 1)] == [{"a": b"123"}, {"c": b"45"}, {}]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.storage.copy_port import Assembly, Reading
+from feed_assets.storage.copy_port import Assembly, Reading, Stored
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
 
@@ -117,12 +117,13 @@ class _WatchedReading(_Watched):
 class _WatchedAssembly(_Watched):
     _inner: Assembly
 
-    def put(self, file: str, data: Data) -> str:
+    def put(self, file: str, data: Data) -> Stored:
         self._watch.enter("put", file)
-        self._watch.add(written=len(data))
-        stored = bytes(self._watch.writing(file, data))
-        proof = self._inner.put(file, stored)
-        return proof if stored == data else ""
+        sent = bytes(self._watch.writing(file, data))
+        stored = self._inner.put(file, sent)
+        if not stored.was_there:
+            self._watch.add(written=len(data))
+        return stored if sent == data else stored._replace(proof="")
 
     def write(self, file: str, size: int, offset: int, chunks: Iterable[Data]) -> None:
         self._watch.enter("write", file)
