@@ -137,6 +137,7 @@ def _copy_by_workers(
     processes: int,
 ) -> "list[Copied | Exception]":
     """Copy with so many processes, of which this is one: it begins while the others start."""
+    asking = Lock()
     idle: SimpleQueue[Callable[[Sequence[CopyRequest]], list[Copied | Exception]]] = SimpleQueue()
 
     def copy(batch: Sequence[CopyRequest]) -> "list[Copied | Exception]":
@@ -149,10 +150,17 @@ def _copy_by_workers(
     with (
         copy_threads(options.max_tasks, stores, (), is_alone=True) as threads,
         ThreadPoolExecutor(processes, "worker") as lanes,
-        CopyWorkers(processes - 1, options, clock, meter) as workers,
+        CopyWorkers(processes - 1, options, clock, meter, asking) as workers,
     ):
         here = _Work(
-            stores=stores, options=options, clock=clock, threads=threads, run_tasks=None, throttle=None, meter=meter
+            stores=stores,
+            options=options,
+            clock=clock,
+            threads=threads,
+            run_tasks=None,
+            throttle=None,
+            meter=meter,
+            asking=asking,
         )
         for by in (here.copy, *[workers.copy] * (processes - 1)):
             idle.put(by)
@@ -208,7 +216,8 @@ class _Work:
     run_tasks: RunTasks | None
     throttle: Throttle | None
     meter: Meter
-    mutex: Lock = field(default_factory=Lock)
+    asking: Lock = field(default_factory=Lock)
+    """Held while a check or a guard is called."""
 
     def copy(self, requests: Sequence[CopyRequest]) -> "list[Copied | Exception]":
         """Copy a batch, those that have to be repeated included."""
@@ -230,7 +239,8 @@ class _Work:
             if plan.is_unfinished and self.stores.get(plan.target.store).copying().recover(plan.target.path):
                 plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
             if request.check is not None:
-                request.check(plan)
+                with self.asking:
+                    request.check(plan)
         except FeedAssetsError as exc:
             copy.outcome = exc
             return
@@ -252,7 +262,7 @@ class _Work:
         is_elsewhere = self.run_tasks is not None
         held = Held(_HELD if self.options.verification is not Verification.NONE else 0)
         results = self._run_tasks(part_tasks(opened, self.options.max_tasks, shares_bandwidth=is_elsewhere), held)
-        finishing = Finishing(stores=self.stores, clock=self.clock, threads=self.threads, mutex=self.mutex)
+        finishing = Finishing(stores=self.stores, clock=self.clock, threads=self.threads, asking=self.asking)
         wishes = [(each.request.guard, each.request.extra) for each in copies]
         outcomes = finishing.finish(opened, results, wishes, held)
         for each, outcome in zip(copies, outcomes, strict=True):

@@ -99,8 +99,8 @@ class Finishing:
     stores: StorePool
     clock: Clock
     threads: CopyThreads
-    mutex: Lock = field(default_factory=Lock)
-    """One guard is asked at a time."""
+    asking: Lock = field(default_factory=Lock)
+    """Held while a guard is called."""
 
     def finish(
         self,
@@ -291,7 +291,7 @@ class _End:
 
         def guarded() -> None:
             try:
-                with self._finishing.mutex:
+                with self._finishing.asking:
                     self._guard()
             except Exception as exc:  # whatever it is, it forbids this one publication and no other
                 self._error = exc

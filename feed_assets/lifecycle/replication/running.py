@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import ParamSpec
 
 from feed_assets.errors import FeedAssetsError
@@ -76,7 +77,7 @@ class SourceUnreadableError(Exception):
 
 
 class Held:
-    """The bytes of small files as they were read at the source, by the key of their copy.
+    """The bytes of small files as they were read at the source, by the key of their copy; for several threads.
 
     What is read back is compared with them: a second checksum takes ten times as long. Beyond `limit` bytes no more are
     held.
@@ -85,12 +86,14 @@ class Held:
     def __init__(self, limit: int) -> None:
         self._left = limit
         self._all: dict[int, dict[str, bytes]] = defaultdict(dict)
+        self._mutex = Lock()
 
     def hold(self, key: int, file: str, data: bytes) -> None:
         """Hold the bytes of a file, if there is room for them."""
-        if len(data) <= self._left:
-            self._left -= len(data)
-            self._all[key][file] = data
+        with self._mutex:
+            if len(data) <= self._left:
+                self._left -= len(data)
+                self._all[key][file] = data
 
     def release(self, key: int) -> Mapping[str, bytes]:
         """What is held of a copy, and is not any more."""

@@ -70,16 +70,19 @@ def useful_workers(tasks: int) -> int:
 
 
 class CopyWorkers:
-    """Worker processes, which start when this is entered and end when it is left: at once, if by an exception."""
+    """Worker processes, which start when this is entered and end when it is left: at once, if by an exception.
 
-    def __init__(self, count: int, options: CopyOptions, clock: Clock, meter: Meter) -> None:
+    Checks and guards are called while `asking` is held: who asks for a copy need not care for threads.
+    """
+
+    def __init__(self, count: int, options: CopyOptions, clock: Clock, meter: Meter, asking: Lock) -> None:
         self._count = count
         self._options = options
         self._clock = clock
         self._meter = meter
         self._all: list[_Worker] = []
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
-        self._asking = Lock()
+        self._asking = asking
 
     def __enter__(self) -> "CopyWorkers":
         for _ in range(self._count):
@@ -139,7 +142,6 @@ class CopyWorkers:
                 return [refusals.get(number, outcome) for number, outcome in enumerate(message)]
 
     def _find_refusal(self, request: CopyRequest, plan: CopyPlan | None) -> Exception | None:
-        """One worker is answered at a time: who asks for a copy need not care for threads."""
         with self._asking:
             try:
                 if plan is None:

@@ -27,7 +27,7 @@ from tests.storage.trees import memory_folder
 PROJECT = Path(feed_assets.__path__[0]).parent
 SIZE = len(b"of 000")
 COUNT = 12
-"""How many copies are worth workers in these tests; a batch of one worker has three of them."""
+"""How many copies are worth workers in these tests; a batch has three of them."""
 COPIER = """
 import sys, time
 from pathlib import Path
@@ -41,7 +41,7 @@ def guard():
 
 if __name__ == "__main__":
     pair = local_pair(Path(sys.argv[1]))
-    copying.WORTH_WORKERS = COUNT
+    copying.WORTH_WORKERS, copying._LEAST_BATCH = COUNT, 3
     copying.copy_many(pair.stores, ordered(pair, guard=guard), CopyOptions(), pair.clock, processes=2)
 """
 
@@ -53,6 +53,7 @@ def local_pair(folder: Path) -> Pair:
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     monkeypatch.setattr(copying, "WORTH_WORKERS", COUNT)
+    monkeypatch.setattr(copying, "_LEAST_BATCH", 3)
     with memory_folder() as folder:
         pair = local_pair(folder)
         land(pair)
@@ -101,17 +102,27 @@ def test_many_small_copies_are_made_by_workers_and_everybody_is_asked_and_told(p
     before, threads, guarded, told = children(), set(), [], []
     checked: list[CopyPlan] = []
     helpers: set[int] = set()
+    asked = threading.Lock()
+
+    def alone() -> None:
+        """Nobody else is asked meanwhile."""
+        assert asked.acquire(blocking=False)
+        time.sleep(0.05)
+        asked.release()
+
+    def check(plan: CopyPlan) -> None:
+        checked.append(plan)
+        alone()
 
     def guard() -> None:
         guarded.append(1)
         threads.add(threading.get_ident())
         helpers.update(children() - before)
+        alone()
 
-    outcomes = copy(
-        pair, ordered(pair, guard=guard, check=checked.append, extra={"run": "r-1"}), on_progress=told.append
-    )
+    outcomes = copy(pair, ordered(pair, guard=guard, check=check, extra={"run": "r-1"}), on_progress=told.append)
     assert {outcome.status for outcome in outcomes} == {CopyStatus.COPIED}
-    assert len(helpers) == 1
+    assert (len(helpers), len(threads)) == (1, 2)  # this process has copied, and answered for another one
     assert not children() - before
     assert len(guarded) == len(checked) == len(outcomes) == COUNT
     assert {plan.target.path for plan in checked} == set(paths())
@@ -217,11 +228,11 @@ def test_a_worker_that_is_killed_is_told_of_and_the_next_copy_goes_on(pair: Pair
 
     with (
         pytest.raises(CopyWorkerLostError, match="was ended by signal 9"),
-        CopyWorkers(1, CopyOptions(), pair.clock, Meter(None)) as workers,
+        CopyWorkers(1, CopyOptions(), pair.clock, Meter(None), threading.Lock()) as workers,
     ):
         workers.copy(ordered(pair, guard=kill)[:3])
     assert not any(is_there(pair, path) for path in paths())
-    with CopyWorkers(1, CopyOptions(), pair.clock, Meter(None)) as workers:
+    with CopyWorkers(1, CopyOptions(), pair.clock, Meter(None), threading.Lock()) as workers:
         assert {outcome.status for outcome in workers.copy(ordered(pair)[:3])} == {CopyStatus.COPIED}  # type: ignore[union-attr]
         assert {outcome.status for outcome in workers.copy(ordered(pair)[3:5])} == {CopyStatus.COPIED}  # type: ignore[union-attr]
 
