@@ -26,9 +26,9 @@ def bed(database: Database, tmp_path: Path) -> StoreBed:
     return StoreBed(database=database, location=str(tmp_path / "entities"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def s3_bucket() -> Iterator[str]:
-    """The URL of a bucket of a real S3 server, which fsspec finds without options."""
+    """The URL of a bucket of a real S3 server, which fsspec finds without options; no other module shall find it so."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
