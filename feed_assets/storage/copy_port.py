@@ -108,7 +108,7 @@ class Prepared:
     manifest: Manifest
     flags: tuple[str, ...] = ()
     hidden: tuple[ManifestEntry, ...] = ()
-    checked: Collection[str] = ()
+    checked: frozenset[str] = frozenset()
 
 
 class Reading(ABC):

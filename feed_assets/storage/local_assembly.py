@@ -224,10 +224,10 @@ class LocalAssembly(Assembly):
         with self._translated():
             data = self._data()
             found = set(iter_names(data))
-            for path in (meant.keys() - found) | (meant.keys() - set(prepared.checked)):
-                there = os.stat(path, dir_fd=data, follow_symlinks=False).st_size if path in found else None
+            for path in meant.keys() - (found & prepared.checked):
+                there = os.stat(path, dir_fd=data, follow_symlinks=False).st_size if path in found else "no"
                 if there != meant[path]:
-                    reason = f"the copy of {path!r} has {there or 'no'} bytes instead of {meant[path]:,}"
+                    reason = f"the copy of {path!r} has {there} bytes instead of {meant[path]:,}"
                     raise StorageError(
                         store=self._store, path=self.path, reason=reason, next_step="Copy the instance again."
                     )

@@ -152,16 +152,7 @@ def _copy_by_workers(
         ThreadPoolExecutor(processes, "worker") as lanes,
         CopyWorkers(processes - 1, options, clock, meter, asking) as workers,
     ):
-        here = _Work(
-            stores=stores,
-            options=options,
-            clock=clock,
-            threads=threads,
-            run_tasks=None,
-            throttle=None,
-            meter=meter,
-            asking=asking,
-        )
+        here = _Work(stores=stores, options=options, clock=clock, threads=threads, meter=meter, asking=asking)
         for by in (here.copy, *[workers.copy] * (processes - 1)):
             idle.put(by)
         return [outcome for outcomes in lanes.map(copy, _batches(requests, processes)) for outcome in outcomes]
@@ -213,9 +204,9 @@ class _Work:
     options: CopyOptions
     clock: Clock
     threads: CopyThreads
-    run_tasks: RunTasks | None
-    throttle: Throttle | None
     meter: Meter
+    run_tasks: RunTasks | None = None
+    throttle: Throttle | None = None
     asking: Lock = field(default_factory=Lock)
     """Held while a check or a guard is called."""
 

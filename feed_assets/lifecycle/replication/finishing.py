@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from threading import Lock
 
 from feed_assets.clock import Clock
@@ -118,7 +119,7 @@ class Finishing:
         threads = self.threads.many if is_large else self.threads.small
         pool, inner = (threads, None) if len(copies) >= _MANY else (None, threads)
         ends = [
-            _End(self, inner, copy, found[key], held.release(key), *wish)
+            _End(self, inner, copy, found[key], partial(held.release, key), *wish)
             for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
         ]
         try:
@@ -187,7 +188,7 @@ class _End:
         pool: Executor | None,
         copy: OpenCopy,
         results: _Results,
-        held: Mapping[str, bytes],
+        release: Callable[[], Mapping[str, bytes]],
         guard: Guard,
         extra: Mapping[str, str],
     ) -> None:
@@ -201,7 +202,7 @@ class _End:
         self._written = results.written
         self._resumed = copy.resumed_bytes + results.resumed
         self._failures = list(results.failures.values())
-        self._held = held
+        self._release = release
         self._guard = guard
         self._extra = extra
         self._prepared: Prepared | None = None
@@ -274,9 +275,9 @@ class _End:
                 self.assembly.complete(file.path, file.size)
         kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
         self.assembly.adopt([each.path for each in kept])
-        held, self._held = self._held, {}
-        checked = check_copy(plan.options.verification, self.assembly, transfers, evidence, kept, held, self._pool)
-        del held
+        checked = check_copy(
+            plan.options.verification, self.assembly, transfers, evidence, kept, self._release(), self._pool
+        )
         if checked.damaged:
             self._raise_damage(checked.damaged)
         self._check_source(checked, failed)

@@ -85,7 +85,7 @@ def check_copy(
         elif read and _is_proven(read, stretches, told.get(file.path)):
             checksums[file.path] = read
         else:
-            works.append((file.path, file.size, known, stretches, held.get(file.path) if read else None))
+            works.append((file.path, file.size, known, stretches, held.get(file.path)))
     for kept in kept_files:
         known = kept.entry.checksum if kept.entry else ""
         if known and mode is not Verification.WHOLE:
