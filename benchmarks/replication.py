@@ -43,8 +43,8 @@ from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.replication.requests import CopyRequest
 from feed_assets.lifecycle.replication.workers import useful_workers
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.records import StoreAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

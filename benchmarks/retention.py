@@ -28,7 +28,8 @@ from feed_assets.lifecycle.retention.eligibility import (
     find_before,
     uncollected,
 )
-from feed_assets.plan.records import RetainedLocation, RetentionRecord, StoreAddress
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.local import LocalStore
 from feed_assets.storage.port import Trash
 from feed_assets.timing.frequency import parse_frequency

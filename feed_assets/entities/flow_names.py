@@ -1,7 +1,5 @@
 """Names of flows, the replications of a feed from one of its sources; they are kept among the names of processes."""
 
-from feed_assets.entities.common import Kind
-
 SEPARATOR = "@"
 """Between feed and source; no entity has it in its name."""
 
@@ -32,16 +30,6 @@ def is_flow(name: str) -> bool:
     (True, False)
     """
     return SEPARATOR in name
-
-
-def declared_by(name: str) -> tuple[Kind, str]:
-    """The entity that declares a process or flow: itself, or the feed.
-
-    >>> declared_by("clicks@east")
-    (<Kind.FEED: 'feed'>, 'clicks')
-    """
-    flow = parse_flow(name)
-    return (Kind.PROCESS, name) if flow is None else (Kind.FEED, flow[0])
 
 
 def source_of(name: str, cluster: str) -> str:

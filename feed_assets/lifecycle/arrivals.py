@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.late_checks import decide_feed_check
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import FeedRecord, Plan, StoreAddress
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances

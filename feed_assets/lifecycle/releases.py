@@ -10,7 +10,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import declared_by, describe_process
+from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.governance import Governance, decide_stretches, note_changed_releases, version_of
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.plan.signs import SETTLING, Step, Succession, decide_succession, parse_sign

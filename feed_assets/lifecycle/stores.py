@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from feed_assets.plan.records import StoreAddress
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
 

@@ -14,6 +14,7 @@ from feed_assets.entities.overlaps import find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.places import address_of, locate, locate_table
 from feed_assets.plan.records import (
@@ -27,7 +28,6 @@ from feed_assets.plan.records import (
     Plan,
     ProcessRecord,
     RetryRecord,
-    StoreAddress,
     TableRecord,
 )
 from feed_assets.plan.replication import compile_flow, iter_flows

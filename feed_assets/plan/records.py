@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.feed import ClusterRole, FeedFormat
-from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
 from feed_assets.issues import EntityKey
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -23,14 +23,6 @@ from feed_assets.timing.windows import Window
 
 Key: TypeAlias = tuple[str, str]
 """(entity name, cluster name): what identifies a feed record or a process record."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreAddress:
-    """Where a filesystem is: an fsspec URL and its options, hashable so that one store is opened once."""
-
-    url: str
-    options: FrozenMap[str, object] = field(default=EMPTY, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.loading.entity_files import EntityFile, load_files
 from feed_assets.loading.interpolation import Values
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
-from feed_assets.plan.records import StoreAddress
 from feed_assets.plan.replication import copy_options, normalize_slice, slice_path
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, parse_timezone

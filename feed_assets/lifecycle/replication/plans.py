@@ -17,8 +17,8 @@ from feed_assets.entities.copying import RemovedFiles
 from feed_assets.lifecycle.errors import SourceEmptiedError, SourceNotAvailableError
 from feed_assets.lifecycle.replication.filters import CopyFilter
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.manifests import Publication, checksum_of, hidden_entries

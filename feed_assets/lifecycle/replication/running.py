@@ -2,13 +2,14 @@
 
 import hashlib
 import os
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import ParamSpec
+
+from isal.isal_zlib import crc32
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.replication.tasks import CopyTask, Stretch, TaskCopy, open_assembly
@@ -88,12 +89,17 @@ class Held:
         self._all: dict[int, dict[str, bytes]] = defaultdict(dict)
         self._mutex = Lock()
 
-    def hold(self, key: int, file: str, data: bytes) -> None:
-        """Hold the bytes of a file, if there is room for them."""
+    def reserve(self, size: int) -> int:
+        """How many of so many bytes may be held; they count as held from now on."""
         with self._mutex:
-            if len(data) <= self._left:
-                self._left -= len(data)
-                self._all[key][file] = data
+            granted = min(size, self._left)
+            self._left -= granted
+        return granted
+
+    def hold(self, key: int, files: Mapping[str, bytes]) -> None:
+        """Hold the bytes of files for which room was reserved."""
+        with self._mutex:
+            self._all[key].update(files)
 
     def release(self, key: int) -> Mapping[str, bytes]:
         """What is held of a copy, and is not any more."""
@@ -154,6 +160,8 @@ class _Runner:
     unnoted_bytes: int = 0
     note_files: int = 1
     is_near: bool = False
+    held: dict[str, bytes] = field(default_factory=dict)
+    held_room: int = 0
 
     def run(self) -> CopyResult:
         key = self.copy.key
@@ -178,10 +186,12 @@ class _Runner:
             except InstanceNotFoundError as exc:
                 self.failures.append(Failure(file="", reason=str(exc), is_change=True))
             finally:
+                self.work.held.hold(self.copy.key, self.held)
                 with suppress(StorageError):
                     self._note(assembly)
 
     def _copy_all(self, reading: Reading, assembly: Assembly) -> None:
+        self.held_room = self.work.held.reserve(sum([file.size for file in self.copy.files]))
         for file in self.copy.files:
             if not self._try(
                 file, self._copy_small if file.size <= _SPLICE else self._copy_file, file, reading, assembly
@@ -231,8 +241,9 @@ class _Runner:
         proof, was_there = assembly.put(path, data)
         if was_there:
             self.resumed += size
-        if not proof:
-            self.work.held.hold(self.copy.key, path, data)
+        if not proof and size <= self.held_room:
+            self.held_room -= size
+            self.held[path] = data
         self.work.on_bytes(size, 1)
         written = Written(path, 0, size, checksum, sign, is_settled, proof)
         if proof and self.is_near:
@@ -313,7 +324,7 @@ class _Runner:
             if whole is not None:
                 whole.update(chunk)
             if segment is not None:
-                segment.value = zlib.crc32(chunk, segment.value)
+                segment.value = crc32(chunk, segment.value)
             for limit in self.work.limits:
                 limit.take(len(chunk))
             yield chunk

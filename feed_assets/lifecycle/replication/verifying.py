@@ -1,12 +1,13 @@
 """Reading back what a copy has written, and whether it is what was read at the source."""
 
 import hashlib
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from isal.isal_zlib import crc32
 
 from feed_assets.entities.copying import Verification
 from feed_assets.lifecycle.replication.plans import CopyPlan, Kept
@@ -145,7 +146,7 @@ def _check(assembly: Assembly, work: _Work) -> _Found:
                 if whole is not None:
                     whole.update(chunk)
                 if expected:
-                    crc = zlib.crc32(chunk, crc)
+                    crc = crc32(chunk, crc)
                 end += len(chunk)
             is_good = is_good and (not expected or f"{_CRC}{crc:08x}" == expected)
     except InstanceNotFoundError:

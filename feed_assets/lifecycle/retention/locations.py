@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation, StoreAddress
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
 from feed_assets.storage.port import InstanceStore
 
 

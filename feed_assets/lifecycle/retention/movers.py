@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.engines.sessions import map_on_executors
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import StoreAddress
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.records import Measure, Moved
 
 if TYPE_CHECKING:

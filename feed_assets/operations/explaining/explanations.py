@@ -10,7 +10,8 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import declared_by, is_flow
+from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import is_flow
 from feed_assets.lifecycle.blockers import (
     Blocker,
     InputMissing,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from feed_assets.entities.flow_names import declared_by
+from feed_assets.entities.declaring import declared_by
 from feed_assets.lifecycle.blockers import Launches
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.input_states import InputState, closed_gates, input_states_many

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.flow_names import declared_by, describe_process, is_flow
+from feed_assets.entities.declaring import declared_by
+from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.lifecycle.governance import Governed
 from feed_assets.lifecycle.run_names import describe_run, origin_of
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts

@@ -15,8 +15,8 @@ from feed_assets.lifecycle.replication.finishing import Copied
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
 from feed_assets.lifecycle.replication.requests import CopyRequest
 from feed_assets.lifecycle.stores import StorePool
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
-from feed_assets.plan.records import StoreAddress
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Manifest
 from feed_assets.storage.registry import open_store

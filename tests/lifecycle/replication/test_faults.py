@@ -12,7 +12,7 @@ import pytest
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.replication.finishing import CopyStatus
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import StoreAddress
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.faults import (
     CHANGES,

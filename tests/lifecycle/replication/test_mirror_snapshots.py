@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.replication.mirror_snapshots import Shelf
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import OnError
-from feed_assets.plan.records import StoreAddress
 from feed_assets.storage import local_snapshots
 from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
 from feed_assets.storage.port import Manifest

@@ -184,6 +184,8 @@ def test_what_a_storage_refuses_an_executor_comes_back_as_it_was(pair: Pair, spa
 
 def test_bytes_are_held_until_they_are_released_as_long_as_there_is_room() -> None:
     held = Held(5)
-    for key, file, data in ((1, "a", b"123"), (1, "b", b"456"), (2, "c", b"45")):
-        held.hold(key, file, data)
-    assert [held.release(key) for key in (1, 2, 1)] == [{"a": b"123"}, {"c": b"45"}, {}]
+    assert [held.reserve(size) for size in (3, 3, 3)] == [3, 2, 0]
+    held.hold(1, {"a": b"123"})
+    held.hold(2, {"c": b"45"})
+    held.hold(1, {"b": b""})
+    assert [held.release(key) for key in (1, 2, 1)] == [{"a": b"123", "b": b""}, {"c": b"45"}, {}]

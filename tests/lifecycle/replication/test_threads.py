@@ -7,7 +7,7 @@ import pytest
 from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.replication.threads import are_near, copy_threads
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import StoreAddress
+from feed_assets.plan.addresses import StoreAddress
 from tests.lifecycle.replication.sides import Pair
 
 UNKNOWN = Side(store=StoreAddress(url="nowhere://x"), path="weather")

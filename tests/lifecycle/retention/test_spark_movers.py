@@ -19,7 +19,7 @@ from feed_assets.lifecycle.retention.movers import (
 )
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.lifecycle.stores import StorePool
-from feed_assets.plan.records import StoreAddress
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 from feed_assets.storage.records import Moved, Outcome
 from tests.lifecycle.retention.yard import Tree, Yard, hourly, kept_feed, tree_of

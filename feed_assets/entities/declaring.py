@@ -1,0 +1,14 @@
+"""Which entity declares what runs."""
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import parse_flow
+
+
+def declared_by(name: str) -> tuple[Kind, str]:
+    """The entity that declares a process or flow: itself, or the feed.
+
+    >>> declared_by("clicks@east")
+    (<Kind.FEED: 'feed'>, 'clicks')
+    """
+    flow = parse_flow(name)
+    return (Kind.PROCESS, name) if flow is None else (Kind.FEED, flow[0])
