@@ -127,20 +127,22 @@ class LocalSources:
         before = os.fstat(folder)
         found: list[tuple[str, os.stat_result]] = []
         self._walk(path, target, folder, "", everything, found)
-        found = sorted((each for each in found if each[0] != flag), key=itemgetter(0))
-        size = sum(each[1].st_size for each in found)
-        availability = Availability.AVAILABLE if size else Availability.EMPTY
+        found.sort(key=itemgetter(0))
+        availability = Availability.AVAILABLE if any(seen.st_size for _, seen in found) else Availability.EMPTY
         if flag is not None:
             availability = Availability.AVAILABLE
             try:
                 os.stat(flag, dir_fd=folder, follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 return Survey(availability=Availability.PARTIAL)
+            found = [each for each in found if each[0] != flag]
         known, manifest = self._published(folder, path)
         published_at, settled = manifest.st_mtime_ns if manifest else 0, now - _SETTLING
         files = tuple(
-            _source_file(name, seen, _known(known, name, seen, published_at) if known else "", settled)
-            for name, seen in found
+            [
+                _source_file(name, seen, _known(known, name, seen, published_at) if known else "", settled)
+                for name, seen in found
+            ]
         )
         return Survey(availability=availability, files=files, mark=_mark(before, manifest) if manifest else "")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self, TypeAlias
 
@@ -93,11 +94,11 @@ class Manifest:
         >>> manifest.digest == Manifest.of([two, one], {"run": "r1"}).digest
         True
         """
-        ordered = tuple(sorted(entries, key=lambda entry: entry.path))
+        ordered = tuple(sorted(entries, key=attrgetter("path")))
         return cls(
             entries=ordered,
             digest=content_digest(ordered),
-            bytes=sum(entry.size for entry in ordered),
+            bytes=sum([entry.size for entry in ordered]),
             files=len(ordered),
             extra=dict(extra or {}),
         )
@@ -113,8 +114,10 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
     >>> one == two
     True
     """
-    named = sorted([(_WRITER.sub("", each.path), each.size, each.checksum) for each in entries])
-    text = "".join([f"{path}\0{size}\0{checksum}\n" for path, size, checksum in named])
+    named = [(each.path, each.size, each.checksum) for each in entries]
+    if _WRITER.search("\0".join([path for path, _, _ in named])):
+        named = [(_WRITER.sub("", path), size, checksum) for path, size, checksum in named]
+    text = "".join([f"{path}\0{size}\0{checksum}\n" for path, size, checksum in sorted(named)])
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
 
 

@@ -374,7 +374,8 @@ class _End:
             sign = self._signs.get(each.path) or (each.entry.unknown.get(SIGN) if each.entry else None)
             entries.append(_entry(each.path, each.size, checksum, {each.path: sign} if sign else {}))
         names = {file.path for file in plan.survey.files}
-        others = [each for each in entries if not is_content(each.path, None)]
+        mixed = entries if plan.options.hidden else entries[len(transfers) :]  # otherwise only what stood may be hidden
+        others = [each for each in mixed if not is_content(each.path, None)]
         hidden = {each.path for each in others}
         content = [each for each in entries if each.path not in hidden] if hidden else entries
         copied = [each for each in content if each.path in names]

@@ -72,7 +72,7 @@ class Meter:
 
     def expect(self, copies: Iterable[OpenCopy]) -> None:
         """These copies are to be made, too."""
-        for copy in copies:
+        for copy in copies if self.is_watched else ():
             self.merge(Progress(all_bytes=copy.missing_bytes, all_files=len(copy.missing)))
 
     def add(self, size: int, files: int) -> None:

@@ -85,7 +85,7 @@ class OpenCopy:
     @property
     def missing_bytes(self) -> int:
         """How many bytes have to be copied."""
-        return sum(sum(size for _, size in gaps) if unit else file.size for file, unit, gaps in self.missing)
+        return sum([sum([size for _, size in gaps]) if unit else file.size for file, unit, gaps in self.missing])
 
     @property
     def resumed_bytes(self) -> int:
@@ -105,25 +105,33 @@ def open_copy(stores: StorePool, plan: CopyPlan) -> OpenCopy:
 
 def _open_copy(plan: CopyPlan, assembly: Assembly) -> OpenCopy:
     number = assembly.open([file.path for file in plan.transfers], is_vacant=plan.may_be_in_place)
+    noted = _find_noted(plan, assembly) if number > 1 else {}
+    resumed: list[Written] = []
+    missing: list[tuple[SourceFile, int, tuple[tuple[int, int], ...]]] = []
+    wish = min(max(plan.bytes // _SEGMENTS, _LEAST_SEGMENT), _LARGEST_SEGMENT)
+    for file in plan.transfers:
+        done = _usable(noted[file.path], file) if file.path in noted else []
+        resumed += done
+        grain = assembly.grain(file.size) if file.size > SMALL else 0
+        if not grain:
+            if not done:
+                missing.append((file, 0, ()))
+            continue
+        if not done:
+            assembly.begin(file.path, file.size)
+        if gaps := _gaps(done, file.size):
+            missing.append((file, -(-wish // grain) * grain, gaps))
+    return OpenCopy(plan=plan, number=number, resumed=tuple(resumed), missing=tuple(missing))
+
+
+def _find_noted(plan: CopyPlan, assembly: Assembly) -> Mapping[str, list[Written]]:
+    """What an earlier try has noted of files that are still the same."""
     wanted = {file.path: file for file in plan.transfers}
     noted: dict[str, list[Written]] = defaultdict(list)
-    for written in assembly.journal() if number > 1 else ():
+    for written in assembly.journal():
         if written.file in wanted and written.sign == wanted[written.file].sign:
             noted[written.file].append(written)
-    resumed: list[Written] = []
-    missing = []
-    wish = min(max(plan.bytes // _SEGMENTS, _LEAST_SEGMENT), _LARGEST_SEGMENT)
-    for path, file in wanted.items():
-        grain = assembly.grain(file.size) if file.size > SMALL else 0
-        unit = -(-wish // grain) * grain if grain else 0
-        done = _usable(noted[path], file) if path in noted else []
-        gaps = _gaps(done, file.size) if unit else ()
-        resumed += done
-        if unit and not done:
-            assembly.begin(path, file.size)
-        if gaps or (not done and not unit):
-            missing.append((file, unit, gaps))
-    return OpenCopy(plan=plan, number=number, resumed=tuple(resumed), missing=tuple(missing))
+    return noted
 
 
 def _usable(noted: Sequence[Written], file: SourceFile) -> list[Written]:
@@ -165,9 +173,9 @@ def part_tasks(copies: Sequence[OpenCopy], count: int, *, shares_bandwidth: bool
     """
     if not copies:
         return []
-    whole = sum(_cost(copy) for copy in copies)
-    share = max(1, math.ceil(whole / max(count, 1)))
-    blocks = [block for key, copy in enumerate(copies) for block in _blocks(key, copy, share)]
+    costs = [copy.missing_bytes + _FILE_COST * len(copy.missing) for copy in copies]
+    share = max(1, math.ceil(sum(costs) / max(count, 1)))
+    blocks = [block for key, copy in enumerate(copies) for block in _blocks(key, copy, costs[key], share)]
     blocks.sort(key=lambda block: -block.cost)
     load = [(0, number) for number in range(max(count, 1))]
     heapq.heapify(load)
@@ -193,12 +201,8 @@ class _Block:
     stretches: list[Stretch] = field(default_factory=list)
 
 
-def _cost(copy: OpenCopy) -> int:
-    return copy.missing_bytes + _FILE_COST * len(copy.missing)
-
-
-def _blocks(key: int, copy: OpenCopy, share: int) -> Iterator[_Block]:
-    most = share if _cost(copy) <= share // 2 else max(share // _PORTIONS, 1)
+def _blocks(key: int, copy: OpenCopy, cost: int, share: int) -> Iterator[_Block]:
+    most = share if cost <= share // 2 else max(share // _PORTIONS, 1)
     block = _Block(key=key)
     for file, unit, gaps in copy.missing:
         if unit:
