@@ -38,7 +38,7 @@ from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
 from feed_assets.lifecycle.replication.executors import run_on_executors
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.replication.requests import CopyRequest
 from feed_assets.lifecycle.replication.workers import useful_workers

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from feed_assets.entities.copying import Verification
 from feed_assets.entities.mirror import Mirror, MirrorSnapshots, RemovalLimits
 from feed_assets.lifecycle.replication.executors import WORTH_BYTES, WORTH_FILES
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
 from feed_assets.lifecycle.replication.mirror_snapshots import Settled, snapshot_name
 from feed_assets.lifecycle.replication.mirroring import APPROVAL, describe_mirror
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.running import Failure
 from feed_assets.operations.mirrors.falcon_properties import KNOWN, read_properties
 from feed_assets.orchestration import names

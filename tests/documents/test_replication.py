@@ -15,8 +15,8 @@ from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.replication import LATE_DELAY, RETRY, Replication
 from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT
 from feed_assets.lifecycle.replication import copying, flows, tasks
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
 from feed_assets.lifecycle.replication.flows import FLAG, describe_copy
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.retries import retry_delay
 from feed_assets.lifecycle.staging import ABANDONED_AFTER
 from feed_assets.orchestration import names, replication

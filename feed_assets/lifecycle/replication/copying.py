@@ -10,7 +10,8 @@ from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.copying import Verification
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import CopyDamagedError, SourceChangingError
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus, Finishing, RepeatError
+from feed_assets.lifecycle.replication.finishing import Finishing, RepeatError
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, find_unchanged, plan_copy
 from feed_assets.lifecycle.replication.requests import CopyRequest, Meter, OnProgress
 from feed_assets.lifecycle.replication.running import Held, TaskResult, run_task

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from threading import Lock
 
 from feed_assets.clock import Clock
-from feed_assets.entities.copying import Preserve, Verification
+from feed_assets.entities.copying import Preserve
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import CopyIncompleteError, SourceDamagedError, TargetDamagedError
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import (
     REPLICA,
     SIGN,
@@ -40,44 +40,6 @@ from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_
 INCOMPLETE = "incomplete"
 """The name in a manifest's `extra` that tells how many files could not be copied."""
 _MANY = 4
-
-
-class CopyStatus(StrEnum):
-    """What became of a copy."""
-
-    COPIED = "copied"
-    UNCHANGED = "unchanged"
-    INCOMPLETE = "incomplete"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copied:
-    """What a copy did. `bytes` and `files` were transferred, of which `resumed` bytes by an earlier try.
-
-    `source_digest` is the content digest of what was copied, `publication` tells of the whole instance at the target;
-    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` are from the plan to the
-    publication.
-    """
-
-    status: CopyStatus
-    source_url: str
-    target_url: str
-    bytes: int = 0
-    files: int = 0
-    resumed: int = 0
-    kept: int = 0
-    removed: tuple[str, ...] = ()
-    source_digest: str = ""
-    verification: Verification
-    failures: tuple[Failure, ...] = ()
-    tries: int = 1
-    seconds: float = 0.0
-    publication: Publication | None = field(default=None, repr=False)
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second."""
-        return self.bytes / self.seconds if self.seconds > 0 else 0.0
 
 
 class RepeatError(Exception):

@@ -20,7 +20,7 @@ from feed_assets.lifecycle.late_inputs import find_late_inputs
 from feed_assets.lifecycle.leasing import Leased, LeasedTime
 from feed_assets.lifecycle.places import find_place
 from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import Side
 from feed_assets.lifecycle.replication.requests import CopyRequest, OnProgress
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord

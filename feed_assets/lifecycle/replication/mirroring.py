@@ -17,8 +17,8 @@ from feed_assets.lifecycle.errors import (
 )
 from feed_assets.lifecycle.replication.copying import copy_many
 from feed_assets.lifecycle.replication.executors import run_where_worth
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
 from feed_assets.lifecycle.replication.mirror_snapshots import SNAPSHOT, Settled, SnapshotKeeper, snapshot_name
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
 from feed_assets.lifecycle.replication.requests import CopyRequest, OnProgress
 from feed_assets.lifecycle.stores import StorePool

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from feed_assets.clock import Clock
 from feed_assets.lifecycle.errors import CopyWorkerLostError
-from feed_assets.lifecycle.replication.finishing import Copied
+from feed_assets.lifecycle.replication.outcomes import Copied
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side
 from feed_assets.lifecycle.replication.requests import CopyRequest, Meter, Progress
 from feed_assets.plan.copy_options import CopyOptions

@@ -11,7 +11,7 @@ import fsspec
 from feed_assets.clock import Clock, FrozenClock
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.lifecycle.replication.copying import copy_instance, copy_many
-from feed_assets.lifecycle.replication.finishing import Copied
+from feed_assets.lifecycle.replication.outcomes import Copied
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, plan_copy
 from feed_assets.lifecycle.replication.requests import CopyRequest
 from feed_assets.lifecycle.stores import StorePool
@@ -107,6 +107,11 @@ class Pair:
     target: Place
     stores: StorePool = field(default_factory=StorePool)
     clock: Clock = LATER
+
+    @property
+    def is_noted(self) -> bool:
+        """Whether what was copied is noted, small files too; from here to S3 they are read, but not sent, again."""
+        return self.source.root is None or self.target.root is not None
 
     def request(self, path: str = PATH, **more: Any) -> CopyRequest:
         sides = {"source": self.source.side(path), "target": self.target.side(path)}

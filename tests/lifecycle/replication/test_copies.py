@@ -3,7 +3,7 @@
 import pytest
 
 from feed_assets.entities.copying import RemovedFiles
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.sides import FLAG, PATH, SMALL, SOON, Pair, pattern
 

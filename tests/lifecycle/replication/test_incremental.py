@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.sides import FLAG, PATH, SMALL, SOON, Pair, pattern
 from tests.lifecycle.replication.watching import Watch, watched_stores

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import feed_assets
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.sides import FLAG, PATH, Pair, Place, local_place, pattern, s3_place
 from tests.lifecycle.replication.watching import Watch, watched_stores

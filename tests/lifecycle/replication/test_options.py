@@ -7,7 +7,8 @@ import pytest
 
 from feed_assets.entities.copying import Preserve
 from feed_assets.lifecycle.replication import throttle
-from feed_assets.lifecycle.replication.finishing import INCOMPLETE, CopyStatus
+from feed_assets.lifecycle.replication.finishing import INCOMPLETE
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.lifecycle.replication.plans import plan_copy
 from feed_assets.lifecycle.replication.running import run_task
 from feed_assets.lifecycle.replication.tasks import open_copy, part_tasks

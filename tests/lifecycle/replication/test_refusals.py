@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 from feed_assets.entities.copying import RemovedFiles, Verification
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.sides import FLAG, PATH, SMALL, Pair, Place, local_place, pattern, s3_place

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.replication.filters import CopyFilter
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.storage.records import Availability
 from tests.lifecycle.replication.sides import FLAG, LATER, PATH, Pair, local_place

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from feed_assets.lifecycle.errors import CopyDamagedError
 from feed_assets.lifecycle.replication.copying import copy_instance, copy_many
 from feed_assets.lifecycle.replication.executors import run_on_executors
-from feed_assets.lifecycle.replication.finishing import CopyStatus
+from feed_assets.lifecycle.replication.outcomes import CopyStatus
 from feed_assets.lifecycle.replication.plans import plan_copy
 from feed_assets.lifecycle.replication.requests import Progress
 from feed_assets.lifecycle.replication.running import Held, TaskResult, run_task

@@ -16,7 +16,7 @@ import feed_assets
 from feed_assets.lifecycle.errors import CopyWorkerLostError, RemovalLimitError
 from feed_assets.lifecycle.replication import copying
 from feed_assets.lifecycle.replication.copying import copy_many
-from feed_assets.lifecycle.replication.finishing import Copied, CopyStatus
+from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import CopyPlan
 from feed_assets.lifecycle.replication.requests import CopyRequest, Meter, Progress
 from feed_assets.lifecycle.replication.workers import CopyWorkers, useful_workers

@@ -1,0 +1,46 @@
+"""What became of copies."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from feed_assets.entities.copying import Verification
+from feed_assets.lifecycle.replication.running import Failure
+from feed_assets.storage.manifests import Publication
+
+
+class CopyStatus(StrEnum):
+    """What became of a copy."""
+
+    COPIED = "copied"
+    UNCHANGED = "unchanged"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What a copy did. `bytes` and `files` were transferred, of which `resumed` bytes by an earlier try.
+
+    `source_digest` is the content digest of what was copied, `publication` tells of the whole instance at the target;
+    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` are from the plan to the
+    publication.
+    """
+
+    status: CopyStatus
+    source_url: str
+    target_url: str
+    bytes: int = 0
+    files: int = 0
+    resumed: int = 0
+    kept: int = 0
+    removed: tuple[str, ...] = ()
+    source_digest: str = ""
+    verification: Verification
+    failures: tuple[Failure, ...] = ()
+    tries: int = 1
+    seconds: float = 0.0
+    publication: Publication | None = field(default=None, repr=False)
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second."""
+        return self.bytes / self.seconds if self.seconds > 0 else 0.0
