@@ -37,7 +37,7 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
         "preserveReplicationNumber": "how often blocks are kept is up to the target's storage",
         "preserveUser": "copies belong to who makes them",
         "preserveGroup": "copies belong to who makes them",
-        "preserveChecksumType": "checksums are always SHA-256, of our own",
+        "preserveChecksumType": "checksums are always BLAKE3, of our own",
         "preserveAcl": "access lists are not copied",
         "preserveXattr": "extended attributes are not copied",
         "tdeEncryptionEnabled": "storage that encrypts is copied as any other, verified",

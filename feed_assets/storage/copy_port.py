@@ -23,7 +23,7 @@ class SourceFile(NamedTuple):
     """One file of a source; a tuple, there are many.
 
     `sign` changes when it is written; `is_settled` says that a second write would show, too.
-    `checksum` is `sha256:<hex>` if the manifest of its publication has it and it was not written since, else "".
+    `checksum` is `blake3:<hex>` if the manifest of its publication has it and it was not written since, else "".
     `modified` are nanoseconds since 1970, `mode` the permission bits; None where the storage has no such thing.
     """
 
@@ -63,7 +63,7 @@ class Survey:
 class Written(NamedTuple):
     """A stretch of a staged file that is written, as the journal of an assembly has it; a tuple, there are many.
 
-    `checksum` is that of the bytes that were read from the source: `sha256:<hex>` of a whole file, `crc32:<hex>` of a
+    `checksum` is that of the bytes that were read from the source: `blake3:<hex>` of a whole file, `crc32:<hex>` of a
     stretch. `sign` and `is_settled` are those of the source file. `proof` is that of `Stored`.
     """
 

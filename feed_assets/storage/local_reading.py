@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from operator import itemgetter
 
+from feed_assets.storage.checksums import is_of_content
 from feed_assets.storage.copy_port import CHUNK, Reading, SourceFile, Survey
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -300,4 +301,4 @@ def _known(known: Mapping[str, ManifestEntry], name: str, seen: os.stat_result, 
     entry = known.get(name)
     if entry is None or entry.size != seen.st_size or seen.st_mtime_ns > published_at:
         return ""
-    return entry.checksum if entry.checksum.startswith("sha256:") else ""
+    return entry.checksum if is_of_content(entry.checksum) else ""

@@ -1,13 +1,13 @@
-"""Manifests as text and their checksums: what the manifest file of a published instance says."""
+"""Manifests as text, and what is in a stream: what the manifest file of a published instance says."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 
@@ -47,28 +47,16 @@ class SupportsWrite(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
-def checksum_of(chunks: "Iterable[bytes | memoryview]") -> str:
-    """The checksum of a content, as manifests have it.
-
-    >>> checksum_of([b"a", b"b"]) == checksum_of([b"ab"])
-    True
-    """
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
-
-
 def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = None) -> ManifestEntry:
     """Read a stream to its end and say what was in it; `copy` is given every chunk."""
-    digest = hashlib.sha256()
+    checksum = Checksum()
     size = 0
     while chunk := stream.read(CHUNK):
-        digest.update(chunk)
+        checksum.update(chunk)
         size += len(chunk)
         if copy is not None:
             copy.write(chunk)
-    return ManifestEntry(path=path, size=size, checksum=f"sha256:{digest.hexdigest()}")
+    return ManifestEntry(path=path, size=size, checksum=checksum.render())
 
 
 def render_entry(entry: ManifestEntry) -> dict[str, object]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from fsspec import AbstractFileSystem
 
+from feed_assets.storage.checksums import is_of_content
 from feed_assets.storage.copy_port import Assembly, Copying, Reading, SourceFile, Standing, Survey
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
@@ -169,7 +170,7 @@ def _source_file(
         entry is not None
         and manifest is not None
         and entry.size == file.size
-        and entry.checksum.startswith("sha256:")
+        and is_of_content(entry.checksum)
         and (file.modified_at or _EPOCH) <= (manifest.modified_at or _EPOCH)
     )
     modified = None if file.modified_at is None else int((file.modified_at - _EPOCH) / timedelta(microseconds=1)) * 1000

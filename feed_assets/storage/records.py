@@ -52,7 +52,8 @@ def missing(path: str) -> Look:
 
 
 class ManifestEntry(NamedTuple):
-    """One content file: path relative to the instance with `/`, size in bytes, `sha256:<hex>` of its bytes.
+    """One content file: path relative to the instance with `/`, size in bytes, `blake3:<hex>` of its bytes; where
+    it was written by an earlier version, `sha256:<hex>`.
 
     A tuple, because there is one for each of many files.
     """
@@ -86,8 +87,8 @@ class Manifest:
         """Order the entries and compute digest and totals.
 
         >>> from feed_assets.storage.records import Manifest, ManifestEntry
-        >>> one = ManifestEntry(path="b", size=1, checksum="sha256:1")
-        >>> two = ManifestEntry(path="a", size=2, checksum="sha256:2")
+        >>> one = ManifestEntry(path="b", size=1, checksum="blake3:1")
+        >>> two = ManifestEntry(path="a", size=2, checksum="blake3:2")
         >>> manifest = Manifest.of([one, two])
         >>> [entry.path for entry in manifest.entries], manifest.bytes, manifest.files
         (['a', 'b'], 3, 2)
@@ -110,7 +111,7 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
 
     >>> from feed_assets.storage.records import ManifestEntry, content_digest
     >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
-    >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="sha256:1")]) for name in names)
+    >>> one, two = (content_digest([ManifestEntry(path=name, size=1, checksum="blake3:1")]) for name in names)
     >>> one == two
     True
     """
@@ -126,7 +127,7 @@ class ScannedFile:
     """One content file: path, size and checksum as in a manifest, and a `sign` that a later scan compares.
 
     Equal signs of one path mean that the file was not written in between; "" is no sign, and equals none. `checksum` is
-    `sha256:<hex>`, or `etag:<tag>` or `md5:<…>` where the storage itself tells one of the content.
+    `blake3:<hex>`, or `etag:<tag>` or `md5:<…>` where the storage itself tells one of the content.
     """
 
     path: str
@@ -140,7 +141,7 @@ class Scan:
     """The content of an instance, with as little of it read as possible; `files` in the order of their paths.
 
     There are no files unless it is AVAILABLE. `read` is how many of them had to be read. Equal digests of two scans of
-    one store mean equal content; they are those of manifests where every checksum is a sha256.
+    one store mean equal content; they are those of manifests where every checksum is one of ours.
     """
 
     availability: Availability

@@ -22,9 +22,10 @@ from feed_assets.lifecycle.replication.plans import (
 )
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Reading
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
-from feed_assets.storage.manifests import checksum_of, hidden_entries
+from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.paths import MANIFEST_NAME, is_content
 from feed_assets.storage.records import Availability, ManifestEntry
 
@@ -186,7 +187,7 @@ def _checksum(reading: Reading, entry: ManifestEntry, on_bytes: OnBytes | None) 
             if on_bytes is not None:
                 on_bytes(len(chunk))
 
-    return checksum_of(chunks())
+    return checksum_of(chunks(), like=entry.checksum)
 
 
 def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, found: Audit) -> Audit:

@@ -31,9 +31,10 @@ from feed_assets.lifecycle.replication.threads import CopyThreads
 from feed_assets.lifecycle.replication.verifying import Checked, check_copy, evidence_of
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
+from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Assembly, Copying, Prepared, Reading, SourceFile, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
-from feed_assets.storage.manifests import HIDDEN, Publication, checksum_of, render_entry
+from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_digest
 
@@ -279,9 +280,9 @@ class _End:
         if foreign := kept - {file.path for file in plan.survey.files}:
             raise TargetDamagedError(url=self.store.url(plan.target.path), files=tuple(sorted(foreign)))
         with self._reading_source() as reading:
-            for path in damaged:
-                if path in known and checksum_of(reading.chunks(path, 0, known[path].size)) != known[path].checksum:
-                    raise SourceDamagedError(url=plan.source_url, file=path)
+            for file in [known[path] for path in damaged if path in known]:
+                if checksum_of(reading.chunks(file.path, 0, file.size), like=file.checksum) != file.checksum:
+                    raise SourceDamagedError(url=plan.source_url, file=file.path)
         reason = "a file that stood there is not what its manifest says" if kept else "the copy is not what was read"
         raise RepeatError(reason, files=damaged, is_damage=True)
 
@@ -304,7 +305,8 @@ class _End:
             return
         with self._reading_source() as reading:
             for file in doubtful:
-                if checksum_of(reading.chunks(file.path, 0, file.size + 1)) != checked.checksums[file.path]:
+                expected = checked.checksums[file.path]
+                if checksum_of(reading.chunks(file.path, 0, file.size + 1), like=expected) != expected:
                     self.assembly.drop([file.path])
                     raise RepeatError("a file was written while it was read", files=(file.path,))
 

@@ -19,9 +19,10 @@ from feed_assets.lifecycle.replication.filters import CopyFilter
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import Publication, checksum_of, hidden_entries
+from feed_assets.storage.manifests import Publication, hidden_entries
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 
@@ -349,7 +350,8 @@ class _Comparison:
                 return set()
 
             def is_equal(file: SourceFile) -> bool:
-                return checksum_of(reading.chunks(file.path, 0, file.size)) == entries[file.path].checksum
+                expected = entries[file.path].checksum
+                return checksum_of(reading.chunks(file.path, 0, file.size), like=expected) == expected
 
             with ThreadPoolExecutor(_THREADS) as pool:
                 return {file.path for file, equal in zip(files, pool.map(is_equal, files), strict=True) if equal}

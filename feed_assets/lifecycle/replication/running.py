@@ -1,6 +1,5 @@
 """Running a task of a copy: from the source into the staging, with checksums on the way and notes of what is done."""
 
-import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from feed_assets.lifecycle.replication.tasks import CopyTask, Stretch, TaskCopy,
 from feed_assets.lifecycle.replication.throttle import Throttle
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
+from feed_assets.storage.checksums import Checksum, checksum_of_bytes
 from feed_assets.storage.copy_port import Assembly, Reading, SourceFile, Written
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 
@@ -235,7 +235,7 @@ class _Runner:
             raise _source_error(file, exc) from exc
         if len(data) != size:
             raise SourceMovedError(path, f"has {len(data):,} bytes now instead of {size:,}")
-        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        checksum = checksum_of_bytes(data, file.checksum)
         for limit in self.work.limits:
             limit.take(size)
         proof, was_there = assembly.put(path, data)
@@ -253,10 +253,10 @@ class _Runner:
 
     def _copy_file(self, file: SourceFile, reading: Reading, assembly: Assembly) -> None:
         """Copy a file whole, chunk by chunk."""
-        digest = hashlib.sha256()
-        assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, digest, None))
+        whole = Checksum(file.checksum)
+        assembly.write(file.path, file.size, 0, self._passing(file, 0, file.size, reading, whole, None))
         self.work.on_bytes(0, 1)
-        self._done(assembly, _written(file, 0, file.size, f"sha256:{digest.hexdigest()}"))
+        self._done(assembly, _written(file, 0, file.size, whole.render()))
 
     def _copy_stretch(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> None:
         """Copy a stretch segment by segment; by the kernel where the checksum of the file is known.
@@ -266,7 +266,7 @@ class _Runner:
         file, end, offset = stretch.file, stretch.offset + stretch.size, stretch.offset
         if file.checksum and reading.has_descriptors and assembly.can_splice:
             offset = self._splice(stretch, reading, assembly)
-        whole = hashlib.sha256() if offset == 0 and end == file.size else None
+        whole = Checksum(file.checksum) if offset == 0 and end == file.size else None
         while offset < end and self.copy.key not in self.work.ended:
             size = min(stretch.unit - offset % stretch.unit, end - offset)
             segment = _Crc()
@@ -274,7 +274,7 @@ class _Runner:
             self._done(assembly, _written(file, offset, size, f"crc32:{segment.value:08x}"))
             offset += size
         if whole is not None and offset == file.size:
-            self.written.append(_written(file, 0, offset, f"sha256:{whole.hexdigest()}"))
+            self.written.append(_written(file, 0, offset, whole.render()))
         self.work.on_bytes(0, int(offset == file.size))
 
     def _splice(self, stretch: Stretch, reading: Reading, assembly: Assembly) -> int:
@@ -308,7 +308,7 @@ class _Runner:
         offset: int,
         size: int,
         reading: Reading,
-        whole: "hashlib._Hash | None",
+        whole: Checksum | None,
         segment: "_Crc | None",
     ) -> Iterator[bytes | memoryview]:
         """The bytes of a stretch, with their checksums taken on the way."""

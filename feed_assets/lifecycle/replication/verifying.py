@@ -1,6 +1,5 @@
 """Reading back what a copy has written, and whether it is what was read at the source."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -12,6 +11,7 @@ from isal.isal_zlib import crc32
 from feed_assets.entities.copying import Verification
 from feed_assets.lifecycle.replication.plans import CopyPlan, Kept
 from feed_assets.lifecycle.replication.tasks import SMALL
+from feed_assets.storage.checksums import Checksum, checksum_of_bytes, is_of_content
 from feed_assets.storage.copy_port import Assembly, SourceFile, Written
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.paths import is_content
@@ -103,7 +103,7 @@ def check_copy(
 def _whole(size: int, stretches: Sequence[Written]) -> str:
     """The checksum of a file of `size` bytes that was read in one go."""
     for _, offset, length, checksum, *_ in stretches:
-        if offset == 0 and length == size and checksum.startswith("sha256:"):
+        if offset == 0 and length == size and is_of_content(checksum):
             return checksum
     return ""
 
@@ -131,13 +131,13 @@ def _check(assembly: Assembly, work: _Work) -> _Found:
             return path, "", False
         if held is not None and data == held:
             return path, known, True
-        checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        checksum = checksum_of_bytes(data, known)
         return path, checksum, len(data) == size and (not known or checksum == known)
     parts = _cover([each for each in stretches if each.checksum.startswith(_CRC)], size)
     is_told = all(expected for _, _, expected in parts) and known == _whole(size, stretches)
     if known and not is_told:
         parts = _cover((), size)
-    whole = None if known and is_told else hashlib.sha256()
+    whole = None if known and is_told else Checksum(known)
     is_good, end = True, 0
     try:
         for start, length, expected in parts:
@@ -151,7 +151,7 @@ def _check(assembly: Assembly, work: _Work) -> _Found:
             is_good = is_good and (not expected or f"{_CRC}{crc:08x}" == expected)
     except InstanceNotFoundError:
         return path, "", False
-    checksum = known if whole is None else f"sha256:{whole.hexdigest()}"
+    checksum = known if whole is None else whole.render()
     return path, checksum, is_good and end == size and (not known or checksum == known)
 
 

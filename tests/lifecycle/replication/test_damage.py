@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,13 @@ from feed_assets.lifecycle.errors import (
     TargetDamagedError,
 )
 from feed_assets.lifecycle.replication import copying
+from feed_assets.lifecycle.replication.auditing import audit_copy
 from feed_assets.lifecycle.replication.outcomes import CopyStatus
+from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.records import Availability
+from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.paths import MANIFEST_NAME
+from feed_assets.storage.records import Availability, Manifest
 from tests.lifecycle.replication.sides import FLAG, PATH, SMALL, SOON, Pair, local_place, pattern
 from tests.lifecycle.replication.watching import Data, Watch, nothing, watched_stores
 
@@ -103,6 +108,25 @@ def test_what_flipped_at_a_published_source_is_never_published(
         assert outcome.status is CopyStatus.COPIED
         assert any_pair.source.root is None or (verification is Verification.NONE and file == "large.bin")
         assert any_pair.target.read()[file] == flip(FILES[file])
+
+
+@pytest.mark.parametrize("file", ["part-0.csv", "large.bin"])
+def test_a_source_with_checksums_of_an_earlier_version_is_compared_by_those(pair: Pair, file: str) -> None:
+    manifest = pair.source.publish(FILES)
+    older = Manifest.of(
+        [each._replace(checksum=f"sha256:{sha256(FILES[each.path]).hexdigest()}") for each in manifest.entries]
+    )
+    pair.source.bed.put(f"{PATH}/{MANIFEST_NAME}", render_manifest(older).encode())
+    assert pair.copy(verification=Verification.WHOLE).tries == 1
+    published = pair.target.store.published_manifest(PATH)
+    assert published is not None
+    assert published.digest == older.digest
+    flip_at_source(pair, file)
+    with pytest.raises(SourceDamagedError, match=file):
+        pair.copy(overwrite=True)
+    pair.target.bed.put(f"{PATH}/{file}", flip(FILES[file]))
+    sides = pair.source.side(), pair.target.side()
+    assert audit_copy(pair.stores, *sides, CopyOptions(), pair.clock, deep=True).rotten == (file,)
 
 
 def flip_at_source(pair: Pair, file: str) -> None:
