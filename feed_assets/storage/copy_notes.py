@@ -1,11 +1,10 @@
 """The journal of an assembly as text: a line for each time that something was noted, with all the stretches of it."""
 
-import json
 from collections.abc import Iterable
 from contextlib import suppress
 
 from feed_assets.storage.copy_port import Written
-from feed_assets.storage.manifests import render_json
+from feed_assets.storage.manifests import parse_json, render_json
 
 
 def render_notes(written: Iterable[Written]) -> str:
@@ -26,5 +25,5 @@ def parse_notes(text: bytes) -> list[Written]:
     found: list[Written] = []
     for line in text.splitlines():
         with suppress(ValueError, TypeError):
-            found += [Written(*fields) for fields in json.loads(line)]
+            found += [Written(*fields) for fields in parse_json(line)]
     return found

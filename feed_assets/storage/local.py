@@ -45,6 +45,15 @@ class LocalStore(InstanceStore):
         self._control = f"{self._root}/{CONTROL_FOLDER}"
         self.root_url = f"file://{self._root or '/'}"
         self._reader = LocalReader(self._root, self.root_url)
+        self._copying = LocalCopying(
+            self._root,
+            self.root_url,
+            self._calls,
+            self._reader,
+            self.recover,
+            partial(self._swap, is_copy=True),
+            self._refused,
+        )
 
     def check_root(self) -> None:
         place = Path(self._root or "/")
@@ -206,8 +215,7 @@ class LocalStore(InstanceStore):
         return LocalTrash(self, self._root, self._calls)
 
     def copying(self) -> Copying:
-        swap = partial(self._swap, is_copy=True)
-        return LocalCopying(self._root, self.root_url, self._calls, self._reader, self.recover, swap, self._refused)
+        return self._copying
 
     def url(self, path: str) -> str:
         return f"file://{self._reader.target(path)}"

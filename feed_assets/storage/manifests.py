@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.errors import ManifestError
@@ -76,6 +76,18 @@ def render_json(value: object) -> str:
         return json.dumps(value, separators=(",", ":"))
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON; quicker than `json.loads`. `ValueError` if it is none.
+
+    >>> parse_json(b'{"path":"\\\\udcff"}') == json.loads(b'{"path":"\\\\udcff"}')
+    True
+    """
+    try:
+        return from_json(text)
+    except ValueError:  # the name of a file that is no text
+        return json.loads(text)
+
+
 def render_manifest(manifest: Manifest) -> str:
     """One JSON object; unknown fields come back where they were found."""
     return render_json(
@@ -100,7 +112,7 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
     {'zone': 'EU'}
     """
     try:
-        document = json.loads(text)
+        document = parse_json(text)
         version = document["version"]
         if version != VERSION:
             reason = f"it has version {version}, this program reads {VERSION}"
@@ -137,7 +149,7 @@ def parse_head(text: bytes) -> Publication | None:
     if not found:
         return None
     try:
-        document = json.loads(head + b"}")
+        document = parse_json(head + b"}")
         if document["version"] != VERSION:
             return None
         return Publication(

@@ -347,7 +347,7 @@ class _End:
         self._source_digest = manifest.digest if len(copied) == len(content) else content_digest(copied)
         replica = Replica(
             url=plan.source_url,
-            part=part_name(plan.options),
+            part=part_name(plan.filter, plan.options),
             digest=self._source_digest,
             sign=plan.survey.sign,
             mark="" if failed else plan.survey.mark,

@@ -22,7 +22,7 @@ from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import Publication, hidden_entries
+from feed_assets.storage.manifests import Publication, hidden_entries, parse_json
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 
@@ -67,7 +67,7 @@ class Replica:
 def parse_replica(text: str | None) -> Replica | None:
     """Read what `Replica.render` wrote; None for what is no such record."""
     try:
-        version, url, part, digest, sign, mark, is_settled = json.loads(text or "null")
+        version, url, part, digest, sign, mark, is_settled = parse_json(text or "null")
     except (ValueError, TypeError):
         return None
     if version != 1:
@@ -145,9 +145,9 @@ def copy_filter(options: CopyOptions) -> CopyFilter:
     return CopyFilter(options.sub_path, options.include, options.exclude)
 
 
-def part_name(options: CopyOptions) -> str:
+def part_name(part: CopyFilter, options: CopyOptions) -> str:
     """What is copied, as a replica writes it down."""
-    return f"{copy_filter(options).name}{HIDDEN_PART if options.hidden else ''}"
+    return f"{part.name}{HIDDEN_PART}" if options.hidden else part.name
 
 
 def nanoseconds(moment: datetime) -> int:
@@ -169,8 +169,8 @@ def plan_copy(
     """
     store = stores.get(source.store)
     copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
-    published, replica = _find_replica(stores, url, target, options, distrusted)
-    if replica is not None and _is_marked(replica, stores, source, options):
+    published, replica = _find_replica(to, url, target, options, distrusted)
+    if replica is not None and _is_marked(replica, copying, source, options):
         return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
     if replica is not None and replica.is_settled and replica.sign == survey.sign:
@@ -187,32 +187,33 @@ def find_unchanged(
     Raises:
         StorageError: a storage refused.
     """
-    url = stores.get(source.store).url(source.path)
-    published, replica = _find_replica(stores, url, target, options, distrusted)
-    if replica is None or not _is_marked(replica, stores, source, options):
+    store, to = stores.get(source.store), stores.get(target.store).copying()
+    url = store.url(source.path)
+    published, replica = _find_replica(to, url, target, options, distrusted)
+    if replica is None or not _is_marked(replica, store.copying(), source, options):
         return None
     return _unchanged(source, target, options, url, published, replica)
 
 
 def _find_replica(
-    stores: StorePool, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
+    copying: Copying, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
 ) -> tuple[Publication | None, Replica | None]:
     """What is published at the target, and what it says of the copy of this URL, if that can be gone by."""
     part = copy_filter(options)
-    published = stores.get(target.store).copying().find_publication(target.path, copy_flags(target, part, options))
+    published = copying.find_publication(target.path, copy_flags(target, part, options))
     if published is None or options.overwrite or distrusted:
         return published, None
     replica = parse_replica(published.extra.get(replica_key(part.name)))
-    if replica is not None and (replica.url, replica.part) != (url, part_name(options)):
+    if replica is not None and (replica.url, replica.part) != (url, part_name(part, options)):
         replica = None
     return published, replica
 
 
-def _is_marked(replica: Replica, stores: StorePool, source: Side, options: CopyOptions) -> bool:
+def _is_marked(replica: Replica, copying: Copying, source: Side, options: CopyOptions) -> bool:
     """Whether the source is marked as it was when it was copied."""
     if not options.quick or not replica.mark:
         return False
-    return replica.mark == stores.get(source.store).copying().mark(source.path)
+    return replica.mark == copying.mark(source.path)
 
 
 def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: Clock) -> Survey:
