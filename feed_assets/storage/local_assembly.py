@@ -5,7 +5,7 @@ the number of the process that took it over; every writer holds a shared lock on
 each writer.
 """
 # System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
-# ruff: noqa: PTH102, PTH103, PTH108, PTH110, PTH120, PTH123
+# ruff: noqa: PTH102, PTH103, PTH108, PTH110, PTH120, PTH123, PTH208
 
 import errno
 import os
@@ -223,7 +223,9 @@ class LocalAssembly(Assembly):
         meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
         with self._translated():
             data = self._data()
-            found = set(iter_names(data))
+            found = set(os.listdir(data))
+            if not found <= prepared.checked:  # what was read back are files; here may be directories, too
+                found = set(iter_names(data))
             for path in meant.keys() - (found & prepared.checked):
                 there = os.stat(path, dir_fd=data, follow_symlinks=False).st_size if path in found else "no"
                 if there != meant[path]:

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from operator import itemgetter
 
 from feed_assets.storage.checksums import is_of_content
@@ -29,6 +30,9 @@ _SETTLING = 2_000_000_000
 _HEAD = 1 << 13
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_CLOEXEC
+_PLAIN_FILE = _FILE | os.O_NOFOLLOW
+_new_source_file = partial(tuple.__new__, SourceFile)
+"""A `SourceFile` of a tuple of its fields, in half the time of its own way."""
 _OWN = frozenset({MANIFEST_NAME, PUBLISHING_NAME})
 
 
@@ -73,7 +77,7 @@ class LocalSources:
         try:
             for flag in flags:
                 os.lstat(f"{target}/{flag}")
-            file = os.open(f"{target}/{MANIFEST_NAME}", _FILE | os.O_NOFOLLOW)
+            file = os.open(f"{target}/{MANIFEST_NAME}", _PLAIN_FILE)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
@@ -161,18 +165,18 @@ class LocalSources:
                 continue
             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
             kind = stat.S_IFMT(seen.st_mode)
-            if kind == stat.S_IFDIR:
+            if kind == stat.S_IFREG:
+                found.append((prefix + name, seen))
+            elif kind == stat.S_IFDIR:
                 below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
                 try:
                     self._walk(path, target, below, f"{prefix}{name}/", everything, found)
                 finally:
                     os.close(below)
-                continue
-            if kind == stat.S_IFLNK:
+            elif kind == stat.S_IFLNK:
                 seen = self._follow(path, target, prefix + name)
-                kind = stat.S_IFMT(seen.st_mode)
-            if kind == stat.S_IFREG:
-                found.append((prefix + name, seen))
+                if stat.S_ISREG(seen.st_mode):
+                    found.append((prefix + name, seen))
 
     def _follow(self, path: str, target: str, file: str) -> os.stat_result:
         self._reader.check_inside(f"{path}/{file}", f"{target}/{file}")
@@ -190,7 +194,7 @@ class LocalSources:
     def _published(self, folder: int, path: str) -> tuple[Mapping[str, ManifestEntry], os.stat_result | None]:
         """What the manifest of the publication says of the files, and when it was written."""
         try:
-            file = os.open(MANIFEST_NAME, _FILE | os.O_NOFOLLOW, dir_fd=folder)
+            file = os.open(MANIFEST_NAME, _PLAIN_FILE, dir_fd=folder)
         except FileNotFoundError:
             return {}, None
         with open(file, "rb", buffering=0) as stream:
@@ -214,7 +218,10 @@ class LocalReading(Reading):
         self._reader = reader
 
     def read(self, file: str, size: int) -> bytes:
-        descriptor = self.descriptor(file)
+        try:
+            descriptor = os.open(file, _PLAIN_FILE, dir_fd=self._folder)
+        except OSError:
+            descriptor = self.descriptor(file)  # which follows a link, or tells what is wrong
         try:
             return read_whole(descriptor, size)
         except OSError as exc:
@@ -241,7 +248,7 @@ class LocalReading(Reading):
 
     def _open(self, file: str) -> int:
         try:
-            return os.open(file, _FILE | os.O_NOFOLLOW, dir_fd=self._folder)
+            return os.open(file, _PLAIN_FILE, dir_fd=self._folder)
         except OSError as exc:
             if exc.errno != errno.ELOOP:
                 raise
@@ -293,7 +300,7 @@ def _mark(folder: os.stat_result, manifest: os.stat_result) -> str:
 def _source_file(name: str, seen: os.stat_result, checksum: str, settled: int) -> SourceFile:
     modified, changed = seen.st_mtime_ns, seen.st_ctime_ns
     sign = "%x.%x.%x" % (seen.st_ino, modified, changed)  # noqa: UP031 - half as long as any other way, for each file
-    return SourceFile._make((name, seen.st_size, sign, changed < settled, checksum, modified, seen.st_mode & 0o7777))
+    return _new_source_file((name, seen.st_size, sign, changed < settled, checksum, modified, seen.st_mode & 0o7777))
 
 
 def _known(known: Mapping[str, ManifestEntry], name: str, seen: os.stat_result, published_at: int) -> str:

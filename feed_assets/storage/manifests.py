@@ -65,13 +65,13 @@ def render_entry(entry: ManifestEntry) -> dict[str, object]:
 
 
 def render_json(value: object) -> str:
-    """What is made of dicts, lists, texts and numbers as JSON without spaces, in ASCII; quicker than `json.dumps`.
+    """What is made of dicts, lists, texts and numbers as JSON without spaces; quicker than `json.dumps`.
 
     >>> render_json([{"path": "a.csv"}, 1])
     '[{"path":"a.csv"},1]'
     """
     try:
-        return to_json(value, ensure_ascii=True).decode()
+        return to_json(value).decode()
     except PydanticSerializationError:  # the name of a file that is no text
         return json.dumps(value, separators=(",", ":"))
 

@@ -41,6 +41,8 @@ from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_
 INCOMPLETE = "incomplete"
 """The name in a manifest's `extra` that tells how many files could not be copied."""
 _MANY = 4
+_new_entry = partial(tuple.__new__, ManifestEntry)
+"""A `ManifestEntry` of a tuple of its fields, in half the time of its own way."""
 
 
 class RepeatError(Exception):
@@ -342,7 +344,7 @@ class _End:
         others = [each for each in mixed if not is_content(each.path, None)]
         hidden = {each.path for each in others}
         content = [each for each in entries if each.path not in hidden] if hidden else entries
-        copied = [each for each in content if each.path in names]
+        copied = [each for each in content if each.path in names] if kept else content
         manifest = Manifest.of(content)
         self._source_digest = manifest.digest if len(copied) == len(content) else content_digest(copied)
         replica = Replica(
@@ -372,4 +374,4 @@ class _End:
 
 def _entry(path: str, size: int, checksum: str, signs: Mapping[str, object]) -> ManifestEntry:
     unknown = {SIGN: signs[path]} if path in signs else {}
-    return ManifestEntry(path=path, size=size, checksum=checksum, unknown=unknown)
+    return _new_entry((path, size, checksum, unknown))

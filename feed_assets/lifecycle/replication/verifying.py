@@ -73,20 +73,19 @@ def check_copy(
     works: list[_Work] = []
     checksums: dict[str, str] = {}
     damaged: list[str] = []
-    for file in transfers:
-        stretches = evidence[file.path]
-        read = _whole(file.size, stretches)
-        known = file.checksum or read
-        is_read = known == read or (len(stretches) == 1 and not read)
+    for path, size, _, _, expected, _, _ in transfers:
+        stretches = evidence[path]
+        read = _whole(size, stretches)
+        known = expected or read
         if read and known != read:  # what was read is not what the manifest of the source says
-            checksums[file.path] = read
-            damaged.append(file.path)
-        elif mode is Verification.NONE and known and is_read:
-            checksums[file.path] = known
-        elif read and _is_proven(read, stretches, told.get(file.path)):
-            checksums[file.path] = read
+            checksums[path] = read
+            damaged.append(path)
+        elif mode is Verification.NONE and known and (read or len(stretches) == 1):
+            checksums[path] = known
+        elif told and read and _is_proven(read, stretches, told.get(path)):
+            checksums[path] = read
         else:
-            works.append((file.path, file.size, known, stretches, held.get(file.path)))
+            works.append((path, size, known, stretches, held.get(path)))
     for kept in kept_files:
         known = kept.entry.checksum if kept.entry else ""
         if known and mode is not Verification.WHOLE:
@@ -102,9 +101,9 @@ def check_copy(
 
 def _whole(size: int, stretches: Sequence[Written]) -> str:
     """The checksum of a file of `size` bytes that was read in one go."""
-    for _, offset, length, checksum, *_ in stretches:
-        if offset == 0 and length == size and is_of_content(checksum):
-            return checksum
+    for each in stretches:
+        if each.size == size and each.offset == 0 and is_of_content(each.checksum):
+            return each.checksum
     return ""
 
 
