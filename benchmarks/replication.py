@@ -68,7 +68,7 @@ class Sizes:
     mixed: tuple[Files, Files]
     tiny: tuple[int, Files]
     remote: Mapping[str, tuple[int, Files]]
-    repeats: int = 3
+    repeats: int = 5
 
 
 FULL = Sizes(

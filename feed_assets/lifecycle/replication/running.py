@@ -81,8 +81,8 @@ class SourceUnreadableError(Exception):
 class Held:
     """The bytes of small files as they were read at the source, by the key of their copy; for several threads.
 
-    What is read back is compared with them: a second checksum takes ten times as long. Beyond `limit` bytes no more are
-    held.
+    What is read back is compared with them: a second checksum takes many times as long. Beyond `limit` bytes no more
+    are held.
     """
 
     def __init__(self, limit: int) -> None:
