@@ -5,9 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from blake3 import blake3
-
-from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.manifests import read_entry, render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME
 from feed_assets.storage.records import Manifest, ManifestEntry
 
@@ -56,10 +54,7 @@ class CopiedTree:
         """Give instances (all by default) the manifests that they have when a process of ours has published them."""
         for path in self.paths if paths is None else paths:
             folder = f"{self.root}/{path}"
-            entries = (
-                ManifestEntry(path=name, size=size, checksum=_checksum(f"{folder}/{name}"))
-                for name, size in self._names()
-            )
+            entries = [_read(folder, name) for name, _ in self._names()]
             Path(folder, MANIFEST_NAME).write_text(render_manifest(Manifest.of(entries)))
 
     def change(self, paths: Iterable[str], count: int | None, what: str) -> None:
@@ -92,9 +87,6 @@ def _write(path: str, size: int, begin: str) -> None:
             left -= file.write(_BLOCK[:left])
 
 
-def _checksum(path: str) -> str:
-    with open(path, "rb") as file:  # noqa: PTH123
-        digest = blake3()
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-        return f"blake3:{digest.hexdigest()}"
+def _read(folder: str, name: str) -> ManifestEntry:
+    with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
+        return read_entry(name, file)
