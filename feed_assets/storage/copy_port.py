@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.records import Availability, Guard, Manifest, ManifestEntry
 from feed_assets.storage.snapshots import Snapshots
@@ -202,6 +203,18 @@ class Assembly(ABC):
     @abstractmethod
     def read(self, file: str, size: int) -> bytes:
         """Read back a small staged file. Raises `InstanceNotFoundError` if it is not there."""
+
+    def find_unlike(self, files: Mapping[str, bytes]) -> set[str]:
+        """Read back small staged files: those that do not have just these bytes, or could not be read."""
+        unlike = set()
+        for file, data in files.items():
+            try:
+                if self.read(file, len(data)) == data:
+                    continue
+            except StorageError:  # it is met with again where what is there is looked at
+                pass
+            unlike.add(file)
+        return unlike
 
     @abstractmethod
     def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:

@@ -17,6 +17,7 @@ from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, 
 from feed_assets.storage.local_calls import OBSTACLES, LocalCalls, find_mounts
 from feed_assets.storage.local_copying import LocalCopying
 from feed_assets.storage.local_reader import LocalReader
+from feed_assets.storage.local_refusals import Translated
 from feed_assets.storage.local_slot import Slot, SlotState, finish_swap
 from feed_assets.storage.local_trash import LocalTrash
 from feed_assets.storage.local_tree import (
@@ -298,9 +299,5 @@ class LocalStore(InstanceStore):
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def _translated(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise self._refused(path, exc) from exc
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refused, path)

@@ -1,19 +1,16 @@
 """Copies put together on a local filesystem: written by descriptor, journalled, adopted by hard links, exchanged.
 
 The staging is a slot whose `slot.json` also has the inode of `data`, which tells where that stands after a crash, and
-the number of the process that took it over; every writer holds a shared lock on it. Of `journal-…` there is one for
-each writer.
+the number of the process that took it over; every writer holds a shared lock on it.
 """
 # System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
-# ruff: noqa: PTH102, PTH103, PTH108, PTH110, PTH120, PTH123, PTH208
+# ruff: noqa: PTH102, PTH103, PTH110, PTH120, PTH208
 
 import errno
 import os
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from feed_assets.storage.copy_notes import parse_notes, render_notes
 from feed_assets.storage.copy_port import Assembly, Prepared, Stored, Written
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.local_files import (
@@ -28,16 +25,17 @@ from feed_assets.storage.local_files import (
     write_all,
     write_file,
 )
+from feed_assets.storage.local_journal import LocalJournal
 from feed_assets.storage.local_reading import read_chunks, read_whole
+from feed_assets.storage.local_refusals import Refuse, Translated
 from feed_assets.storage.local_slot import Slot
-from feed_assets.storage.local_tree import list_directory, make_directories
+from feed_assets.storage.local_tree import make_directories
 from feed_assets.storage.local_turns import find_turn, join_writers, take_first, take_over
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
 from feed_assets.storage.records import Guard
 
 _TRIES = 3
-_JOURNAL = "journal-"
 _NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -46,7 +44,6 @@ _GRAIN = 1 << 16
 _STORED = Stored()
 
 Swap = Callable[[str, Slot, Guard], None]
-Refuse = Callable[[str, Exception], StorageError]
 
 
 class LocalAssembly(Assembly):
@@ -75,7 +72,7 @@ class LocalAssembly(Assembly):
         self._refuse = refuse
         self._lock: int | None = None
         self._folder: int | None = None
-        self._notes: int | None = None
+        self._journal = LocalJournal(slot.folder)
         self._made = {""}
         self._is_published = False
 
@@ -95,27 +92,23 @@ class LocalAssembly(Assembly):
                 raise self._lost() from None
 
     def close(self) -> None:
-        for descriptor in (self._notes, self._folder, self._lock):
+        self._journal.close()
+        for descriptor in (self._folder, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
-        self._notes = self._folder = self._lock = None
+        self._folder = self._lock = None
         self._made = {""}
 
     def journal(self) -> list[Written]:
         with self._translated():
             # A file with another link stands at the target, too: an earlier try has adopted it.
             sizes = {path: seen.st_size for path, seen in iter_files(self._data()) if seen.st_nlink == 1}
-            found = {
-                (note.file, note.offset, note.sign): note for file in self._journals() for note in _read_notes(file)
-            }
+            found = {(note.file, note.offset, note.sign): note for note in self._journal.read()}
         return [note for note in found.values() if sizes.get(note.file, -1) >= note.offset + note.size]
 
     def note(self, written: Sequence[Written]) -> None:
         with self._translated():
-            if self._notes is None:
-                name = f"{self.slot.folder}/{_JOURNAL}{uuid.uuid4().hex}"
-                self._notes = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            write_all(self._notes, render_notes(written).encode())
+            self._journal.note(written)
 
     def grain(self, size: int) -> int:
         return min(_GRAIN, max(size, 1))
@@ -175,6 +168,22 @@ class LocalAssembly(Assembly):
         finally:
             os.close(descriptor)
 
+    def find_unlike(self, files: Mapping[str, bytes]) -> set[str]:
+        unlike = set()
+        with self._translated():
+            folder = self._data()
+        for file, data in files.items():  # many, so this is short
+            try:
+                descriptor = os.open(file, _OLD, dir_fd=folder)
+                try:
+                    if os.read(descriptor, len(data) + 1) != data:
+                        unlike.add(file)
+                finally:
+                    os.close(descriptor)
+            except OSError:
+                unlike.add(file)
+        return unlike
+
     def chunks(self, file: str, offset: int, size: int) -> Iterator[bytes | memoryview]:
         descriptor = self._open_staged(file)
         try:
@@ -186,7 +195,7 @@ class LocalAssembly(Assembly):
 
     def drop(self, files: Collection[str]) -> None:
         with self._translated():
-            self._forget(files)
+            self._journal.forget(files)
             for file in files:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(file, dir_fd=self._data())
@@ -302,21 +311,6 @@ class LocalAssembly(Assembly):
         os.mkdir(self.slot.data)
         return take_first(self.slot.sign, self.path, os.lstat(self.slot.data).st_ino)
 
-    def _journals(self) -> list[str]:
-        names = list_directory(self.slot.folder)
-        return [f"{self.slot.folder}/{name}" for name in names if name.startswith(_JOURNAL)]
-
-    def _forget(self, files: Collection[str]) -> None:
-        """Write the journal anew without some files; a crash in between leaves more than is wanted, not less."""
-        if self._notes is not None:
-            os.close(self._notes)
-            self._notes = None
-        former = self._journals()
-        notes = [note for file in former for note in _read_notes(file)]
-        self.note([note for note in notes if note.file not in files])
-        for file in former:
-            os.unlink(file)
-
     def _data(self) -> int:
         if self._folder is None:
             try:
@@ -394,14 +388,5 @@ class LocalAssembly(Assembly):
     def _lost(self) -> StagingLostError:
         return StagingLostError(store=self._store, path=self.path, token=self.token)
 
-    @contextmanager
-    def _translated(self, file: str = "") -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise self._refuse(f"{self.path}/{file}".rstrip("/"), exc) from exc
-
-
-def _read_notes(path: str) -> list[Written]:
-    with open(path, "rb") as stream:
-        return parse_notes(stream.read())
+    def _translated(self, file: str = "") -> Translated:
+        return Translated(self._refuse, f"{self.path}/{file}" if file else self.path)

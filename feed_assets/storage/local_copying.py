@@ -9,10 +9,11 @@ from functools import partial
 from itertools import islice
 
 from feed_assets.storage.copy_port import Assembly, Copying, Reading, Standing, Survey
-from feed_assets.storage.local_assembly import LocalAssembly, Refuse, Swap
+from feed_assets.storage.local_assembly import LocalAssembly, Swap
 from feed_assets.storage.local_calls import LocalCalls, find_mounts, is_network, touches_mount
 from feed_assets.storage.local_reader import LocalReader
 from feed_assets.storage.local_reading import LocalSources
+from feed_assets.storage.local_refusals import Refuse, Translated
 from feed_assets.storage.local_slot import Slot
 from feed_assets.storage.local_snapshots import LocalSnapshots
 from feed_assets.storage.local_tree import flush_file
@@ -112,9 +113,5 @@ class LocalCopying(Copying):
             finally:
                 self._calls.close(folder)
 
-    @contextmanager
-    def _translated(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise self._refuse(path, exc) from exc
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refuse, path)

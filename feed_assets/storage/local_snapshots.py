@@ -4,12 +4,12 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from feed_assets.storage.errors import InstanceChangingError, ManifestError, StorageError
+from feed_assets.storage.errors import InstanceChangingError, ManifestError
 from feed_assets.storage.local_calls import LocalCalls
 from feed_assets.storage.local_files import NO_LINK, link_tree
+from feed_assets.storage.local_refusals import Refuse, Translated
 from feed_assets.storage.local_tree import flush_file, list_directory, make_directories, remove_tree, write_flushed
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_token, path_name
@@ -32,7 +32,7 @@ class LocalSnapshots(Snapshots):
         calls: LocalCalls,
         path: str,
         shelf: str,
-        refuse: Callable[[str, Exception], StorageError],
+        refuse: Refuse,
     ) -> None:
         self._all = f"{root}/{CONTROL_FOLDER}/{FOLDER}"
         self._folder = f"{self._all}/{path_name(path)}/{parse_token(root_url, shelf)}"
@@ -137,12 +137,8 @@ class LocalSnapshots(Snapshots):
     def _content(self, name: str) -> str:
         return f"{self._folder}/{parse_token(self._root_url, name)}"
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise self._refuse(self._path, exc) from exc
+    def _translated(self) -> Translated:
+        return Translated(self._refuse, self._path)
 
 
 def _is_snapshot(name: str) -> bool:

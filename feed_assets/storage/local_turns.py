@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feed_assets.clock import TimeBudget
+from feed_assets.storage.manifests import parse_json
 
 PATIENCE = 30.0
 """How many seconds are waited for writers to end."""
@@ -106,7 +107,7 @@ def _hold(sign: str, flags: int, take: Callable[[int], Turn | None]) -> tuple[in
 
 def _read(lock: int) -> Turn | None:
     try:
-        document = json.loads(os.pread(lock, _LONGEST, 0))
+        document = parse_json(os.pread(lock, _LONGEST, 0))
         return Turn(path=document["path"], inode=document["inode"], number=document["number"])
     except (ValueError, KeyError):
         return None

@@ -20,6 +20,7 @@ _REFUSED = re.compile(r"(?:^|/)(?:\.\.?|\.feed-assets)(?:/|$)|\0")
 _TOKEN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
+@lru_cache(maxsize=1024)
 def parse_path(store: str, path: str) -> str:
     """Return a path without leading, trailing and doubled slashes; `PathRefusedError` if it is none of ours.
 

@@ -1,5 +1,6 @@
 """The port to copying, for every kind of storage: what is told of a source, and stagings that outlive their writers."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -140,6 +141,16 @@ def test_what_is_dropped_is_forgotten_also_when_it_is_written_again(file_bed: Be
     assert noted(file_bed) == {("s/b.csv", 0), ("empty.csv", 0)}
     with pytest.raises(InstanceNotFoundError):
         opened(file_bed).read("nothing", 1)
+
+
+def test_files_that_are_unlike_what_was_read_are_found_whatever_is_wrong_with_them(file_bed: Bed) -> None:
+    files = {"same.csv": b"abc", "empty.csv": b"", "other.csv": b"abd", "longer.csv": b"abcd", "shorter.csv": b"ab"}
+    assembly = opened(file_bed, files)
+    meant = dict.fromkeys(files, b"abc") | {"empty.csv": b"", "gone.csv": b"abc", "gone/too.csv": b"", "not-there": b""}
+    unlike = {"other.csv", "longer.csv", "shorter.csv", "gone.csv", "gone/too.csv", "not-there"}
+    assert assembly.find_unlike(meant) == unlike
+    assert assembly.find_unlike(files) == assembly.find_unlike({}) == set()
+    assembly.close()
 
 
 def test_a_guard_that_forbids_leaves_the_staging_for_the_next(file_bed: Bed) -> None:
@@ -302,3 +313,14 @@ def test_folders_that_nothing_is_left_in_do_not_come_along(tmp_path: Path) -> No
     assembly.publish(allow)
     assembly.remove()
     assert not (tmp_path / PATH / "stray").exists()
+
+
+def test_a_link_in_a_staging_is_unlike_what_it_leads_to(tmp_path: Path) -> None:
+    assembly = LocalStore(tmp_path).copying().assembly(PATH, TOKEN)
+    with closing(assembly):
+        assembly.open()
+        assembly.put("a.csv", b"aaa")
+        (staged,) = tmp_path.rglob("a.csv")
+        staged.rename(tmp_path / "aside.csv")
+        staged.symlink_to(tmp_path / "aside.csv")
+        assert assembly.find_unlike({"a.csv": b"aaa"}) == {"a.csv"}

@@ -10,6 +10,7 @@ from feed_assets.clock import Clock, Stopwatch
 from feed_assets.entities.copying import Verification
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import CopyDamagedError, SourceChangingError
+from feed_assets.lifecycle.replication.collector import SELDOM_COLLECTED
 from feed_assets.lifecycle.replication.finishing import Finishing, RepeatError
 from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
 from feed_assets.lifecycle.replication.plans import CopyPlan, Side, find_unchanged, plan_copy
@@ -149,6 +150,7 @@ def _copy_by_workers(
             idle.put(by)
 
     with (
+        SELDOM_COLLECTED,
         copy_threads(options.max_tasks, stores, (), is_alone=True) as threads,
         ThreadPoolExecutor(processes, "worker") as lanes,
         CopyWorkers(processes - 1, options, clock, meter, asking) as workers,

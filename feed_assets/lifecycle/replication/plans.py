@@ -5,7 +5,6 @@ the sign that its file had at the source. So a copy that has nothing to do finds
 """
 
 import hashlib
-import json
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
-from feed_assets.storage.manifests import Publication, hidden_entries, parse_json
+from feed_assets.storage.manifests import Publication, hidden_entries, parse_json, render_json
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 
@@ -61,7 +60,7 @@ class Replica:
     def render(self) -> str:
         """The record as the value of a manifest's `extra`."""
         fields = [self.url, self.part, self.digest, self.sign, self.mark, int(self.is_settled)]
-        return json.dumps([1, *fields], separators=(",", ":"))
+        return render_json([1, *fields])
 
 
 def parse_replica(text: str | None) -> Replica | None:

@@ -4,8 +4,8 @@ Small files are many short system calls between a little Python. Several threads
 from one another at every call, and together take twice as long as one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -20,15 +20,17 @@ Answer = TypeVar("Answer")
 
 
 class Inline(Executor):
-    """Does what is submitted at once, in the thread that submits it."""
+    """Maps at once, in the thread that asks for it; nothing else is asked of it."""
 
-    def submit(self, work: Callable[..., Answer], /, *args: object, **kwargs: object) -> "Future[Answer]":
-        future: Future[Answer] = Future()
-        try:
-            future.set_result(work(*args, **kwargs))
-        except Exception as exc:  # noqa: BLE001 - it is raised where the result is asked for
-            future.set_exception(exc)
-        return future
+    def map(
+        self,
+        work: Callable[..., Answer],
+        /,
+        *arguments: Iterable[object],
+        timeout: float | None = None,  # noqa: ARG002 - nothing is waited for
+        chunksize: int = 1,  # noqa: ARG002
+    ) -> Iterator[Answer]:
+        return iter(list(map(work, *arguments)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from feed_assets.storage.paths import is_content
 
 _BLOCK = 64
 _CRC = "crc32:"
-_Work: TypeAlias = tuple[str, int, str, Sequence[Written], bytes | None]
-"""A file to be read back: path, size, its checksum as far as it is known, its stretches, its bytes if they are held."""
+_Work: TypeAlias = tuple[str, int, str, Sequence[Written]]
+"""A file to be read back: path, size, its checksum as far as it is known, its stretches."""
 _Found: TypeAlias = tuple[str, str, bool]
 """What was read back: path, checksum, and whether it is as it should be."""
 
@@ -67,11 +67,12 @@ def check_copy(
 
     What was split or taken over from an earlier try is read back in every mode: only then its checksum is known. A file
     of which the storage still tells the checksum that proves its bytes is read back in the mode WHOLE alone. What is
-    `held` of files are their bytes as they were read at the source.
+    `held` of files are their bytes as they were read at the source: what is equal to them is not hashed once more.
     """
     told = assembly.told() if mode is Verification.TRANSFERRED and _has_proofs(evidence) else {}
     works: list[_Work] = []
     checksums: dict[str, str] = {}
+    equal = _find_equal(assembly, held, pool)
     damaged: list[str] = []
     for path, size, _, _, expected, _, _ in transfers:
         stretches = evidence[path]
@@ -84,19 +85,21 @@ def check_copy(
             checksums[path] = known
         elif told and read and _is_proven(read, stretches, told.get(path)):
             checksums[path] = read
+        elif path in equal:
+            checksums[path] = known
         else:
-            works.append((path, size, known, stretches, held.get(path)))
+            works.append((path, size, known, stretches))
     for kept in kept_files:
         known = kept.entry.checksum if kept.entry else ""
         if known and mode is not Verification.WHOLE:
             checksums[kept.path] = known
         elif known or is_content(kept.path, None):
-            works.append((kept.path, kept.size, known, (), None))
+            works.append((kept.path, kept.size, known, ()))
     for path, checksum, is_good in _each(assembly, works, pool):
         checksums[path] = checksum
         if not is_good:
             damaged.append(path)
-    return Checked(checksums=checksums, read=frozenset([work[0] for work in works]), damaged=tuple(damaged))
+    return Checked(checksums=checksums, read=equal.union([work[0] for work in works]), damaged=tuple(damaged))
 
 
 def _whole(size: int, stretches: Sequence[Written]) -> str:
@@ -116,20 +119,25 @@ def _is_proven(checksum: str, stretches: Sequence[Written], told: str | None) ->
     return bool(told) and any(each.proof == told and each.checksum == checksum for each in stretches)
 
 
+def _find_equal(assembly: Assembly, held: Mapping[str, bytes], pool: Executor | None) -> frozenset[str]:
+    """The files that have the bytes which are held of them."""
+    files = list(held.items())
+    blocks = [dict(files[start : start + _BLOCK]) for start in range(0, len(files), _BLOCK)]
+    unlike = map(assembly.find_unlike, blocks) if pool is None else pool.map(assembly.find_unlike, blocks)
+    return frozenset(held.keys() - set().union(*unlike))
+
+
 def _check(assembly: Assembly, work: _Work) -> _Found:
     """Read a staged file back: its checksum, and whether that, or those of its stretches, are as they should be.
 
-    A file whose bytes are held is not hashed a second time, nor is one that was read in one go and of which every
-    stretch has a checksum.
+    A file that was read in one go and of which every stretch has a checksum is not hashed a second time.
     """
-    path, size, known, stretches, held = work
+    path, size, known, stretches = work
     if size <= SMALL:
         try:
             data = assembly.read(path, size)
         except InstanceNotFoundError:
             return path, "", False
-        if held is not None and data == held:
-            return path, known, True
         checksum = checksum_of_bytes(data, known)
         return path, checksum, len(data) == size and (not known or checksum == known)
     parts = _cover([each for each in stretches if each.checksum.startswith(_CRC)], size)

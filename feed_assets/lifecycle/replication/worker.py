@@ -13,13 +13,13 @@ from multiprocessing.connection import Connection
 from threading import Lock
 
 from feed_assets.lifecycle.errors import CopyForbiddenError
+from feed_assets.lifecycle.replication.collector import SELDOM_COLLECTED
 from feed_assets.lifecycle.replication.copying import copy_many
 from feed_assets.lifecycle.replication.plans import CopyPlan
 from feed_assets.lifecycle.replication.requests import CopyRequest, Progress
 from feed_assets.lifecycle.replication.workers import Message, Order, Outcomes, Question
 from feed_assets.lifecycle.stores import StorePool
 
-_GARBAGE = 200_000
 _TELLING = 0.2
 """Seconds between two reports of how far it is."""
 
@@ -92,6 +92,5 @@ def _carry_out(stores: StorePool, order: Order, master: _Master) -> Outcomes:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
-    gc.set_threshold(_GARBAGE)  # a batch is many tuples that live until its end, and hardly anything that is a cycle
-    with Connection(int(sys.argv[1])) as inherited:
+    with SELDOM_COLLECTED, Connection(int(sys.argv[1])) as inherited:
         work(inherited)

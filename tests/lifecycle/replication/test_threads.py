@@ -23,8 +23,8 @@ def test_small_files_have_threads_of_their_own_where_nothing_is_remote(any_pair:
 def test_who_is_alone_does_small_files_without_another_thread(any_pair: Pair) -> None:
     sides = [any_pair.source.side(), any_pair.target.side()]
     with copy_threads(3, any_pair.stores, sides, is_alone=True) as threads:
-        here = threads.small.submit(get_ident).result() == get_ident()
-        assert here is are_near(any_pair.stores, sides)
+        (thread,) = threads.small.map(lambda _: get_ident(), [0])
+        assert (thread == get_ident()) is are_near(any_pair.stores, sides)
         assert list(threads.small.map(lambda one, two: one + two, [1, 2], [3, 4])) == [4, 6]
         with pytest.raises(ZeroDivisionError):
             list(threads.small.map(lambda one: 1 // one, [1, 0]))

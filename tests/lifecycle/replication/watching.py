@@ -1,7 +1,7 @@
 """Stores whose copies are watched: bytes are counted, and a test can step in before any call or change what passes."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -146,6 +146,12 @@ class _WatchedAssembly(_Watched):
         data = self._inner.read(file, size)
         self._watch.add(read_back=len(data))
         return data
+
+    def find_unlike(self, files: Mapping[str, bytes]) -> set[str]:
+        for file, data in files.items():
+            self._watch.enter("read_back", file)
+            self._watch.add(read_back=len(data))
+        return self._inner.find_unlike(files)
 
     def chunks(self, file: str, offset: int, size: int) -> Iterator[Data]:
         self._watch.enter("read_back", file)
