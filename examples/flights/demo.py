@@ -25,7 +25,7 @@ from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, UNTIL, 
 from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.operations.location import Location, load_location
-from feed_assets.operations.overview import process_overview
+from feed_assets.operations.overview import ProcessOverview, process_overview
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.process_instances import ProcessInstances
@@ -33,6 +33,7 @@ from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
 PATIENCE_SECONDS = 300
+"""How long nothing may change before the demo gives up; how long the whole takes depends on the machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,11 +73,12 @@ def run(demo: Demo, *, keep_open: bool) -> None:
         database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
         database.migrate()
         with ThreadPoolExecutor(1) as beside:
-            late = beside.submit(land_late, demo, [each for each in deliveries if each.is_late], database, server)
+            kept_back = [each for each in deliveries if each.is_late]
+            late = beside.submit(land_late, demo, kept_back, database, location, server)
             land(demo, [delivery for delivery in deliveries if not delivery.is_late], clock, server)
             attempts = late.result()
-        wait_for_processes(database, location, server)
-        wait_for_attempt(database, attempts + 1, server)
+        wait_for_processes(database, location, Patience(demo, server))
+        wait_for_attempt(database, location, attempts + 1, Patience(demo, server))
         report(database, location, deliveries)
         report_late(demo, location)
         report_copies(environment)
@@ -137,7 +139,8 @@ def _end_group(server: subprocess.Popen[bytes]) -> None:
 
 def wait_for_ui(demo: Demo, server: subprocess.Popen[bytes]) -> None:
     """Until the webserver answers."""
-    for _ in range(120):
+    until = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < until:
         _require_running(server, demo)
         try:
             with urllib.request.urlopen(f"{demo.address}/server_info", timeout=2):
@@ -160,9 +163,11 @@ def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subpr
             progress.advance(task)
 
 
-def land_late(demo: Demo, deliveries: Sequence[Delivery], database: Database, server: subprocess.Popen[bytes]) -> int:
+def land_late(
+    demo: Demo, deliveries: Sequence[Delivery], database: Database, location: Location, server: subprocess.Popen[bytes]
+) -> int:
     """Let the hours that were kept back land when their day has been processed; the attempts made at it until then."""
-    attempts = wait_for_attempt(database, 1, server)
+    attempts = wait_for_attempt(database, location, 1, Patience(demo, server))
     for delivery in deliveries:
         delivery.land(demo.data)
     day = LATE_DAY.astimezone(NEW_YORK)
@@ -170,45 +175,71 @@ def land_late(demo: Demo, deliveries: Sequence[Delivery], database: Database, se
     return attempts
 
 
-def wait_for_attempt(database: Database, attempt: int, server: subprocess.Popen[bytes]) -> int:
+class Patience:
+    """Waits as long as something changes."""
+
+    def __init__(self, demo: Demo, server: subprocess.Popen[bytes]) -> None:
+        self._demo = demo
+        self._server = server
+        self._state: object = None
+        self._since = time.monotonic()
+
+    def wait(self, state: object, lacking: str) -> None:
+        """Wait a moment; `state` is how things are now.
+
+        Raises:
+            DemoError: Dagster has ended, or things have been so for too long; it says what is `lacking`.
+        """
+        _require_running(self._server, self._demo)
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+        elif time.monotonic() > self._since + PATIENCE_SECONDS:
+            raise DemoError(f"{lacking}, and nothing has changed for {PATIENCE_SECONDS} s; see {self._demo.log}")
+        time.sleep(0.5)
+
+
+def wait_for_attempt(database: Database, location: Location, attempt: int, patience: Patience) -> int:
     """Until the process of the late day has succeeded in this attempt or a later one; its number.
 
     Raises:
-        DemoError: it takes too long.
+        DemoError: nothing happens any more.
     """
-    for _ in range(PATIENCE_SECONDS * 2):
+    lacking = f"{LATE_PROCESS} of {render_datetime(LATE_DAY)} has not succeeded in attempt {attempt}"
+    while True:
         with database.read() as connection:
             row = ProcessInstances(connection).get(LATE_PROCESS, "primary", LATE_DAY)
         if row is not None and row.status is ProcessInstanceStatus.SUCCEEDED and row.attempt >= attempt:
             return row.attempt
-        if server.poll() is not None:
-            raise DemoError("Dagster has ended")
-        time.sleep(0.5)
-    raise DemoError(f"{LATE_PROCESS} of {render_datetime(LATE_DAY)} has not succeeded in attempt {attempt}")
+        patience.wait((row, _statuses(_overviews(database, location))), lacking)
 
 
-def wait_for_processes(database: Database, location: Location, server: subprocess.Popen[bytes]) -> None:
+def wait_for_processes(database: Database, location: Location, patience: Patience) -> None:
     """Until every process instance of the month has succeeded.
 
     Raises:
-        DemoError: one failed, or it takes too long.
+        DemoError: one failed, or nothing happens any more.
     """
-    wanted = {record.key: record.sequence.size or 0 for record in location.plan.processes.values()}
+    wanted = sum(record.sequence.size or 0 for record in location.plan.processes.values())
     with Progress(console=console) as progress:
-        task = progress.add_task("processing", total=sum(wanted.values()))
-        for _ in range(PATIENCE_SECONDS * 2):
-            overviews = [process_overview(database, record, UNTIL) for record in location.plan.processes.values()]
+        task = progress.add_task("processing", total=wanted)
+        while True:
+            overviews = _overviews(database, location)
             failed = [item.process for item in overviews if item.statuses.get(ProcessInstanceStatus.FAILED)]
             if failed:
                 raise DemoError(f"instances of {', '.join(failed)} failed")
             succeeded = sum(item.succeeded for item in overviews)
             progress.update(task, completed=succeeded)
-            if succeeded == sum(wanted.values()):
+            if succeeded == wanted:
                 return
-            if server.poll() is not None:
-                raise DemoError("Dagster has ended")
-            time.sleep(0.5)
-    raise DemoError(f"only {succeeded} of {sum(wanted.values())} process instances succeeded")
+            patience.wait(_statuses(overviews), f"only {succeeded} of {wanted} process instances succeeded")
+
+
+def _overviews(database: Database, location: Location) -> list[ProcessOverview]:
+    return [process_overview(database, record, UNTIL) for record in location.plan.processes.values()]
+
+
+def _statuses(overviews: Sequence[ProcessOverview]) -> list[dict[ProcessInstanceStatus, int]]:
+    return [dict(item.statuses) for item in overviews]
 
 
 def _require_running(server: subprocess.Popen[bytes], demo: Demo) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from tests.orchestration.dagster_home import Home, end_group
+from tests.orchestration.dagster_home import Home, end_group, wait_until
 from tests.servers import free_port
 
 PATIENCE_SECONDS = 15.0
@@ -118,15 +118,17 @@ class DevServer:
         self.start()
         return True
 
-    def wait_until_up(self, seconds: float) -> None:
+    def wait_until_up(self) -> None:
         """Until all services live."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.is_up():
-                return
-            assert self._groups[-1].poll() is None, self.home.log()[-5000:]
-            time.sleep(0.2)
-        raise AssertionError(self.home.log()[-5000:])
+
+        def is_up() -> bool:
+            assert self._groups[-1].poll() is None, self._end_of_log()
+            return self.is_up()
+
+        wait_until(is_up, self._end_of_log)
+
+    def _end_of_log(self) -> str:
+        return self.home.log()[-5000:]
 
     def end(self) -> None:
         """End all groups."""
@@ -142,7 +144,7 @@ def dev_server(home: Home) -> Iterator[DevServer]:
     server = DevServer(home=home)
     server.start()
     try:
-        server.wait_until_up(90)
+        server.wait_until_up()
         yield server
     finally:
         server.end()

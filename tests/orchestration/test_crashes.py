@@ -52,7 +52,7 @@ def test_no_kill_of_a_worker_leaves_part_of_an_instance(tmp_path: Path) -> None:
             _require_whole(home)
         wanted = {key(hour) for hour in range(landed)}
         wait_until(
-            lambda: materialized(instance, "here", "sums") == wanted, 180, lambda: f"seed {seed}\n{home.log()[-5000:]}"
+            lambda: materialized(instance, "here", "sums") == wanted, lambda: f"seed {seed}\n{home.log()[-5000:]}"
         )
     _require_whole(home)
     assert [total(home.data, hour) for hour in range(landed)] == [hour + 100 for hour in range(landed)]

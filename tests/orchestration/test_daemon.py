@@ -41,9 +41,9 @@ def test_arrivals_turn_green_and_what_became_ready_runs_in_one_run(home: Home) -
         land(home.data, hour, hour, 10)
     wanted = {key(hour) for hour in (0, 1, 2)}
     with home.instance() as instance, home.daemon():
-        wait_until(lambda: materialized(instance, "here", "sums") == wanted, 120, home.log)
+        wait_until(lambda: materialized(instance, "here", "sums") == wanted, home.log)
         assert materialized(instance, "here", "numbers") == wanted
-        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 30, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.SUCCESS]
         assert [total(home.data, hour) for hour in (0, 1, 2)] == [10, 11, 12]
 
@@ -57,7 +57,7 @@ def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) 
     for hour in (0, 1):
         land(home.data, hour, 1, 2)
     with home.instance() as instance, home.daemon():
-        wait_until(lambda: worker_of(instance, "summing") is not None, 60, home.log)
+        wait_until(lambda: worker_of(instance, "summing") is not None, home.log)
         os.kill(worker_of(instance, "summing") or 0, signal.SIGKILL)
-        wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(1)}, 120, home.log)
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(1)}, home.log)
         assert [total(home.data, hour) for hour in (0, 1)] == [3, 3]

@@ -104,12 +104,12 @@ def test_what_arrives_late_is_in_the_output_in_the_end(tmp_path: Path) -> None:
     home.prepare(late_entities("months(60)", "minutes(1)"), JOBS)
     land(home.data, 0, 1, 2)
     with home.instance() as instance, home.daemon():
-        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
-        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 30, home.log)
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert total(home.data, 0) == 3
         land(home.data, 0, 1, 2, 30)
-        wait_until(lambda: len(runs_of(instance, "summing")) == 2, 240, home.log)
-        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 120, home.log)
+        wait_until(lambda: len(runs_of(instance, "summing")) == 2, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert total(home.data, 0) == 33
         tags = [run.tags.get("feed_assets/late") for run in runs_of(instance, "summing")]
         assert sorted(tags, key=str) == ["2026-01-01T00:00Z: numbers", None]

@@ -145,9 +145,9 @@ def test_new_assets_appear_and_run_without_restart_of_the_daemon(tmp_path: Path)
     home.prepare(ENTITIES, JOBS)
     land(home.data, 0, 1, 2)
     with home.instance() as instance, home.daemon():
-        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 90, home.log)
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, home.log)
         command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
-        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 150, home.log)
+        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, home.log)
         assert materialized(instance, "here", "sums") == {key(0)}
 
 
@@ -169,10 +169,10 @@ def test_row_92_a_deletion_ends_the_runs_of_the_process_though_one_swallows_an_i
     home.prepare(ENTITIES, JOBS.replace("(numbers):\n", f"(numbers):{STUBBORN}"))
     land(home.data, 0, 1, 2)
     with home.instance() as instance, home.daemon():
-        wait_until(lambda: any(tmp_path.rglob("begun")), 90, home.log)
+        wait_until(lambda: any(tmp_path.rglob("begun")), home.log)
         told = command(home, "entity", "delete", "process", "summing")
         assert "instances that had not ended and are killed: 24" in told
-        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), 120, home.log)
+        wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.CANCELED]
         assert materialized(instance, "here", "sums") == set()
 
@@ -189,9 +189,9 @@ def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_pat
     command_line = ("dagster", "code-server", "start", "-f", "definitions.py", "-p", str(port))
     # The instance first: of two processes that make Dagster's SQLite tables at once one fails.
     with home.instance() as instance, home.background(*command_line, log="server.log"), home.daemon():
-        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, 120, home.log)
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0)}, home.log)
         command(home, "entity", "submit-and-schedule", "-", "--skip-checks", stdin=DOUBLED)
-        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, 120, home.log)
+        wait_until(lambda: materialized(instance, "here", "doubles") == {key(0)}, home.log)
 
 
 @pytest.mark.server
@@ -201,7 +201,7 @@ def test_a_webserver_shows_what_was_changed_when_it_is_asked(tmp_path: Path) -> 
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with home.background("dagster_webserver", "-w", "workspace.yaml", "-p", str(port), log="webserver.log"):
-        wait_until(lambda: _assets(url) is not None, 60, lambda: (home.folder / "webserver.log").read_text())
+        wait_until(lambda: _assets(url) is not None, lambda: (home.folder / "webserver.log").read_text())
         assert _assets(url) == {"sums", "numbers"}
         command(home, "entity", "submit", "-", "--skip-checks", stdin=DOUBLED)
         assert reload_locations(url) == ("feed_assets",)

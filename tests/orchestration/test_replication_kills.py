@@ -133,7 +133,6 @@ def test_a_reader_sees_no_part_of_a_replica_whoever_is_killed(tmp_path: Path) ->
         wanted = {key(hour) for hour in range(reader.hours)}
         wait_until(
             lambda: materialized(instance, "there", "numbers") == wanted,
-            600,
             lambda: f"seed {seed}\n{home.log()[-5000:]}",
         )
     print(f"seed {seed}: {reader.looks} looks, {dict(reader.seen)}, {dict(killed)} killed, {reader.hours} copies")
