@@ -55,7 +55,7 @@ class CopiedTree:
         for path in self.paths if paths is None else paths:
             folder = f"{self.root}/{path}"
             entries = [_read(folder, name) for name, _ in self._names()]
-            Path(folder, MANIFEST_NAME).write_text(render_manifest(Manifest.of(entries)))
+            Path(folder, MANIFEST_NAME).write_bytes(render_manifest(Manifest.of(entries)))
 
     def change(self, paths: Iterable[str], count: int | None, what: str) -> None:
         """Write the first `count` files (None: all) of instances anew, with another content."""

@@ -1,4 +1,4 @@
-"""The journal of an assembly as text: a line for each time that something was noted, with all the stretches of it."""
+"""The journal of an assembly: a line for each time that something was noted, with all the stretches of it."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -7,13 +7,13 @@ from feed_assets.storage.copy_port import Written
 from feed_assets.storage.manifests import parse_json, render_json
 
 
-def render_notes(written: Iterable[Written]) -> str:
+def render_notes(written: Iterable[Written]) -> bytes:
     """One line of JSON.
 
     >>> render_notes([Written(file="a", offset=0, size=2, checksum="crc32:1", sign="s", is_settled=True)])
-    '[["a",0,2,"crc32:1","s",true,""]]\\n'
+    b'[["a",0,2,"crc32:1","s",true,""]]\\n'
     """
-    return render_json([list(each) for each in written]) + "\n"
+    return render_json([list(each) for each in written]) + b"\n"
 
 
 def parse_notes(text: bytes) -> list[Written]:

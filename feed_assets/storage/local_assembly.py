@@ -213,13 +213,16 @@ class LocalAssembly(Assembly):
         if not files:
             return
         with self._translated(), self._standing() as folder:
+            if folder is None:
+                raise FileNotFoundError(2, os.strerror(2), self.target)
+            data = self._data()
             for file in files:
-                if folder is None:
-                    raise FileNotFoundError(2, os.strerror(2), self.target)
                 self._make_parents(file)
-                with suppress(FileNotFoundError):
-                    os.unlink(file, dir_fd=self._data())
-                clone_file(folder, self._data(), file)
+                try:
+                    clone_file(folder, data, file)
+                except FileExistsError:  # an earlier try has left it
+                    os.unlink(file, dir_fd=data)
+                    clone_file(folder, data, file)
 
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:
         with self._translated(file):
@@ -247,7 +250,7 @@ class LocalAssembly(Assembly):
                 self._remove_parents(path)
             for flag in prepared.flags:
                 os.close(self._create(flag))
-            write_file(f"{self.slot.data}/{MANIFEST_NAME}", render_manifest(prepared.manifest).encode())
+            write_file(f"{self.slot.data}/{MANIFEST_NAME}", render_manifest(prepared.manifest))
             with self._standing() as folder:
                 if folder is not None:
                     take_all_rights(folder, data)

@@ -29,7 +29,7 @@ class LocalJournal:
         if self._own is None:
             name = f"{self._folder}/{_PREFIX}{uuid.uuid4().hex}"
             self._own = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        write_all(self._own, render_notes(written).encode())
+        write_all(self._own, render_notes(written))
 
     def read(self) -> list[Written]:
         """All that was noted."""

@@ -122,7 +122,7 @@ class Slot:
             paths = [file.path for file in iter_tree(directory, follow, everything=True)]
             entries = read_files(directory, paths, flush=True)
             manifest = Manifest.of((entry for entry in entries if is_content(entry.path, flag)), extra)
-            write_flushed(f"{self.data}/{MANIFEST_NAME}", render_manifest(manifest).encode())
+            write_flushed(f"{self.data}/{MANIFEST_NAME}", render_manifest(manifest))
             for folder, _, _ in os.walk(self.data, topdown=False):
                 flush_file(folder)
             inode = os.fstat(directory).st_ino

@@ -64,16 +64,16 @@ def render_entry(entry: ManifestEntry) -> dict[str, object]:
     return {"path": entry.path, "size": entry.size, "checksum": entry.checksum, **entry.unknown}
 
 
-def render_json(value: object) -> str:
-    """What is made of dicts, lists, texts and numbers as JSON without spaces; quicker than `json.dumps`.
+def render_json(value: object) -> bytes:
+    """What is made of dicts, lists, texts and numbers as JSON in UTF-8 without spaces; quicker than `json.dumps`.
 
     >>> render_json([{"path": "a.csv"}, 1])
-    '[{"path":"a.csv"},1]'
+    b'[{"path":"a.csv"},1]'
     """
     try:
-        return to_json(value).decode()
+        return to_json(value)
     except PydanticSerializationError:  # the name of a file that is no text
-        return json.dumps(value, separators=(",", ":"))
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -88,7 +88,7 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
 
 
-def render_manifest(manifest: Manifest) -> str:
+def render_manifest(manifest: Manifest) -> bytes:
     """One JSON object; unknown fields come back where they were found."""
     return render_json(
         {

@@ -40,9 +40,13 @@ _SURE = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hands:
-    """What copies ask of their store: to recover an instance, to begin a publication, to go on to its end."""
+    """What copies ask of their store: to recover an instance, to begin a publication, to go on to its end.
+
+    `slot` is that of a path and a token, which it checks.
+    """
 
     translated: Callable[[str], AbstractContextManager[None]]
+    slot: Callable[[str, str], ObjectSlot]
     recover: Callable[[str], bool]
     begin: Callable[[ObjectSlot, Guard], None]
     roll_forward: Callable[[ObjectSlot, Intent, Collection[str] | None], None]
@@ -182,7 +186,7 @@ class ObjectAssembly(Assembly):
 
     def note(self, written: Sequence[Written]) -> None:
         with self._translated():
-            put_object(self._fs, f"{self._journal}/{uuid.uuid4().hex}", render_notes(written).encode())
+            put_object(self._fs, f"{self._journal}/{uuid.uuid4().hex}", render_notes(written))
 
     def grain(self, size: int) -> int:
         return part_size(size) if self._has_parts and size > GRID else 0

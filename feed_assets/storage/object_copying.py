@@ -12,7 +12,6 @@ from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundEr
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object_assembly import Hands, ObjectAssembly
 from feed_assets.storage.object_looks import look_at
-from feed_assets.storage.object_slot import ObjectSlot
 from feed_assets.storage.object_snapshots import ObjectSnapshots
 from feed_assets.storage.object_tree import (
     ObjectFile,
@@ -29,7 +28,6 @@ from feed_assets.storage.paths import (
     is_content,
     parse_flag,
     parse_path,
-    parse_token,
 )
 from feed_assets.storage.records import Availability, ManifestEntry
 from feed_assets.storage.snapshots import Snapshots
@@ -78,7 +76,7 @@ class ObjectCopying(Copying):
 
     def standing(self, path: str) -> Standing:
         with self._hands.translated(path):
-            files = self._slot(path, "look").list_standing()
+            files = self._hands.slot(path, "look").list_standing()
         manifest = files.pop(MANIFEST_NAME, None)
         is_unfinished = files.pop(PUBLISHING_NAME, None) is not None
         sizes = {name: file.size for name, file in files.items()}
@@ -103,11 +101,7 @@ class ObjectCopying(Copying):
         yield ObjectReading(self._fs, self._key(path), path, self._root_url, self._hands)
 
     def assembly(self, path: str, token: str) -> Assembly:
-        return ObjectAssembly(self._slot(path, token), self._hands)
-
-    def _slot(self, path: str, token: str) -> ObjectSlot:
-        plain, token = parse_path(self._root_url, path), parse_token(self._root_url, token)
-        return ObjectSlot(fs=self._fs, store=self._root_url, root=self._root, path=plain, token=token)
+        return ObjectAssembly(self._hands.slot(path, token), self._hands)
 
     def find_obstacle(self, path: str) -> str | None:
         """There are neither links nor mounts."""

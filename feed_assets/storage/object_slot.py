@@ -160,7 +160,7 @@ class ObjectSlot:
             "names": intent.names,
             "kept": intent.kept,
             "flags": intent.flags,
-            "manifest": render_manifest(intent.manifest),
+            "manifest": render_manifest(intent.manifest).decode(),
         }
         self._write(_INTENT, document)
 
@@ -237,7 +237,7 @@ class ObjectSlot:
 
     def _close(self, intent: Intent) -> None:
         """Write the manifest and then the flags, that of the whole instance last."""
-        put_object(self.fs, f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest).encode())
+        put_object(self.fs, f"{self.target}/{MANIFEST_NAME}", render_manifest(intent.manifest))
         for flag in intent.all_flags[::-1]:
             put_object(self.fs, f"{self.target}/{flag}", b"")
 

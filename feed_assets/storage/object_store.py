@@ -232,12 +232,16 @@ class ObjectStore(InstanceStore):
         return tuple(sorted(listing.files))
 
     def trash(self) -> Trash:
-        return ObjectTrash(self, self._fs, self._root, self._foreign)
+        return ObjectTrash(self, self._fs, self._root, partial(self._translated, ""))
 
     def copying(self) -> Copying:
-        begin = partial(self._begin, keeps=True)
-        recover, roll_forward = self._finish_what_is_whole, self._roll_forward
-        hands = Hands(translated=self._translated, recover=recover, begin=begin, roll_forward=roll_forward)
+        hands = Hands(
+            translated=self._translated,
+            slot=self._slot,
+            recover=self._finish_what_is_whole,
+            begin=partial(self._begin, keeps=True),
+            roll_forward=self._roll_forward,
+        )
         return ObjectCopying(self._fs, self._root, self.root_url, hands)
 
     def url(self, path: str) -> str:

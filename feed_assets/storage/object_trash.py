@@ -7,7 +7,7 @@ in it from the beginning of a purge to its end.
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,20 +34,23 @@ from feed_assets.storage.records import Moved, Outcome, Purged
 
 
 class ObjectTrash(Trash):
-    """The trash of a store whose root is the key `root`. `area` is its folder in the hidden folder."""
+    """The trash of a store whose root is the key `root`. `area` is its folder in the hidden folder.
+
+    In a block of `translated` the exceptions of the filesystem become refusals of the store.
+    """
 
     def __init__(
         self,
         store: InstanceStore,
         fs: AbstractFileSystem,
         root: str,
-        foreign: tuple[type[Exception], ...],
+        translated: Callable[[], AbstractContextManager[None]],
         area: str = "trash",
     ) -> None:
         self.store = store
         self._fs = fs
         self._root = root
-        self._foreign = foreign
+        self._translated = translated
         self._area = f"{root}/{CONTROL_FOLDER}/{area}"
 
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
@@ -104,7 +107,7 @@ class ObjectTrash(Trash):
         yield from (move.path for move in moves if move.step in (Step.TAKING, Step.TAKEN, Step.RETURNING))
 
     def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        intake = ObjectTrash(self.store, self._fs, self._root, self._foreign, "incoming")
+        intake = ObjectTrash(self.store, self._fs, self._root, self._translated, "incoming")
         return receive_instance(self.store, intake, source, path, to_path, flag)
 
     def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:
@@ -195,10 +198,3 @@ class ObjectTrash(Trash):
             return parse_path(self.store.root_url, path)
         except PathRefusedError as exc:
             return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except self._foreign as exc:
-            raise self.store._refused("", exc) from exc

@@ -48,7 +48,7 @@ class Snapshots(ABC):
 
 def pack_manifest(manifest: Manifest) -> bytes:
     """A manifest as the file of a snapshot."""
-    return gzip.compress(render_manifest(manifest).encode("utf-8", "surrogateescape"), mtime=0)
+    return gzip.compress(render_manifest(manifest), mtime=0)
 
 
 def unpack_manifest(data: bytes, *, store: str, path: str) -> Manifest:

@@ -27,7 +27,7 @@ from feed_assets.lifecycle.replication.plans import (
 )
 from feed_assets.lifecycle.replication.running import Failure, Held, TaskResult
 from feed_assets.lifecycle.replication.tasks import SMALL, OpenCopy
-from feed_assets.lifecycle.replication.threads import CopyThreads
+from feed_assets.lifecycle.replication.threads import CopyThreads, Inline
 from feed_assets.lifecycle.replication.verifying import Checked, check_copy, evidence_of
 from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.copy_options import OnError
@@ -82,7 +82,7 @@ class Finishing:
         found = _by_copy(results)
         is_large = any(file.size > SMALL for copy in copies for file in copy.plan.transfers)
         threads = self.threads.many if is_large else self.threads.small
-        pool, inner = (threads, None) if len(copies) >= _MANY else (None, threads)
+        pool, inner = (threads, Inline()) if len(copies) >= _MANY else (Inline(), threads)
         ends = [
             _End(self, inner, copy, found[key], partial(held.release, key), *wish)
             for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
@@ -111,8 +111,8 @@ class Finishing:
                     end.fail(exc)
 
 
-def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Executor | None) -> None:
-    """Do the same for each, several at a time where there is a pool; one that fails has its error."""
+def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Executor) -> None:
+    """Do the same for each; one that fails has its error."""
 
     def attempt(end: "_End") -> None:
         try:
@@ -120,7 +120,7 @@ def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Exec
         except (FeedAssetsError, RepeatError) as exc:
             end.fail(exc)
 
-    list(map(attempt, ends) if pool is None else pool.map(attempt, ends))
+    list(pool.map(attempt, ends))
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class _End:
     def __init__(
         self,
         finishing: Finishing,
-        pool: Executor | None,
+        pool: Executor,
         copy: OpenCopy,
         results: _Results,
         release: Callable[[], Mapping[str, bytes]],

@@ -60,7 +60,7 @@ class Replica:
     def render(self) -> str:
         """The record as the value of a manifest's `extra`."""
         fields = [self.url, self.part, self.digest, self.sign, self.mark, int(self.is_settled)]
-        return render_json([1, *fields])
+        return render_json([1, *fields]).decode()
 
 
 def parse_replica(text: str | None) -> Replica | None:

@@ -61,7 +61,7 @@ def check_copy(
     evidence: Mapping[str, Sequence[Written]],
     kept_files: Sequence[Kept],
     held: Mapping[str, bytes],
-    pool: Executor | None,
+    pool: Executor,
 ) -> Checked:
     """Find out the checksums of all staged files of a copy, and read back what `mode` says.
 
@@ -119,12 +119,11 @@ def _is_proven(checksum: str, stretches: Sequence[Written], told: str | None) ->
     return bool(told) and any(each.proof == told and each.checksum == checksum for each in stretches)
 
 
-def _find_equal(assembly: Assembly, held: Mapping[str, bytes], pool: Executor | None) -> frozenset[str]:
+def _find_equal(assembly: Assembly, held: Mapping[str, bytes], pool: Executor) -> frozenset[str]:
     """The files that have the bytes which are held of them."""
     files = list(held.items())
     blocks = [dict(files[start : start + _BLOCK]) for start in range(0, len(files), _BLOCK)]
-    unlike = map(assembly.find_unlike, blocks) if pool is None else pool.map(assembly.find_unlike, blocks)
-    return frozenset(held.keys() - set().union(*unlike))
+    return frozenset(held.keys() - set().union(*pool.map(assembly.find_unlike, blocks)))
 
 
 def _check(assembly: Assembly, work: _Work) -> _Found:
@@ -178,10 +177,8 @@ def _cover(stretches: Sequence[Written], size: int) -> list[tuple[int, int, str]
     return found
 
 
-def _each(assembly: Assembly, works: Sequence[_Work], pool: Executor | None) -> list[_Found]:
+def _each(assembly: Assembly, works: Sequence[_Work], pool: Executor) -> list[_Found]:
     """Do many checks, large files side by side and small ones in blocks."""
-    if pool is None or len(works) < 2:
-        return [_check(assembly, work) for work in works]
     large = [[work] for work in works if work[1] > SMALL]
     small = [work for work in works if work[1] <= SMALL]
     blocks = large + [small[start : start + _BLOCK] for start in range(0, len(small), _BLOCK)]

@@ -116,7 +116,7 @@ def test_a_source_with_checksums_of_an_earlier_version_is_compared_by_those(pair
     older = Manifest.of(
         [each._replace(checksum=f"sha256:{sha256(FILES[each.path]).hexdigest()}") for each in manifest.entries]
     )
-    pair.source.bed.put(f"{PATH}/{MANIFEST_NAME}", render_manifest(older).encode())
+    pair.source.bed.put(f"{PATH}/{MANIFEST_NAME}", render_manifest(older))
     assert pair.copy(verification=Verification.WHOLE).tries == 1
     published = pair.target.store.published_manifest(PATH)
     assert published is not None
