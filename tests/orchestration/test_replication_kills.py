@@ -18,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
 from feed_assets.clock import SystemClock
 from feed_assets.storage.local import LocalStore
@@ -35,10 +35,11 @@ pytestmark = [
     pytest.mark.timeout(7200),
     pytest.mark.skipif(not KILLS, reason="takes long: FEED_ASSETS_KILLS says how many"),
 ]
-AT_ONCE = 10
+AT_ONCE = 20
 FILES = 200
-"""Ten instances of so many files are worth executors of Spark."""
-LONGEST_LIFE = 12.0
+"""So many instances of so many files are worth executors of Spark."""
+FIRST_LIFE = 5.0
+"""Seconds within which the first run is killed; later ones are killed within the time that runs have taken."""
 KILLS_IN_A_ROW = 3
 """Fewer than the deaths after which an instance is given up."""
 LOOKS_A_SECOND = 1000
@@ -158,7 +159,7 @@ def kill_something(instance: DagsterInstance, chance: random.Random) -> str | No
     if worker is None or not Path(f"/proc/{worker}").exists():
         time.sleep(0.2)
         return None
-    time.sleep(chance.uniform(0, LONGEST_LIFE))
+    time.sleep(chance.uniform(0, life_of_runs(instance)))
     what = chance.choice(["run", "java", "python worker"])
     machines = [pid for pid in children(worker) if is_called(pid, "java")]
     python = [below for pid in machines for below in descendants(pid) if is_called(below, "python")]
@@ -170,6 +171,15 @@ def kill_something(instance: DagsterInstance, chance: random.Random) -> str | No
             return None
         return what
     return None
+
+
+def life_of_runs(instance: DagsterInstance) -> float:
+    """The seconds that the newest runs took which nobody has killed, at the most."""
+    ended = RunsFilter(tags={"feed_assets/process": "numbers@here"}, statuses=[DagsterRunStatus.SUCCESS])
+    records = instance.get_run_records(ended, limit=5)
+    return max(
+        (each.end_time - each.start_time for each in records if each.start_time and each.end_time), default=FIRST_LIFE
+    )
 
 
 def children(parent: int) -> list[int]:
