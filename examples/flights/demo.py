@@ -21,11 +21,11 @@ from moto.server import ThreadedMotoServer
 from rich.progress import Progress
 
 from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery, read_deliveries
-from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, UNTIL, Demo, DemoError, console
+from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, Demo, DemoError, console
 from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.operations.location import Location, load_location
-from feed_assets.operations.overview import ProcessOverview, process_overview
+from feed_assets.plan.records import Key
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.process_instances import ProcessInstances
@@ -69,7 +69,7 @@ def run(demo: Demo, *, keep_open: bool) -> None:
         raise DemoError("\n".join(issue.render() for issue in location.issues))
     console.print(f"November 2013 arrives in {demo.seconds:.0f} seconds. The UI is at [link]{demo.address}[/link]")
     with dagster(demo, environment) as server:
-        wait_for_ui(demo, server)
+        wait_for_ui(demo, Patience(demo, server))
         database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
         database.migrate()
         with ThreadPoolExecutor(1) as beside:
@@ -137,17 +137,37 @@ def _end_group(server: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def wait_for_ui(demo: Demo, server: subprocess.Popen[bytes]) -> None:
+class Patience:
+    """Waits as long as something changes."""
+
+    def __init__(self, demo: Demo, server: subprocess.Popen[bytes]) -> None:
+        self._demo = demo
+        self._server = server
+        self._state: object = None
+        self._since = time.monotonic()
+
+    def wait(self, state: object, lacking: str) -> None:
+        """Wait a moment; `state` is how things are now.
+
+        Raises:
+            DemoError: Dagster has ended, or things have been so for too long; it says what is `lacking`.
+        """
+        _require_running(self._server, self._demo)
+        if state != self._state:
+            self._state, self._since = state, time.monotonic()
+        elif time.monotonic() > self._since + PATIENCE_SECONDS:
+            raise DemoError(f"{lacking}, and nothing has changed for {PATIENCE_SECONDS} s; see {self._demo.log}")
+        time.sleep(0.5)
+
+
+def wait_for_ui(demo: Demo, patience: Patience) -> None:
     """Until the webserver answers."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < until:
-        _require_running(server, demo)
+    while True:
         try:
             with urllib.request.urlopen(f"{demo.address}/server_info", timeout=2):
                 return
         except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise DemoError(f"the UI did not come up; see {demo.log}")
+            patience.wait(None, "the UI did not come up")
 
 
 def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subprocess.Popen[bytes]) -> None:
@@ -175,29 +195,6 @@ def land_late(
     return attempts
 
 
-class Patience:
-    """Waits as long as something changes."""
-
-    def __init__(self, demo: Demo, server: subprocess.Popen[bytes]) -> None:
-        self._demo = demo
-        self._server = server
-        self._state: object = None
-        self._since = time.monotonic()
-
-    def wait(self, state: object, lacking: str) -> None:
-        """Wait a moment; `state` is how things are now.
-
-        Raises:
-            DemoError: Dagster has ended, or things have been so for too long; it says what is `lacking`.
-        """
-        _require_running(self._server, self._demo)
-        if state != self._state:
-            self._state, self._since = state, time.monotonic()
-        elif time.monotonic() > self._since + PATIENCE_SECONDS:
-            raise DemoError(f"{lacking}, and nothing has changed for {PATIENCE_SECONDS} s; see {self._demo.log}")
-        time.sleep(0.5)
-
-
 def wait_for_attempt(database: Database, location: Location, attempt: int, patience: Patience) -> int:
     """Until the process of the late day has succeeded in this attempt or a later one; its number.
 
@@ -210,7 +207,7 @@ def wait_for_attempt(database: Database, location: Location, attempt: int, patie
             row = ProcessInstances(connection).get(LATE_PROCESS, "primary", LATE_DAY)
         if row is not None and row.status is ProcessInstanceStatus.SUCCEEDED and row.attempt >= attempt:
             return row.attempt
-        patience.wait((row, _statuses(_overviews(database, location))), lacking)
+        patience.wait((row, _counts(database, location)), lacking)
 
 
 def wait_for_processes(database: Database, location: Location, patience: Patience) -> None:
@@ -223,23 +220,22 @@ def wait_for_processes(database: Database, location: Location, patience: Patienc
     with Progress(console=console) as progress:
         task = progress.add_task("processing", total=wanted)
         while True:
-            overviews = _overviews(database, location)
-            failed = [item.process for item in overviews if item.statuses.get(ProcessInstanceStatus.FAILED)]
+            counts = _counts(database, location)
+            failed = [process for (process, _), found in counts.items() if found.get(ProcessInstanceStatus.FAILED)]
             if failed:
                 raise DemoError(f"instances of {', '.join(failed)} failed")
-            succeeded = sum(item.succeeded for item in overviews)
+            succeeded = sum(found.get(ProcessInstanceStatus.SUCCEEDED, 0) for found in counts.values())
             progress.update(task, completed=succeeded)
             if succeeded == wanted:
                 return
-            patience.wait(_statuses(overviews), f"only {succeeded} of {wanted} process instances succeeded")
+            patience.wait(counts, f"only {succeeded} of {wanted} process instances succeeded")
 
 
-def _overviews(database: Database, location: Location) -> list[ProcessOverview]:
-    return [process_overview(database, record, UNTIL) for record in location.plan.processes.values()]
-
-
-def _statuses(overviews: Sequence[ProcessOverview]) -> list[dict[ProcessInstanceStatus, int]]:
-    return [dict(item.statuses) for item in overviews]
+def _counts(database: Database, location: Location) -> dict[Key, dict[ProcessInstanceStatus, int]]:
+    """How many instances of each process have each status."""
+    with database.read() as connection:
+        instances = ProcessInstances(connection)
+        return {key: instances.counts(*key) for key in location.plan.processes}
 
 
 def _require_running(server: subprocess.Popen[bytes], demo: Demo) -> None:
