@@ -1,40 +1,47 @@
-# Every command that people and CI use. `make demo` and `make test` set up what they need in .venv.
+# The commands for people and CI. `make demo` and `make test` set up their environment in .venv.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test lint bench mutants clean
+.PHONY: help demo dev test test-fast drills lint bench mutants clean
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/.installed  ## Let a real month arrive, be processed on Spark and appear in Dagster
+demo: $(VENV)/.installed  ## Run the demo: a month of real data, processed on Spark, shown in Dagster
 	$(BIN)/python -m examples.flights.demo --port $(PORT)
 
-dev: $(VENV)/.installed  ## The demo with Dagster's UI left open
+dev: $(VENV)/.installed  ## Run the demo and leave Dagster's UI open
 	$(BIN)/python -m examples.flights.demo --port $(PORT) --keep-open
 
-test: $(VENV)/.installed  ## Lint, types, layers and all tests
-	tests/run.sh $(BIN)
+test: $(VENV)/.installed  ## Run lint, type checks, layer contract and all tests but the drills
+	tests/run.sh $(BIN) test
 
-lint: $(VENV)/.installed  ## Lint, types and the layer contract
+test-fast: $(VENV)/.installed  ## Run the tests that need no server and little time
+	tests/run.sh $(BIN) fast
+
+drills: $(VENV)/.installed  ## Run the long proofs that `make test` samples: kills, faults, chaos; takes hours
+	tests/run.sh $(BIN) drills
+
+lint: $(VENV)/.installed  ## Run lint, dead code, type checks and the layer contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed  ## Measure against named peers; writes artifacts/benchmarks.json
+bench: $(VENV)/.installed  ## Run the benchmarks against other tools; writes artifacts/benchmarks.json
 	$(BIN)/python -m benchmarks --json artifacts/benchmarks.json
 
-mutants: $(VENV)/.installed  ## Change what decides and does deletions; tests must notice 95 %
+mutants: $(VENV)/.installed  ## Mutate the code that decides and performs deletions; tests must catch 95 %
 	$(BIN)/python -m benchmarks.mutants
 
-clean:  ## Remove what the commands above have made
-	rm -rf $(VENV) .demo artifacts mutants
+clean:  ## Remove what these targets created
+	rm -rf $(VENV) .demo .emulators artifacts mutants

@@ -1,4 +1,6 @@
-"""`python -m benchmarks`: measure, print a table, write JSON. Progress is on stderr; 1 says that a target is missed."""
+"""`python -m benchmarks`: measures, prints a table and writes JSON. Progress goes to stderr; the exit code is 1 if a
+target is missed.
+"""
 
 import argparse
 import sys
@@ -15,7 +17,7 @@ from benchmarks.explaining import measure_explaining
 from benchmarks.loading import measure_loading
 from benchmarks.probes import ProbeError, say
 from benchmarks.replication import measure_replication
-from benchmarks.report import Figure, Part, make_report
+from benchmarks.report import Figure, Part, Scale, make_report
 from benchmarks.retention import measure_retention
 from benchmarks.ticks import measure_ticks
 from benchmarks.windows import measure_windows
@@ -24,7 +26,7 @@ WIDTH = 170
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks that were asked for."""
+    """Run the selected benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against named peers.")
     parts = ",".join(Part)
     parser.add_argument(
@@ -32,7 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=parts,
         help=f"parts, as in {parts}: {', '.join(part.name.lower() for part in Part)} (all)",
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes; shows that it works, not how fast it is")
+    parser.add_argument(
+        "--scale",
+        type=Scale,
+        choices=list(Scale),
+        default=Scale.FULL,
+        help="sizes; all but `full` show that it works, not how fast it is",
+    )
     parser.add_argument("--json", type=Path, help="file for the report")
     parser.add_argument("--folder", type=Path, help="where to work, with 25 GB free (the system's temporary folder)")
     options = parser.parse_args(arguments)
@@ -44,22 +52,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="feed-assets-bench-", dir=options.folder) as folder:
         for part in wanted:
             try:
-                for figure in _measure(part, Path(folder).resolve() / part, quick=options.quick):
+                for figure in _measure(part, Path(folder).resolve() / part, options.scale):
                     say(f"({part}) {figure}")
                     figures.append(figure)
             except ProbeError as exc:
                 say(f"[red]({part}) failed:[/red] {exc}")
                 return 2
-    report = make_report(figures, quick=options.quick)
+    report = make_report(figures, options.scale)
     console = Console()
     report.print_table(console if console.is_terminal else Console(width=WIDTH))
     if options.json is not None:
         report.write_json(options.json)
-    return 1 if report.missed and not options.quick else 0
+    return 1 if report.missed and options.scale is Scale.FULL else 0
 
 
-def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
-    measure: Callable[..., Iterator[Figure]]
+def _measure(part: Part, folder: Path, scale: Scale) -> Iterator[Figure]:
+    measure: Callable[[Path, Scale], Iterator[Figure]]
     match part:
         case Part.LOADING:
             measure = measure_loading
@@ -80,7 +88,7 @@ def _measure(part: Part, folder: Path, *, quick: bool) -> Iterator[Figure]:
         case _:
             assert_never(part)
     folder.mkdir()
-    return measure(folder, quick=quick)
+    return measure(folder, scale)
 
 
 if __name__ == "__main__":

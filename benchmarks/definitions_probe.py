@@ -1,6 +1,5 @@
-"""Validates and plans in one process, and says how long each step took.
-
-Arguments: the folder of the entities, a file with another definition of one of them, and a file for the state.
+"""Validates and plans in one process, and prints the seconds of each step. Arguments: the folder of the entities, a
+file with another definition of one of them, and a file for the state.
 """
 
 import json
@@ -13,8 +12,8 @@ from typing import TypeVar
 from feed_assets.clock import SystemClock
 from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.operations.definitions import validate_location
-from feed_assets.operations.entities.planning import Planned, plan_edits, plan_folder, read_edits
-from feed_assets.operations.entities.registry import open_registry
+from feed_assets.operations.entities.context import open_entity_context
+from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.settings import load_settings
 from feed_assets.state.database import open_database
 
@@ -22,7 +21,7 @@ T = TypeVar("T")
 
 
 def main(entities: str, changed: str, state: str) -> None:
-    """Validate all; record them; plan the change of one, first as a file of its own and then in its place."""
+    """Validate all; record them; plan the change of one, first as a separate file and then in place."""
     settings = load_settings({"entities": entities}, {})
     now = SystemClock().now()
     database = open_database(f"sqlite:///{state}")
@@ -37,13 +36,13 @@ def main(entities: str, changed: str, state: str) -> None:
 
     report = timed("validate", lambda: validate_location(settings, now))
     assert not report.issues, report.issues[0].render()
-    registry = open_registry(settings, database, author="benchmark", now=now)
-    registry.store.record_found(now)
-    registry = open_registry(settings, database, author="benchmark", now=now)
-    timed("load", lambda: registry.store.load(now))
+    context = open_entity_context(settings, database, author="benchmark", now=now)
+    context.store.record_found(now)
+    context = open_entity_context(settings, database, author="benchmark", now=now)
+    timed("load", lambda: context.store.load(now))
 
-    def plan_one() -> Planned:
-        return plan_edits(registry, read_edits(registry, read_entity_files(changed)))
+    def plan_one() -> PlannedChanges:
+        return plan_edits(context, read_edits(context, read_entity_files(changed)))
 
     planned = timed("plan", plan_one)
     assert len(planned.difference.entities) == len(planned.difference.processes) == 1
@@ -52,7 +51,7 @@ def main(entities: str, changed: str, state: str) -> None:
     _, _, old = before.split("---\n")
     target.write_text(before.replace(old, Path(changed).read_text()))
     try:
-        again = open_registry(settings, database, author="benchmark", now=now)
+        again = open_entity_context(settings, database, author="benchmark", now=now)
         planned = timed("plan_folder", lambda: plan_folder(again))
         assert len(planned.difference.entities) == 1
     finally:
@@ -60,7 +59,7 @@ def main(entities: str, changed: str, state: str) -> None:
     print(json.dumps(seconds))
 
 
-def _names(file: Path, planned: Planned) -> bool:
+def _names(file: Path, planned: PlannedChanges) -> bool:
     (name,) = (key[1] for key in planned.keys)
     return f"name: {name}\n" in file.read_text()
 

@@ -1,4 +1,4 @@
-"""Hadoop through a Java program of one file, which measures itself inside the Java machine."""
+"""Hadoop by one-file Java programs, which measure themselves inside Java."""
 
 import shutil
 import subprocess
@@ -11,10 +11,10 @@ FOLDER = Path(__file__).parent
 
 
 def run_hadoop(program: str, *arguments: str, expected: int) -> float:
-    """Seconds of a program `<program>.java` of this folder, which prints a count and nanoseconds.
+    """Run a program `<program>.java` of this folder, which prints a count and nanoseconds; return the seconds.
 
     Raises:
-        ProbeError: it failed, or counted something else than expected, or there is no JDK.
+        ProbeError: the program failed, its count differs from the expected one, or there is no JDK.
     """
     if shutil.which("javac") is None:
         raise ProbeError("Hadoop is measured by a program of one file: a JDK is needed, not only a Java runtime")

@@ -1,4 +1,4 @@
-"""The peer of a loaded location: the same assets as a Dagster user would write them by hand, in one Python module."""
+"""The peer of a loaded location: the same assets, hand-written for Dagster in one Python module."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,7 +97,7 @@ defs = Definitions(
 
 
 def write_hand_written(folder: Path, pairs: Sequence[Pair]) -> None:
-    """The module `definitions` in a folder of its own."""
+    """Write the module `definitions` to its own folder."""
     folder.mkdir(parents=True)
     bodies = [_PAIR.format(n=f"{pair.number:04d}", number=pair.number, group=pair.group) for pair in pairs]
     names = ", ".join(f"source_{pair.number:04d}, result_{pair.number:04d}" for pair in pairs)

@@ -1,80 +1,147 @@
-"""A state database that looks as if a location had run for long: every instance arrived, ran and was recorded.
-
-The rows are made by SQL inside SQLite, millions a minute; the tables and indexes are those of the migration.
+"""A state database with a long history: every instance has arrived, run and been recorded. The product's own code
+records the first hour. The rows of later hours are copied from it with later times, by SQL inside SQLite, millions a
+minute.
 """
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from sqlalchemy import Column, Table
+
 from benchmarks.workload import CLUSTER, HOUR, START, Pair
-from feed_assets.state.column_types import to_micros
+from feed_assets.state.column_types import UtcDateTime
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import open_database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    NewFeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.state.schema import feed_events, feed_instances, process_instances
+from feed_assets.state.watermarks import Watermarks
 
 _DIGEST = "look:0123456789abcdef0123456789abcdef"
-_FEEDS = """
-INSERT INTO fa_feed_instances (feed, cluster, nominal_time, status, updated_at, manifest_digest, bytes, files,
-                               available_at, event_seq, fence)
-SELECT feed.name, :cluster, hour.at, 'AVAILABLE', hour.at, :digest, 64, 1, hour.at, NULL, 0
-FROM feed CROSS JOIN hour
-"""
-_EVENTS = """
-INSERT INTO fa_feed_events (seq, feed, cluster, nominal_time, kind, origin, recorded_at, manifest_digest, bytes, files)
-SELECT (hour.rank * (SELECT count(*) FROM feed)) + feed.rank + 1, feed.name, :cluster, hour.at, feed.kind, feed.origin,
-       hour.at, :digest, 64, 1
-FROM hour CROSS JOIN feed
-"""
-_PROCESSES = """
-INSERT INTO fa_process_instances (process, cluster, nominal_time, status, updated_at, attempt, run_id, request_key,
-                                  requested_at, materialized_at, ready_at, started_at, ended_at)
-SELECT process.name, :cluster, hour.at, 'SUCCEEDED', hour.at, 1, 'run', 'request', hour.at, hour.at, hour.at, hour.at,
-       hour.at
-FROM process CROSS JOIN hour
-"""
-_FRONTIERS = """
-INSERT INTO fa_frontiers (kind, entity, cluster, next_index, next_time)
-SELECT 'feed', name, :cluster, :hours, :next FROM feed WHERE kind = 'ARRIVED'
-UNION ALL SELECT 'process', name, :cluster, :hours, :next FROM process
-"""
-_CURSOR = "INSERT INTO fa_cursors (name, value) VALUES ('readiness/' || :cluster, :last)"
+_HOUR_MICROS = HOUR.seconds * 1_000_000
 
 
 def fill_history(file: Path, pairs: Sequence[Pair], hours: int) -> int:
     """Make a migrated state database in which the first `hours` instances of everything are done.
 
     Returns:
-        The number of events in its log.
+        The number of events in the log.
     """
-    database = open_database(f"sqlite:///{file}")
-    database.migrate()
-    database.close()
+    _record_first_hour(f"sqlite:///{file}", pairs, hours)
     with sqlite3.connect(file) as connection:
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -400000", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
         indexes = _drop_indexes(connection)
-        _make_sources(connection, pairs, hours)
-        values = {
-            "cluster": CLUSTER,
-            "digest": _DIGEST,
-            "hours": hours,
-            "next": to_micros(next_time(hours)),
-            "last": str(2 * len(pairs) * hours),
-        }
-        for statement in (_FEEDS, _EVENTS, _PROCESSES, _FRONTIERS, _CURSOR):
-            connection.execute(statement, values)
+        connection.execute("CREATE TEMP TABLE hour (rank INTEGER PRIMARY KEY)")
+        connection.executemany("INSERT INTO hour VALUES (?)", ((rank,) for rank in range(1, hours)))
+        _repeat(connection, feed_instances, "first CROSS JOIN hour")
+        _repeat(connection, feed_events, "hour CROSS JOIN first")
+        _repeat(connection, process_instances, "first CROSS JOIN hour")
         for index in indexes:
             connection.execute(index)
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-    os.sync()  # else the millions of rows are still on their way to the disk while ticks are measured
+    os.sync()  # else the rows are still being written to disk while ticks are measured
     return 2 * len(pairs) * hours
 
 
 def next_time(hours: int) -> datetime:
-    """The first nominal time after the history."""
+    """Return the first nominal time after the history."""
     return START + hours * HOUR
+
+
+def _record_first_hour(url: str, pairs: Sequence[Pair], hours: int) -> None:
+    """Record the first instance of everything, with watermarks at the end of the history."""
+    database = open_database(url)
+    database.migrate()
+    with database.begin() as connection:
+        FeedInstances(connection).put(_feed_instances(pairs))
+        EventLog(connection).append(list(_events(pairs)))
+        ProcessInstances(connection).add_waiting(_process_instances(pairs))
+        ProcessInstances(connection).transition_many(
+            [ProcessKey(pair.process, CLUSTER, START) for pair in pairs],
+            {ProcessInstanceStatus.WAITING},
+            status=ProcessInstanceStatus.SUCCEEDED,
+            attempt=1,
+            run_id="run",
+            request_key="request",
+            requested_at=START,
+            ready_at=START,
+            started_at=START,
+            ended_at=START,
+            updated_at=START,
+        )
+        Watermarks(connection).put(_watermarks(pairs, hours))
+        Cursors(connection).put(f"readiness/{CLUSTER}", str(2 * len(pairs) * hours))
+    database.close()
+
+
+def _feed_instances(pairs: Sequence[Pair]) -> Iterator[FeedInstance]:
+    for pair in pairs:
+        for feed in (pair.result, pair.source):
+            yield FeedInstance(
+                feed=feed,
+                cluster=CLUSTER,
+                nominal_time=START,
+                status=FeedInstanceStatus.AVAILABLE,
+                updated_at=START,
+                manifest_digest=_DIGEST,
+                bytes=64,
+                files=1,
+                available_at=START,
+            )
+
+
+def _events(pairs: Sequence[Pair]) -> Iterator[NewFeedEvent]:
+    for pair in pairs:
+        for feed, kind, origin in (
+            (pair.result, FeedEventKind.PRODUCED, "run:run"),
+            (pair.source, FeedEventKind.ARRIVED, "arrival"),
+        ):
+            yield NewFeedEvent(
+                feed=feed,
+                cluster=CLUSTER,
+                nominal_time=START,
+                kind=kind,
+                origin=origin,
+                recorded_at=START,
+                manifest_digest=_DIGEST,
+                bytes=64,
+                files=1,
+            )
+
+
+def _process_instances(pairs: Sequence[Pair]) -> Iterator[ProcessInstance]:
+    for pair in pairs:
+        yield ProcessInstance(
+            process=pair.process,
+            cluster=CLUSTER,
+            nominal_time=START,
+            status=ProcessInstanceStatus.WAITING,
+            updated_at=START,
+            materialized_at=START,
+        )
+
+
+def _watermarks(pairs: Sequence[Pair], hours: int) -> Iterator[Watermark]:
+    for pair in pairs:
+        for kind, entity in ((WatermarkKind.FEED, pair.source), (WatermarkKind.PROCESS, pair.process)):
+            yield Watermark(kind=kind, entity=entity, cluster=CLUSTER, next_index=hours, next_time=next_time(hours))
 
 
 def _drop_indexes(connection: sqlite3.Connection) -> list[str]:
@@ -84,13 +151,19 @@ def _drop_indexes(connection: sqlite3.Connection) -> list[str]:
     return [sql for _, sql in rows]
 
 
-def _make_sources(connection: sqlite3.Connection, pairs: Sequence[Pair], hours: int) -> None:
-    """What the statements above multiply, each table in the order in which its rows are to be written."""
-    connection.execute("CREATE TEMP TABLE hour (rank INTEGER PRIMARY KEY, at INTEGER)")
-    connection.executemany("INSERT INTO hour VALUES (?, ?)", ((n, to_micros(START + n * HOUR)) for n in range(hours)))
-    connection.execute("CREATE TEMP TABLE process (rank INTEGER PRIMARY KEY, name TEXT)")
-    connection.executemany("INSERT INTO process VALUES (?, ?)", enumerate(pair.process for pair in pairs))
-    feeds = [(pair.result, "PRODUCED", "run:run") for pair in pairs]
-    feeds += [(pair.source, "ARRIVED", "arrival") for pair in pairs]
-    connection.execute("CREATE TEMP TABLE feed (rank INTEGER PRIMARY KEY, name TEXT, kind TEXT, origin TEXT)")
-    connection.executemany("INSERT INTO feed VALUES (?, ?, ?, ?)", ((n, *feed) for n, feed in enumerate(feeds)))
+def _repeat(connection: sqlite3.Connection, table: Table, order: str) -> None:
+    """Copy the rows of the first hour into each later one, in the given order."""
+    connection.execute(f"CREATE TEMP TABLE first AS SELECT * FROM {table.name}")
+    (count,) = connection.execute("SELECT count(*) FROM first").fetchone()
+    names = ", ".join(f'"{column.name}"' for column in table.columns)
+    values = ", ".join(_later(column, count) for column in table.columns)
+    connection.execute(f"INSERT INTO {table.name} ({names}) SELECT {values} FROM {order}")
+    connection.execute("DROP TABLE first")
+
+
+def _later(column: "Column[object]", count: int) -> str:
+    """Return the SQL value of a first-hour row, `hour.rank` hours later; there are `count` rows for each hour."""
+    name = f'first."{column.name}"'
+    if isinstance(column.type, UtcDateTime):
+        return f"{name} + hour.rank * {_HOUR_MICROS}"
+    return f"{name} + hour.rank * {count}" if column.name == "seq" else name

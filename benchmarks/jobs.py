@@ -11,7 +11,7 @@ COLUMNS = (
 
 
 def by_airline(flights: DataFrame) -> DataFrame:
-    """How many flights each airline had, how many it cancelled, and how late they were."""
+    """Count flights and cancellations of each airline, and average the delays."""
     return flights.groupBy("carrier").agg(
         f.count("*").alias("flights"),
         f.count_if(f.col("dep_time").isNull()).alias("cancelled"),

@@ -1,6 +1,5 @@
-"""Loads the module `definitions` of a folder as a run's worker does, and says how long each step took.
-
-Arguments: the folder, and the asset key (`cluster/name`) that the run would be for.
+"""Loads the module `definitions` of a folder like a run's worker, and prints the seconds of each step. Arguments: the
+folder, and the asset key (`cluster/name`) of the run.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""(a) How long a run's worker needs to load a code location: declared in YAML, against written by hand for Dagster."""
+"""(a) The time in which a run's worker loads a code location: declared in YAML, against hand-written for Dagster."""
 
 import shutil
 from collections.abc import Iterator
@@ -7,16 +7,16 @@ from statistics import median
 
 from benchmarks.hand_written import write_hand_written
 from benchmarks.probes import ROOT, run_probe, say
-from benchmarks.report import Figure, Part, slower
+from benchmarks.report import Figure, Part, Scale, slower
 from benchmarks.workload import CLUSTER, pairs_of, write_entities
 
 AT_MOST = 1.5
 
 
-def measure_loading(folder: Path, *, quick: bool) -> Iterator[Figure]:
-    """Cold (nothing compiled yet) and warm (the plan of these files is cached), peers in turn."""
-    pairs = pairs_of(200 if quick else 1_000)
-    repeats = 3 if quick else 7
+def measure_loading(folder: Path, scale: Scale) -> Iterator[Figure]:
+    """Measure cold (nothing compiled yet) and warm (the plan of these files is cached), peers in turn."""
+    pairs = pairs_of(scale.choose(1_000, 200, 3))
+    repeats = scale.choose(7, 3, 1)
     write_entities(folder / "entities", pairs, folder / "data")
     write_hand_written(folder / "by_hand", pairs)
     home = folder / "home"

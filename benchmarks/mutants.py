@@ -1,7 +1,6 @@
-"""`python -m benchmarks.mutants`: which small changes of the code that decides and does deletions do the tests notice?
-
-What is changed, and the tests that must notice, stand in pyproject.toml under `tool.mutmut`. Survivors are named on
-stderr; 1 says that a module is below the target. A change is noticed, too, when it makes a test run for ever.
+"""`python -m benchmarks.mutants`: mutation tests of the code that decides and performs deletions. The mutated modules,
+and the tests that must fail, are in pyproject.toml under `tool.mutmut`. Survivors are printed on stderr; the exit code
+is 1 if a module is below the target. A mutant is also killed if a test runs for ever.
 """
 
 import argparse
@@ -20,13 +19,13 @@ from benchmarks.probes import ROOT, say
 
 TARGET = 95.0
 _NOTICED = frozenset({"killed", "timeout"})
-# "    feed_assets.storage.local_walk.x_walk_below__mutmut_3: survived"
+# "    feed_assets.storage.local.walk.x_walk_below__mutmut_3: survived"
 _RESULT = re.compile(r"^\s+(?P<name>(?P<module>feed_assets[\w.]*)\.x\S+): (?P<status>.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One changed place, and what became of it."""
+    """One mutant, and its outcome."""
 
     name: str
     module: str
@@ -52,13 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_results(listing: str) -> Iterator[Mutant]:
-    """The mutants that `mutmut results --all true` has listed."""
+    """Yield the mutants listed by `mutmut results --all true`."""
     for found in _RESULT.finditer(listing):
         yield Mutant(name=found["name"], module=found["module"], status=found["status"])
 
 
 def print_scores(mutants: Sequence[Mutant], seconds: float) -> int:
-    """Print noticed, total and score of each module; 1 if one is below the target, or there are no mutants."""
+    """Print killed, total and score of each module; return 1 if one is below the target, or there are no mutants."""
     table = Table(title=f"Mutants noticed, of those made ({seconds / 60:.1f} min)")
     for heading in ("module", "noticed", "made", "score"):
         table.add_column(heading, justify="left" if heading == "module" else "right")

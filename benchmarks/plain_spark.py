@@ -11,7 +11,7 @@ from feed_assets.engines.sessions import session_conf
 
 
 def main(source: str, target: str) -> None:
-    """Start Spark, work on each day, say how many there were."""
+    """Start Spark, process each day, and print the number of days."""
     builder = SparkSession.builder
     for name, value in session_conf(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}).items():
         builder = builder.config(name, value)

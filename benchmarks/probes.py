@@ -1,4 +1,4 @@
-"""Measuring in fresh processes: a probe is a module of this package that prints one JSON object as its last line."""
+"""Measurements in fresh processes: a probe is a module of this package whose last output line is a JSON object."""
 
 import json
 import os
@@ -15,14 +15,14 @@ console = Console(stderr=True)
 
 
 class ProbeError(Exception):
-    """A probe that ended without a result."""
+    """A probe ended without a result."""
 
 
 def run_probe(module: str, *arguments: object, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run `python -m benchmarks.<module>` and return what it measured.
+    """Run `python -m benchmarks.<module>` and return its measurements.
 
     Raises:
-        ProbeError: it failed; the end of what it wrote is in the message.
+        ProbeError: the probe failed; the message has the end of its output.
     """
     command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{module}", *map(str, arguments)]
     done = subprocess.run(
@@ -35,5 +35,5 @@ def run_probe(module: str, *arguments: object, environ: Mapping[str, str] | None
 
 
 def say(text: str) -> None:
-    """Progress, on stderr."""
+    """Print progress on stderr."""
     console.print(text, highlight=False, soft_wrap=True)

@@ -1,9 +1,8 @@
 """(h) Replication: instances copied, verified and published, against cp, rsync, rclone and Hadoop's FileUtil.
 
-Ours is one call with the default options, so every transferred file is read back, or on S3 proven by its ETag. The
-peers verify nothing, or by `--checksum`. All times include the flush of the filesystem. The trees were written by
-somebody else, without manifests, unless it says that they are published; a peer finds the target empty, or as it has
-left it itself.
+Ours is one call with the default options, so every transferred file is read back. The peers verify nothing, or by
+`--checksum`. All times include the flush of the filesystem. The trees have no manifests unless a figure says that they
+are published. A peer's target is empty, or as the peer left it.
 """
 
 import shutil
@@ -32,19 +31,18 @@ from benchmarks.copying_peers import (
     seconds,
 )
 from benchmarks.probes import ROOT, ProbeError, say
-from benchmarks.report import Figure, Part, faster, slower
+from benchmarks.report import Figure, Part, Scale, faster, slower
 from feed_assets.clock import SystemClock
 from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.maps import FrozenMap
-from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
-from feed_assets.lifecycle.replication.executors import run_on_executors
-from feed_assets.lifecycle.replication.outcomes import CopyStatus
-from feed_assets.lifecycle.replication.plans import Side
-from feed_assets.lifecycle.replication.requests import CopyRequest
-from feed_assets.lifecycle.replication.workers import useful_workers
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.pool import StorePool
+from feed_assets.transfer.copying import RunTasks, copy_many
+from feed_assets.transfer.executors import run_on_executors
+from feed_assets.transfer.outcomes import CopyStatus
+from feed_assets.transfer.plans import Side
+from feed_assets.transfer.requests import CopyRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,14 +52,14 @@ OURS, SPARK = "ours", "ours through Spark executors"
 CP, RSYNC, RCLONE, HADOOP = "cp -r", "rsync -a", "rclone copy --checksum", "Hadoop's FileUtil.copy"
 LARGE = 1 << 30
 FLAG = "_SUCCESS"
-"""The availability flag of replicas on S3, which every replica of a feed has."""
+"""The availability flag of replicas on S3; every replica of a feed has one."""
 SETTLING = 3.0
-"""Seconds after which the time of a change tells it from a later one."""
+"""Seconds after which a later change is sure to have another modification time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The trees, and how often the copies of each take their turn."""
+    """The trees, and the number of rounds for each."""
 
     large: tuple[int, Files]
     small: tuple[int, Files]
@@ -86,11 +84,19 @@ QUICK = Sizes(
     remote={"large files": (1, Files(count=4, size=8 * MIB)), "small files": (4, Files(count=20, size=65_536))},
     repeats=1,
 )
+TINY = Sizes(
+    large=(1, Files(count=2, size=MIB)),
+    small=(2, Files(count=3, size=4096)),
+    mixed=(Files(count=1, size=MIB), Files(count=3, size=65_536)),
+    tiny=(2, Files(count=2, size=1024)),
+    remote={"files": (1, Files(count=2, size=65_536))},
+    repeats=1,
+)
 
 
-def measure_replication(folder: Path, *, quick: bool) -> Iterator[Figure]:
+def measure_replication(folder: Path, scale: Scale) -> Iterator[Figure]:
     """Yield the figures of part (h)."""
-    sizes = QUICK if quick else FULL
+    sizes = scale.choose(FULL, QUICK, TINY)
     with _spark(folder) as session:
         yield from _large(folder / "large", sizes, session)
         yield from _small(folder / "small", sizes, session)
@@ -140,7 +146,7 @@ def _small(folder: Path, sizes: Sizes, session: "SparkSession") -> Iterator[Figu
 
 
 def _again(name: str, tree: CopiedTree, folder: Path, repeats: int) -> Iterator[Figure]:
-    """Copies of what is at the target already, wholly or but for a hundredth."""
+    """Yield the figures of copies whose target is up to date, wholly or except for one percent."""
     kept: dict[str, Path] = {}
     _race(name, tree, {OURS: _by_us(), RSYNC: by_rsync, RCLONE: by_rclone}, folder, 1, kept)
     name = f"{name}, again"
@@ -185,7 +191,9 @@ def _tiny(folder: Path, sizes: Sizes) -> Iterator[Figure]:
 
 
 def _remote(folder: Path, what: str, instances: int, files: Files, repeats: int) -> Iterator[Figure]:
-    """Copies from here to S3; the server is a new one for each, because it keeps everything in memory."""
+    """Yield the figures of copies from here to S3. Each copy has a new server, because the server keeps all data in
+    memory.
+    """
     tree = CopiedTree(root=folder / "tree", instances=instances, kinds=(files,))
     _make(tree)
     name = f"{instances * files.count:,} {what} of {files.size >> 10:,} KiB to S3"
@@ -201,7 +209,7 @@ def _remote(folder: Path, what: str, instances: int, files: Files, repeats: int)
 
 
 def _make(tree: CopiedTree) -> None:
-    """Make a tree, and wait until its times tell that it stands still."""
+    """Make a tree, and wait until its modification times are settled."""
     tree.make()
     time.sleep(SETTLING)
 
@@ -214,9 +222,8 @@ def _race(
     repeats: int,
     kept: dict[str, Path] | None = None,
 ) -> dict[str, float]:
-    """Medians of the seconds of all copies, measured by turns; each has a new target, or the one that it has `kept`.
-
-    Targets with many files are removed at the end: ext4 looks long for a free inode where many were freed just now.
+    """Return the median seconds of all copies, measured in turn; each has a new target, or the one in `kept`. Targets
+    with many files are removed at the end: ext4 searches long for a free inode if many were freed just before.
     """
     times: dict[str, list[float]] = {peer: [] for peer in copies}
     for _ in range(repeats):
@@ -240,7 +247,7 @@ def _against(name: str, found: Mapping[str, float], targets: Mapping[str, float 
 
 
 def _by_us(*, run_tasks: RunTasks | None = None, status: CopyStatus | None = CopyStatus.COPIED) -> Copy:
-    """Our copy; each instance has to end with this status, if there is one."""
+    """Return our copy; each instance must end with this status, if one is given."""
 
     def copy(tree: CopiedTree, target: Path) -> float:
         there = StoreAddress(url=f"file://{target}")
@@ -276,8 +283,7 @@ def _copy(
         for path in tree.paths
     ]
     options = CopyOptions()
-    processes = useful_workers(options.max_tasks) if run_tasks is None else 1
-    for outcome in copy_many(StorePool(), requests, options, SystemClock(), run_tasks=run_tasks, processes=processes):
+    for outcome in copy_many(StorePool(), requests, options, SystemClock(), run_tasks=run_tasks):
         if isinstance(outcome, Exception):
             raise ProbeError(f"a copy of ours has failed: {outcome}") from outcome
         if status is not None and outcome.status is not status:
@@ -286,9 +292,10 @@ def _copy(
 
 @contextmanager
 def _spark(folder: Path) -> "Iterator[SparkSession]":
-    """A session whose executors have run something already."""
+    """Yield a session whose executors have already run something. An existing session is used, and not stopped."""
     from pyspark.sql import SparkSession
 
+    is_own = SparkSession.getActiveSession() is None
     builder = SparkSession.builder
     conf = {"spark.sql.warehouse.dir": (folder / "warehouse").as_uri()}
     for name, value in session_conf(master="local[2]", conf=conf, root=ROOT).items():
@@ -298,4 +305,5 @@ def _spark(folder: Path) -> "Iterator[SparkSession]":
         session.sparkContext.parallelize(range(2), 2).map(str).collect()
         yield session
     finally:
-        session.stop()
+        if is_own:
+            session.stop()

@@ -1,4 +1,4 @@
-"""What a benchmark says: figures with the peer they were measured against, as a table and as JSON."""
+"""The report of a benchmark: figures with those of their peers, as a table and as JSON."""
 
 import importlib.metadata
 import json
@@ -10,16 +10,38 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar, assert_never
 
 from rich.console import Console
 from rich.table import Table
 
-VERSION = 1
+VERSION = 2
+T = TypeVar("T")
 _PACKAGES = ("dagster", "pyspark", "SQLAlchemy", "pydantic")
 
 
+class Scale(StrEnum):
+    """The size of the measured workload: as promised, smaller for a quick check, or tiny for tests."""
+
+    FULL = "full"
+    QUICK = "quick"
+    TINY = "tiny"
+
+    def choose(self, full: T, quick: T, tiny: T) -> T:
+        """Return the value for this scale."""
+        match self:
+            case Scale.FULL:
+                return full
+            case Scale.QUICK:
+                return quick
+            case Scale.TINY:
+                return tiny
+            case _:
+                assert_never(self)
+
+
 class Part(StrEnum):
-    """The things that are measured."""
+    """The parts of the benchmark."""
 
     LOADING = "a"
     TICKS = "b"
@@ -33,10 +55,8 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured value beside its peer's, both medians of one run on one machine.
-
-    `ratio` is theirs / ours where more is better and ours / theirs where less is; None without a peer. `is_met` is None
-    where nothing was promised.
+    """One measured value beside its peer's, both medians of one run on one machine. `ratio` is theirs / ours if more is
+    better and ours / theirs if less is; None without a peer. `is_met` is None without a target.
     """
 
     part: Part
@@ -61,7 +81,7 @@ class Figure:
 def slower(
     part: Part, name: str, ours: float, peer: str, theirs: float, *, at_most: float | None = None, note: str = ""
 ) -> Figure:
-    """Seconds against a peer's seconds: how many times as long we take."""
+    """Compare seconds with a peer's seconds: the ratio is how many times longer we take."""
     figure = Figure(part=part, name=name, ours=ours, unit="s", peer=peer, theirs=theirs, ratio=ours / theirs, note=note)
     if at_most is None:
         return figure
@@ -71,7 +91,7 @@ def slower(
 def faster(
     part: Part, name: str, ours: float, peer: str, theirs: float, *, at_least: float | None = None, note: str = ""
 ) -> Figure:
-    """Seconds against a peer's seconds: how many times as fast we are."""
+    """Compare seconds with a peer's seconds: the ratio is how many times faster we are."""
     figure = Figure(part=part, name=name, ours=ours, unit="s", peer=peer, theirs=theirs, ratio=theirs / ours, note=note)
     if at_least is None:
         return figure
@@ -79,17 +99,17 @@ def faster(
 
 
 def within(part: Part, name: str, ours: float, *, at_most: float | None = None, note: str = "") -> Figure:
-    """Seconds against a limit, or against nothing."""
+    """Compare seconds with a limit, or with nothing."""
     figure = Figure(part=part, name=name, ours=ours, unit="s", note=note)
     return figure if at_most is None else replace(figure, target=f"at most {at_most:g} s", is_met=ours <= at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All figures of one run, with what they depend on."""
+    """All figures of one run, with the versions and the machine."""
 
     figures: tuple[Figure, ...]
-    quick: bool
+    scale: Scale
     measured_at: str
     cores: int = field(default_factory=lambda: os.cpu_count() or 1)
     load: float = field(default_factory=lambda: os.getloadavg()[0])
@@ -106,14 +126,14 @@ class Report:
         return tuple(figure for figure in self.figures if figure.is_met is False)
 
     def write_json(self, file: Path) -> None:
-        """The report as a JSON file, `version` 1."""
+        """Write the report as a JSON file, `version` 2."""
         figures = [{**asdict(figure), "part": figure.part.value} for figure in self.figures]
         document = {"version": VERSION, **asdict(self), "figures": figures}
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=2) + "\n")
 
     def print_table(self, console: Console) -> None:
-        """The figures as a table, and what they depend on."""
+        """Print the figures as a table, with the versions and the machine."""
         table = Table("", "measured", "ours", "peer", "peer's", "ratio", "target", "met", title="Benchmarks")
         for figure in self.figures:
             table.add_row(
@@ -133,13 +153,13 @@ class Report:
         )
 
 
-def make_report(figures: Sequence[Figure], *, quick: bool) -> Report:
-    """A report of figures that have just been measured."""
-    return Report(figures=tuple(figures), quick=quick, measured_at=datetime.now(UTC).isoformat(timespec="seconds"))
+def make_report(figures: Sequence[Figure], scale: Scale) -> Report:
+    """Make the report of figures that were just measured."""
+    return Report(figures=tuple(figures), scale=scale, measured_at=datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _shown(value: float, unit: str) -> str:
-    """A value in the unit that reads best.
+    """Return a value in the most readable unit.
 
     >>> _shown(0.0042, "s"), _shown(12.5, "s"), _shown(61234.0, "/s")
     ('4.2 ms', '12.50 s', '61,234/s')

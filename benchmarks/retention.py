@@ -1,8 +1,6 @@
-"""(g) Retention: planning, moving to the trash and deleting, against `find`, `rm -rf` and Hadoop's FileSystem.
-
-The trees are hourly instances, nine of ten expired, in one flat folder and in folders of years, months, days and hours.
-What deletes has a tree of its own each, made in the same way at the same place.
-Hadoop's times are taken inside the Java machine.
+"""(g) Retention: planning, moving to the trash and deleting, against `find`, `rm -rf` and Hadoop's FileSystem. The
+trees are hourly instances, nine of ten expired, in one flat folder and in folders of years, months, days and hours.
+Each deletion gets its own tree, made in the same way at the same place. Hadoop's times are taken inside Java.
 """
 
 import os
@@ -20,17 +18,17 @@ from zoneinfo import ZoneInfo
 from benchmarks.copying_peers import flush, seconds
 from benchmarks.hadoop import run_hadoop
 from benchmarks.probes import ProbeError, say
-from benchmarks.report import Figure, Part, faster, within
+from benchmarks.report import Figure, Part, Scale, faster, within
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.eligibility import (
     collect_candidates,
     decide_eligible,
     find_before,
-    uncollected,
+    garbage_collection_paused,
 )
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import Trash
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
@@ -38,20 +36,17 @@ from feed_assets.timing.templates import parse_path_template
 
 HOUR = timedelta(hours=1)
 START = datetime(1902, 1, 1, tzinfo=UTC)
-"""So early that a million hours end in our time."""
-REPEATS = 5
-TURNS = 3
-"""Fewer: it takes longer to make what is removed than to remove it."""
+"""Early enough that a million hours end in the present."""
 FLAT = "/${YEAR}-${MONTH}-${DAY}-${HOUR}"
 DEEP = "/${YEAR}/${MONTH}/${DAY}/${HOUR}"
 FILES = (*(f"part-{number}.parquet" for number in range(20)), "_SUCCESS", "_manifest.json")
-"""What a job of twenty partitions leaves in an instance."""
+"""The files of an instance written by a job of twenty partitions."""
 SWEEP = "measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Hourly instances below a folder; `depth` levels of folders, of which the last are the instances."""
+    """Hourly instances below a folder; `depth` levels of folders, the last of which are the instances."""
 
     root: Path
     layout: str
@@ -77,7 +72,7 @@ class Tree:
         return InstanceSequence(start=START, frequency=parse_frequency("hours(1)"), timezone=ZoneInfo("UTC"), end=None)
 
     def path(self, index: int) -> str:
-        """The path of an instance below the root."""
+        """Return the path of an instance below the root."""
         return parse_path_template(self.layout).render(START + index * HOUR, ZoneInfo("UTC")).lstrip("/")
 
     def make(self, files: Sequence[str] = ()) -> "Tree":
@@ -91,19 +86,20 @@ class Tree:
         return self
 
 
-def measure_retention(folder: Path, *, quick: bool) -> Iterator[Figure]:
+def measure_retention(folder: Path, scale: Scale) -> Iterator[Figure]:
     """Yield the figures of part (g)."""
-    for count in (2_000,) if quick else (100_000, 1_000_000):
-        yield from _planning(folder / f"plan-{count}", count)
-    yield from _removing(folder / "remove", 2_000 if quick else 100_000)
+    repeats, turns = scale.choose((5, 3), (5, 3), (1, 1))
+    for count in scale.choose((100_000, 1_000_000), (2_000,), (1_000,)):
+        yield from _planning(folder / f"plan-{count}", count, repeats)
+    yield from _removing(folder / "remove", scale.choose(100_000, 2_000, 100), turns)
 
 
-def _planning(folder: Path, count: int) -> Iterator[Figure]:
+def _planning(folder: Path, count: int, repeats: int) -> Iterator[Figure]:
     say(f"planning over {count:,} instances")
     for name, layout in (("flat", FLAT), ("deep", DEEP)):
         tree = Tree(root=folder / name, layout=layout, count=count).make()
         flush(folder)
-        ours, finds = _by_turns(partial(_eligible, tree, tree.expired), partial(_find, tree))
+        ours, finds = _by_turns(repeats, partial(_eligible, tree, tree.expired), partial(_find, tree))
         of = f"what has expired, 90 % of {count:,} instances, {name}"
         target = 1.0 if layout is FLAT else None
         yield faster(Part.RETENTION, of, ours, "find", finds, at_least=target, note="walk, exact paths, decision")
@@ -111,13 +107,13 @@ def _planning(folder: Path, count: int) -> Iterator[Figure]:
         yield faster(Part.RETENTION, of, ours, "Hadoop's globStatus", globbed, at_least=10.0)
         if layout is DEEP:
             few = 24 * 31
-            ours, finds = _by_turns(partial(_eligible, tree, few), partial(_find, tree))
+            ours, finds = _by_turns(repeats, partial(_eligible, tree, few), partial(_find, tree))
             of = f"what has expired, one month of {count:,} instances, deep"
             yield faster(Part.RETENTION, of, ours, "find", finds, at_least=10.0 if count > few * 100 else None)
         shutil.rmtree(tree.root)
 
 
-@uncollected()
+@garbage_collection_paused()
 def _eligible(tree: Tree, expired: int) -> None:
     policy = RetentionRecord(
         limit=parse_frequency("hours(1)"), cadence=parse_frequency("days(1)"), trash=parse_frequency("days(7)")
@@ -139,13 +135,13 @@ def _find(tree: Tree) -> None:
         raise ProbeError(f"find has found {found} of {tree.count}")
 
 
-def _removing(folder: Path, count: int) -> Iterator[Figure]:
+def _removing(folder: Path, count: int, repeats: int) -> Iterator[Figure]:
     paths = [Tree(root=folder, layout=DEEP, count=count).path(index) for index in range(count * 9 // 10)]
     name = f"{len(paths):,} instances of {len(FILES)} files"
-    say(f"removing {name} {TURNS} times by us, by rm and by Hadoop")
+    say(f"removing {name} {repeats} times by us, by rm and by Hadoop")
     turns = [
         (*_remove(folder, count, paths), _remove_by_rm(folder, count, paths), _remove_by_hadoop(folder, count, paths))
-        for _ in range(TURNS)
+        for _ in range(repeats)
     ]
     moved, emptied, removed, by_hadoop = (median(times) for times in zip(*turns, strict=True))
     yield faster(Part.RETENTION, f"{name} deleted for good", emptied, "rm -rf of a list", removed, at_least=0.9)
@@ -155,7 +151,7 @@ def _removing(folder: Path, count: int) -> Iterator[Figure]:
 
 
 def _remove(folder: Path, count: int, paths: Sequence[str]) -> tuple[float, float]:
-    """Seconds of moving to the trash, and of emptying it."""
+    """Return the seconds of moving to the trash, and of emptying it."""
     with _filled(folder, count) as tree:
         trash = LocalStore(tree.root).trash()
         moved = seconds(lambda: _put(trash, paths))
@@ -183,7 +179,7 @@ def _write_list(folder: Path, tree: Tree, paths: Sequence[str]) -> Path:
 
 @contextmanager
 def _filled(folder: Path, count: int) -> Iterator[Tree]:
-    """A tree with files, which is on disk; always at the same place."""
+    """Yield a tree with files, flushed to disk, always at the same place."""
     tree = Tree(root=folder / "tree", layout=DEEP, count=count).make(FILES)
     flush(folder)
     yield tree
@@ -200,7 +196,7 @@ def _rm(oracle: Path) -> None:
         subprocess.run(["xargs", "-d", "\\n", "rm", "-rf"], stdin=paths, check=True)
 
 
-def _by_turns(ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:
-    """Medians of both, measured by turns."""
-    pairs = [(seconds(ours), seconds(theirs)) for _ in range(REPEATS)]
+def _by_turns(repeats: int, ours: Callable[[], None], theirs: Callable[[], None]) -> tuple[float, float]:
+    """Return the medians of both, measured in turn."""
+    pairs = [(seconds(ours), seconds(theirs)) for _ in range(repeats)]
     return median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)

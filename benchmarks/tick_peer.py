@@ -1,5 +1,4 @@
 """Measures Dagster's own automation: one evaluation of `eager()` over hourly assets with a history and some news.
-
 Arguments: pairs, hours of history, new materializations. The history is copied inside SQLite from one real event of
 each asset, because Dagster reports about 200 events a second.
 """
@@ -22,7 +21,7 @@ KEY = "%Y-%m-%d-%H:%M"
 
 
 def main(pairs: str, hours: str, new: str) -> None:
-    """Print the seconds of an evaluation with nothing new, of one with the news, and how much it requested."""
+    """Print the seconds of an evaluation without news and of one with news, and the number of requests."""
     world, history = pairs_of(int(pairs)), int(hours)
     definitions = build_peer(world)
     spread = -(-int(new) // len(world))
@@ -49,7 +48,7 @@ def main(pairs: str, hours: str, new: str) -> None:
 
 
 def build_peer(pairs: list[Pair]) -> dg.Definitions:
-    """Hourly feeds from outside, and an eager asset below each."""
+    """Build hourly external feeds, and an eager asset below each."""
     hours = dg.HourlyPartitionsDefinition(start_date=BEGIN.strftime(KEY), end_offset=1)
 
     def result(pair: Pair) -> dg.AssetsDefinition:
@@ -68,7 +67,7 @@ def build_peer(pairs: list[Pair]) -> dg.Definitions:
 
 
 def materialization(name: str, nominal_time: datetime) -> dg.AssetMaterialization:
-    """That a partition is there."""
+    """Build the materialization of a partition."""
     return dg.AssetMaterialization(["primary", name], partition=nominal_time.strftime(KEY))
 
 

@@ -1,7 +1,6 @@
 """(b) One tick over 1,000 hourly feeds with a year of history, each read by one process; against Dagster's `eager()`.
-
-Our tick finds what has arrived, opens gates, asks for runs and tells Dagster; the peer's evaluation decides what to
-run, about arrivals that have been reported to it before.
+Our tick finds arrivals, opens gates, requests runs and reports to Dagster. The peer's evaluation decides what to run
+about arrivals that were reported before.
 """
 
 import shutil
@@ -11,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.probes import run_probe, say
-from benchmarks.report import Figure, Part, faster, slower
+from benchmarks.report import Figure, Part, Scale, faster, slower
 from benchmarks.tick_probe import BECOME_READY
 
 YEAR = 8_760
@@ -25,23 +24,26 @@ BYSTANDERS = 2.0
 EAGER = "Dagster's evaluate_automation_conditions, eager()"
 
 
-def measure_ticks(folder: Path, *, quick: bool) -> Iterator[Figure]:
-    """Idle and looking ticks at a year and at a tenth of it; ticks with news against the peer's evaluation."""
-    pairs, repeats = (200, 2) if quick else (1_000, 5)
+def measure_ticks(folder: Path, scale: Scale) -> Iterator[Figure]:
+    """Measure idle and polling ticks at a year and at a tenth of it, and ticks with news against the peer's
+    evaluation.
+    """
+    pairs, repeats = scale.choose((1_000, 5), (200, 2), (2 * BECOME_READY, 1))
+    hours = scale.choose(YEAR, TENTH, TENTH // 10)
     news = tuple(count * pairs // 1_000 for count in NEWS)
-    year = _ours(folder, pairs, TENTH if quick else YEAR, repeats, news)
-    tenth = _ours(folder, pairs, TENTH // 10 if quick else TENTH, repeats, news)
+    year = _ours(folder, pairs, hours, repeats, news)
+    tenth = _ours(folder, pairs, hours // 10, repeats, news)
     yield from _absolute(year, tenth, pairs)
     yield from _bystanders(year, pairs)
-    yield from _against_same_size(pairs, TENTH // 10 if quick else TENTH, tenth, news)
-    yield from _against_year(folder, pairs // 10, TENTH if quick else YEAR, repeats, news[-1] // 10, year)
+    yield from _against_same_size(pairs, hours // 10, tenth, news)
+    yield from _against_year(folder, max(pairs // 10, BECOME_READY), hours, repeats, news[-1] // 10, year)
 
 
 def _ours(folder: Path, pairs: int, hours: int, repeats: int, news: tuple[int, ...]) -> dict[str, Any]:
     say(f"ticks: {pairs:,} feeds and processes, {hours:,} hours of history ({4 * pairs * hours:,} rows and more)")
-    bed = folder / f"bed-{pairs}-{hours}"
-    result = run_probe("tick_probe", bed, pairs, hours, repeats, *news)
-    shutil.rmtree(bed)
+    harness = folder / f"state-{pairs}-{hours}"
+    result = run_probe("tick_probe", harness, pairs, hours, repeats, *news)
+    shutil.rmtree(harness)
     return {"hours": hours, "pairs": pairs, **result}
 
 
@@ -87,7 +89,7 @@ def _absolute(year: dict[str, Any], tenth: dict[str, Any], pairs: int) -> Iterat
 
 
 def _bystanders(year: dict[str, Any], pairs: int) -> Iterator[Figure]:
-    """A tick costs what has changed, not what waits."""
+    """Yield the figures that show that a tick costs what has changed, not what waits."""
     yield slower(
         Part.TICKS,
         f"tick in which {BECOME_READY} instances become ready while {pairs:,} wait; {year['hours']:,} hours of history",

@@ -1,4 +1,4 @@
-"""(d) How many windows are resolved in a second on one core; against walking the instances and Dagster's mapping."""
+"""(d) The number of windows resolved in a second on one core; against walking the instances and Dagster's mapping."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from dagster import DailyPartitionsDefinition, HourlyPartitionsDefinition, TimeWindowPartitionMapping
 
 from benchmarks.probes import say
-from benchmarks.report import Figure, Part
+from benchmarks.report import Figure, Part, Scale
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import Window, parse_window
@@ -24,11 +24,11 @@ ZONES = (ZoneInfo("UTC"), NEW_YORK)
 WINDOWS = (("now(-2,0)", "now(0,0)"), ("today(0,0)", "tomorrow(0,-60)"), ("currentMonth(0,0,0)", "now(0,0)"))
 
 
-def measure_windows(_folder: Path, *, quick: bool) -> Iterator[Figure]:
-    """Each window over hourly and daily feeds in UTC and New York, at every hour of a year."""
-    repeats = 3 if quick else 9
-    hours = [START + n * HOUR for n in range(YEAR_HOURS)]
-    sample = hours[:: YEAR_HOURS // (20 if quick else 60)]
+def measure_windows(_folder: Path, scale: Scale) -> Iterator[Figure]:
+    """Measure each window over hourly and daily feeds in UTC and New York, at every hour of a year."""
+    repeats = scale.choose(9, 3, 1)
+    hours = [START + n * HOUR for n in range(scale.choose(YEAR_HOURS, YEAR_HOURS, 240))]
+    sample = hours[:: len(hours) // scale.choose(60, 20, 5)]
     for start, end in WINDOWS:
         say(f"windows: {start} to {end}")
         for zone in ZONES:
@@ -48,7 +48,7 @@ def measure_windows(_folder: Path, *, quick: bool) -> Iterator[Figure]:
 
 
 def walk(window: Window, nominal_time: datetime, feed: InstanceSequence) -> list[int]:
-    """The naive answer: evaluate both ends, then go through the instances from the first, as Falcon does."""
+    """Resolve a window naively: evaluate both ends, then walk the instances from the first, as Falcon does."""
     first = window.start.evaluate(nominal_time, feed.timezone)
     last = window.end.evaluate(nominal_time, feed.timezone)
     found: list[int] = []
@@ -90,7 +90,7 @@ def _figure(name: str, ours: float, peer: str, theirs: float) -> Figure:
 
 
 def _against_dagster(hours: Sequence[datetime], repeats: int) -> Figure:
-    """The 24 hours of a day: the one window of these that Dagster's mapping can say."""
+    """Measure the 24 hours of a day, the only one of these windows that Dagster's mapping can express."""
     days = hours[::24][:300]
     feed = InstanceSequence(start=START - 5 * HOUR, frequency=parse_frequency("hours(1)"), timezone=ZoneInfo("UTC"))
     window = parse_window("today(0,0)", "tomorrow(0,-60)", ZoneInfo("UTC"))

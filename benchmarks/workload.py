@@ -1,6 +1,5 @@
-"""The declared world of the benchmarks: pairs of an hourly feed from outside and a process that makes another of it.
-
-Written as the YAML that people write, loaded as any location is.
+"""The declared entities of the benchmarks: pairs of an hourly external feed and a process that reads it. They are
+written as YAML and loaded like any location.
 """
 
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from pathlib import Path
 
 CLUSTER = "primary"
 START = datetime(2025, 1, 1, tzinfo=UTC)
-END = datetime(2027, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 _FEED = """\
@@ -49,7 +47,7 @@ tags: {{owner: ops}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A feed from outside, the process that reads it, and the feed that the process makes."""
+    """An external feed, the process that reads it, and the feed that the process produces."""
 
     number: int
 
@@ -70,7 +68,7 @@ class Pair:
         return self.number % 20
 
     def render(self) -> str:
-        """The entities as one YAML file."""
+        """Return the entities as one YAML file."""
         feeds = [
             _FEED.format(name=name, description=f"{kind} {self.number}", group=self.group)
             for name, kind in ((self.source, "Source"), (self.result, "Result"))
@@ -81,17 +79,17 @@ class Pair:
         return "---\n".join([*feeds, process])
 
     def path(self, nominal_time: datetime) -> str:
-        """Where an instance of the source lies below the storage."""
+        """Return the path of a source instance below the storage."""
         return f"{self.source}/{nominal_time:%Y/%m/%d/%H}"
 
 
 def pairs_of(count: int) -> list[Pair]:
-    """The first `count` pairs."""
+    """Return the first `count` pairs."""
     return [Pair(number=number) for number in range(count)]
 
 
 def write_entities(folder: Path, pairs: list[Pair], storage: Path) -> None:
-    """One file a pair, and one with the cluster."""
+    """Write one file for each pair, and one with the cluster."""
     folder.mkdir(parents=True)
     cluster = (
         f"kind: cluster\nname: {CLUSTER}\ncolo: here\nstorage: {storage.as_uri()}\nspark: {{master: 'local[2]'}}\n"

@@ -1,4 +1,4 @@
-"""What time it is. The only module that reads the time; everybody else is given `now` or `as_of`."""
+"""Clocks: the only module that reads the time. All other code takes `now` or `as_of` as an argument."""
 
 import time
 from abc import ABC, abstractmethod
@@ -12,11 +12,11 @@ class Clock(ABC):
 
     @abstractmethod
     def now(self) -> datetime:
-        """The present as an aware UTC datetime; never earlier than an earlier answer meant, but for clock repairs."""
+        """Return the present as an aware UTC datetime; it never goes back, unless the clock is corrected."""
 
 
 class SystemClock(Clock):
-    """The time of the machine."""
+    """The clock of the machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -24,7 +24,7 @@ class SystemClock(Clock):
 
 @dataclass(frozen=True, slots=True)
 class FrozenClock(Clock):
-    """A clock that stands at one moment.
+    """A clock that stays at one moment.
 
     >>> FrozenClock(datetime(2013, 11, 3, tzinfo=UTC)).now().isoformat()
     '2013-11-03T00:00:00+00:00'
@@ -60,7 +60,7 @@ class ReplayClock(Clock):
 
 
 class Replay(Protocol):
-    """What a demo asks for: data time `origin` at the real time `real_start`, `speed` times as fast, to `until`."""
+    """A demo's replay: data time `origin` at real time `real_start`, then `speed` times as fast, until `until`."""
 
     @property
     def origin(self) -> datetime: ...
@@ -80,7 +80,7 @@ class ClockSettings(Protocol):
 
 
 def open_clock(settings: ClockSettings) -> Clock:
-    """The clock that the settings ask for: the machine's, or a replay in a demo."""
+    """Return the clock for the settings: the machine's, or a replay in a demo."""
     replay = settings.replay
     if replay is None:
         return SystemClock()
@@ -89,7 +89,7 @@ def open_clock(settings: ClockSettings) -> Clock:
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """How long a piece of work may take, in seconds from when the budget is made; independent of any `Clock`.
+    """The time limit of a piece of work, in seconds from creation; independent of any `Clock`.
 
     >>> TimeBudget(3600.0).is_spent, TimeBudget(0.0).is_spent
     (False, True)
@@ -100,18 +100,18 @@ class TimeBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time is used up."""
         return self.left <= 0.0
 
     @property
     def left(self) -> float:
-        """The seconds that are left, below 0 when the time is up."""
+        """The seconds left, below 0 when the time is used up."""
         return self._begun + self.seconds - time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """How long something has taken since the watch was made, in seconds; independent of any `Clock`.
+    """The time since creation, in seconds; independent of any `Clock`.
 
     >>> Stopwatch().seconds >= 0.0
     True
@@ -121,5 +121,5 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The time since then."""
+        """The seconds since creation."""
         return time.monotonic() - self._begun

@@ -1,75 +1,73 @@
-"""Every exception of the project, one tree.
+"""The tree of all exceptions.
 
 FeedAssetsError
 ├── TimingError               text that is not a frequency, date, time zone, expression or path template
 │   ├── FrequencyError
 │   ├── DateTimeError
 │   ├── TimeZoneError
-│   ├── InstanceError         a time that is no instance of its sequence, or outside the calendar
+│   ├── InstanceError         a time that is not an instance of its sequence, or is outside the calendar
 │   ├── ExpressionError       carries the position in the text
-│   │   └── UnknownNameError  a variable, function or input that nobody knows; carries the known ones
-│   ├── WindowError           two expressions that make no window together
+│   │   └── UnknownNameError  an unknown variable, function or input; carries the known names
+│   ├── WindowError           two expressions that do not form a window
 │   ├── TemplateError
 │   └── TableAddressError
-├── SettingsError             a setting is missing or wrong; names every place that was tried
+├── SettingsError             a setting is missing or wrong; names the sources that were tried
 ├── DefinitionsError          entity files that cannot be used; carries the issues
-│   ├── LocationUnreadableError   the place of the files does not exist or cannot be read
+│   ├── LocationUnreadableError   the location of the files does not exist or cannot be read
 │   ├── EntityNotFoundError       no entity of that kind and name is declared
 │   ├── VersionNotFoundError      an entity has no such version, or none at that time
-│   ├── DuplicateEntityError      two entities of one kind have one name
-│   ├── DefinitionStoreError      the store of definitions cannot make a change, or says why it must not
-│   │   ├── FileRefusedError          a name that leaves the folder of the definitions, or is none
-│   │   └── DefinitionsChangedError   somebody else changed the same files meanwhile
-│   └── ColumnsError              a schema that is no list of names and types
-├── VerbRefusedError          what was asked about an entity cannot be done as things stand; nothing was changed
-│   ├── EntityExistsError         another definition of that name is declared
-│   ├── EntityReferencedError     others name what should be removed
-│   ├── NotSchedulableError       a kind of entity that has no schedule, or work that nothing here can do
+│   ├── DuplicateEntityError      two entities of one kind have the same name
+│   ├── DefinitionStoreError      the store of definitions cannot make a change, or refuses it
+│   │   ├── FileRefusedError          a file name that is outside the folder of the definitions, or invalid
+│   │   └── DefinitionsChangedError   the same files were changed concurrently
+│   └── ColumnsError              a schema that is not a list of names and types
+├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
+│   ├── EntityExistsError         another definition with that name is declared
+│   ├── EntityReferencedError     other entities refer to the entity to remove
+│   ├── NotSchedulableError       a kind of entity without a schedule, or an unsupported engine
 │   ├── NotScheduledError
-│   ├── PlanOutdatedError         a plan that is applied to another world than it was made for
+│   ├── PlanOutdatedError         the definitions or the state changed after the plan was made
 │   └── SafeModeError
-├── ArrivalRefusedError       somebody says that an instance has arrived, and it has not, or is not theirs
-├── InstanceQueryError        a range, filter, order or page of instances that makes no question
-├── ArrivalsFileError         a file of arrivals for a simulation that cannot be used
-├── MirrorTemplateError       what is given makes no mirror
+├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
+├── InstanceQueryError        an invalid range, filter, order or page of instances
+├── ArrivalsFileError         a file of arrivals for a simulation cannot be used
+├── MirrorTemplateError       the given options do not form a mirror
 ├── WebserverError            Dagster's webserver does not answer, or refuses
-├── RunsNotStoppedError       runs of instances that were killed and that go on
-├── StorageError              a filesystem refused, or holds something we do not understand
-│   ├── PathRefusedError      a path that leaves the storage root, or is none
+├── RunsNotStoppedError       runs of killed instances could not be stopped
+├── StorageError              a filesystem refused, or contains unexpected data
+│   ├── PathRefusedError      a path that is outside the storage root, or invalid
 │   ├── InstanceNotFoundError
-│   ├── InstanceChangingError it did not hold still, or another publication overtook ours
-│   ├── StagingLostError      what should be published was discarded, swept or never made
+│   ├── InstanceChangingError the instance keeps changing, or another publication has overtaken this one
+│   ├── StagingLostError      the staging to publish was discarded, swept or never made
 │   ├── ManifestError         a manifest file that cannot be read
-│   ├── TableRefusedError     a table that is not there, or not as a feed says, or that others write
+│   ├── TableRefusedError     a table is missing, differs from its feed, or has other writers
 │   └── StoreUnknownError     no adapter for the URL, or its packages are not installed
 ├── StateError                the state database refused
-│   ├── LeaseHeldError        somebody else works on this instance
-│   ├── FencedOutError        our lease was taken over; nothing of ours may become visible
-│   ├── ChunkTakenError       somebody else works on this part of a sweep, or has ended it
-│   └── SweepDamagedError     a stored sweep is not what was planned
+│   ├── LeaseHeldError        another worker holds the lease of the instance
+│   ├── FencedOutError        the lease was taken over; the worker must not publish anything
+│   ├── ChunkTakenError       another worker holds this chunk of a sweep, or has finished it
+│   └── SweepDamagedError     a stored sweep differs from its plan
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
-│   ├── ReleaseError          the releases of a process cannot go on as asked
-│   ├── SweepRefusedError     a sweep cannot do what is asked as it stands; nothing was moved
-│   ├── ReplicationError      an instance cannot be copied; what stands at the target was not touched
-│   │   ├── SourceNotAvailableError   there is no whole instance at the source
-│   │   ├── SourceEmptiedError        a source without files would empty its target
-│   │   ├── SourceChangingError       it changed during every try
-│   │   ├── SourceDamagedError        a file of it is not what its manifest says
-│   │   ├── CopyDamagedError          what was read back is not what had been read
-│   │   ├── TargetDamagedError        what should stay at the target is not what its manifest says
-│   │   ├── FilesFailedError          files of the source could not be read; the others wait for the next try
-│   │   ├── ReplicaLostError          what stood at the target when the copy began is gone
-│   │   ├── CopyIncompleteError       parts of the copy have not been done
-│   │   ├── CopyForbiddenError        what a worker raises of a copy that its process has forbidden
-│   │   ├── CopyWorkerLostError       a process that made copies has ended before they were done
-│   │   ├── MirrorEmptiedError        a source without files has a mirror with some
-│   │   ├── RemovalLimitError         a run of a mirror would remove more than it may without asking
-│   │   ├── TargetRefusedError        what stands at the target of a mirror cannot be replaced as a whole
-│   │   └── MirrorFailedError         some of several directories could not be mirrored
-│   └── PartitionKeyError     a partition key that is no instance
-└── EngineError               the work of a process could not be started or failed
+│   ├── ReleaseError          the releases of a process cannot be changed as requested
+│   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
+│   └── PartitionKeyError     a partition key that is not an instance
+├── CopyError                 an instance cannot be copied; the target is unchanged
+│   ├── SourceNotAvailableError   the source has no complete instance
+│   ├── SourceEmptiedError        a source without files would empty its target
+│   ├── SourceChangingError       the source changed during every attempt
+│   ├── SourceDamagedError        a file of the source differs from its manifest
+│   ├── CopyDamagedError          the bytes read back differ from the bytes read at the source
+│   ├── TargetDamagedError        a file that stays at the target differs from its manifest
+│   ├── FilesFailedError          files of the source could not be read; the others are kept for the next attempt
+│   ├── ReplicaLostError          the content of the target at the start of the copy is gone
+│   ├── CopyIncompleteError       parts of the copy are missing
+│   ├── MirrorEmptiedError        the source of a mirror has no files, but its target has some
+│   ├── RemovalLimitError         a run of a mirror would remove more files than it may without confirmation
+│   ├── TargetRefusedError        the target of a mirror cannot be replaced as a whole
+│   └── MirrorFailedError         some of several directories could not be mirrored
+└── EngineError               the work of a process could not be started, or failed
     ├── UnknownEngineError
     ├── WorkflowNotFoundError
     ├── WorkflowSignatureError    user code that does not fit the inputs and outputs of its process
@@ -79,17 +77,17 @@ FeedAssetsError
     ├── ConnectServerError        a Spark Connect server did not start
     └── ServiceError              Spark, a catalog, a database or Java cannot be reached, or refuses
 
-The tree is drawn whole here; a class stands in the `errors.py` of the room that raises it, its base in a room below.
-An exception is built from facts and writes its own sentence: where, what, why, next step.
+The whole tree is drawn here. Each class is defined in the `errors.py` of the package that raises it, and its base in a
+lower package. An exception is built from facts and writes its own message: where, what, why, next step.
 """
 
 from collections.abc import Callable
 
 
 class FeedAssetsError(Exception):
-    """Base of everything this project raises on purpose; its text is meant for a person.
+    """Base of all exceptions that this project raises on purpose; the text is for people.
 
-    It can be sent to another process, whatever facts it was built from.
+    It can be pickled, whatever facts it was built from.
     """
 
     def __reduce__(self) -> "tuple[Callable[..., FeedAssetsError], tuple[object, ...]]":
@@ -103,16 +101,17 @@ def _rebuild(kind: type[FeedAssetsError], arguments: tuple[object, ...], facts: 
 
 
 class SettingsError(FeedAssetsError):
-    """A setting is missing or wrong; `tried` are the places that were looked at, the strongest first."""
+    """A setting is missing or wrong; `tried` lists the sources that were read, the strongest first."""
 
     def __init__(self, *, setting: str, reason: str, tried: tuple[str, ...], next_step: str) -> None:
         self.setting = setting
         self.reason = reason
         self.tried = tried
-        places = f" Tried, the first one wins: {', '.join(tried)}." if tried else ""
+        places = f" Tried in this order: {', '.join(tried)}." if tried else ""
         super().__init__(f"setting {setting!r}: {reason}.{places} {next_step}")
 
 
 def render_some(texts: tuple[str, ...], most: int = 5) -> str:
+    """Return the first `most` texts as a list for a message, and the number of the others."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more

@@ -1,4 +1,4 @@
-"""What is wrong with a definition, said once: severity, code, entity, message, remedy and the place in a file."""
+"""Issues: errors and warnings about definitions, with severity, code, entity, message, remedy and file position."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from feed_assets.errors import FeedAssetsError
 
-VERSION = 1
 """Version of the JSON form."""
 
 EntityKey: TypeAlias = tuple[str, str]
@@ -20,7 +19,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class Severity(StrEnum):
-    """An error keeps an entity out; a warning does not."""
+    """The severity of an issue: an error keeps an entity out of the plan, a warning does not."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -28,7 +27,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A place in a file; lines and columns count from 1.
+    """A position in a file; lines and columns count from 1.
 
     >>> Source(file="entities/clicks.yaml", line=14).render()
     'entities/clicks.yaml:14'
@@ -39,13 +38,13 @@ class Source:
     column: int | None = None
 
     def render(self) -> str:
-        """The place as `file:line`."""
+        """Return the position as `file:line`."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issue:
-    """One thing that is wrong. `message` and `remedy` are sentences; the message stands without its full stop.
+    """An error or warning. `message` and `remedy` are sentences; `message` has no full stop.
 
     `code` is stable and names the rule; `entity` is the label of the entity, `feed 'clicks'`.
     """
@@ -58,7 +57,7 @@ class Issue:
     source: Source | None = None
 
     def render(self) -> str:
-        """Where, what, why and the next step, on one line.
+        """Return position, entity, message and remedy on one line.
 
         >>> Issue(severity=Severity.ERROR, code="unknown-key", entity="feed 'clicks'",
         ...       message="'retentoin' is not a key of a feed", remedy="Did you mean 'retention'?",
@@ -70,35 +69,22 @@ class Issue:
         text = f"{self.message}. {self.remedy}" if self.remedy else f"{self.message}."
         return ": ".join([*where, *who, text])
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form; see `render_json` for the document around it."""
-        return {
-            "severity": self.severity.value,
-            "code": self.code,
-            "entity": self.entity,
-            "message": self.message,
-            "remedy": self.remedy,
-            "file": self.source.file if self.source else None,
-            "line": self.source.line if self.source else None,
-            "column": self.source.column if self.source else None,
-        }
-
 
 def order_of(issue: Issue) -> tuple[str, int, int, str, str]:
-    """The order in which issues are shown: by file and line, then by entity and code."""
+    """Return the sort key of an issue: file and line, then entity and code."""
     source = issue.source or Source(file="")
     return (source.file, source.line or 0, source.column or 0, issue.entity or "", issue.code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSources:
-    """Where one entity stands in its file: the line and column of each key and list item; () is the entity itself."""
+    """The file positions of one entity: line and column of each key and list item; () is the entity itself."""
 
     file: str
     positions: Mapping[FieldPath, tuple[int, int]]
 
     def locate(self, path: FieldPath = ()) -> Source:
-        """The place of a key, or of the nearest one around it that was written."""
+        """Return the position of a key, or of the nearest enclosing key that was written."""
         for length in range(len(path), -1, -1):
             if (found := self.positions.get(path[:length])) is not None:
                 return Source(file=self.file, line=found[0], column=found[1])
@@ -106,7 +92,7 @@ class FieldSources:
 
 
 class SourceMap(Mapping[EntityKey, Source]):
-    """Where entities were declared, and where each of their keys stands. Entities built in Python have no source.
+    """The file positions of entities and their keys. Entities built in Python have none.
 
     >>> clicks = FieldSources(file="a.yaml", positions={(): (1, 1), ("name",): (2, 1)})
     >>> sources = SourceMap({("feed", "clicks"): clicks})
@@ -127,7 +113,7 @@ class SourceMap(Mapping[EntityKey, Source]):
         return len(self._fields)
 
     def locate(self, key: EntityKey, path: FieldPath = ()) -> Source | None:
-        """The place of a key of an entity; None for an entity without source."""
+        """Return the position of a key of an entity; None for an entity without a file."""
         fields = self._fields.get(key)
         return fields.locate(path) if fields else None
 
@@ -137,14 +123,14 @@ _FIRST_SENTENCE = re.compile(r"(.*?)\. (.*)", re.DOTALL)  # "it is wrong. Do thi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a sentence says: the message, and the remedy or nothing."""
+    """A message, with a remedy or ""."""
 
     message: str
     remedy: str = field(default="")
 
 
 def split_error(error: FeedAssetsError) -> Finding:
-    """An exception's sentence as message and remedy.
+    """Split an exception's text into message and remedy.
 
     >>> from feed_assets.timing.errors import FrequencyError
     >>> split_error(FrequencyError(text="hours. (1)", reason="it is no form")).message

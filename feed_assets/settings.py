@@ -1,4 +1,4 @@
-"""Where the definitions and the state are, and the defaults: command line over environment over file over defaults."""
+"""Settings: locations of definitions and state, and defaults. The order is command line, environment, file, default."""
 
 import os
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
 FILE_NAME = "feed_assets.yaml"
 PROJECT_ROOT = "PROJECT_ROOT"
-"""The variable that is always there: the folder of the settings file, or the working directory."""
+"""A variable that is always defined: the folder of the settings file, or the working directory."""
 
 _VARIABLES = "VARIABLES__"
 _EXPECTED = {
@@ -36,7 +36,7 @@ _EXPECTED = {
     "dict": "a map",
     "model": "a map",
 }
-"""What is expected, by the beginning of pydantic's code of an error."""
+"""The expected form of a value, by the beginning of pydantic's error code."""
 
 
 class ReplaySettings(BaseModel):
@@ -51,7 +51,7 @@ class ReplaySettings(BaseModel):
 
 
 class DemoSettings(BaseModel):
-    """Settings of the demo; nothing else can ask for a clock that is not the machine's."""
+    """Settings of the demo; only the demo can use a clock other than the machine's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,14 +59,14 @@ class DemoSettings(BaseModel):
 
 
 class ScheduleMode(StrEnum):
-    """Whether what is declared is scheduled by that, or waits for a command."""
+    """Whether declared feeds and processes are scheduled automatically or by a command."""
 
     AUTOMATIC = "automatic"
     EXPLICIT = "explicit"
 
 
 class DefinitionChanges(StrEnum):
-    """Which instances a changed definition governs: those from now on, or all that have not ended."""
+    """The instances that a changed definition governs: those from now on, or all that have not ended."""
 
     FROM_NOW = "from-now"
     ALWAYS = "always"
@@ -75,10 +75,10 @@ class DefinitionChanges(StrEnum):
 class Settings(BaseSettings):
     """The settings in force; make them with `load_settings`.
 
-    `entities` is a folder, a file or an fsspec URL; a relative path stands below `root`. `variables` are the values of
-    `${NAME}` in clusters. `state` is an SQLAlchemy URL; None leaves it to the Dagster instance. With `strict` a warning
-    fails a validation. `schedule` is for feeds and processes that no command has scheduled or suspended. `webserver` is
-    the URL of Dagster's, which commands ask to show what they have changed.
+    `entities` is a folder, a file or an fsspec URL; a relative path is below `root`. `variables` are the values of
+    `${NAME}` in clusters. `state` is an SQLAlchemy URL; None means the database of the Dagster instance. With `strict`,
+    a warning fails a validation. `schedule` applies to feeds and processes that no command has scheduled or suspended.
+    `webserver` is the URL of Dagster's webserver, which commands ask to reload changed definitions.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -105,7 +105,7 @@ class Settings(BaseSettings):
 
     @property
     def root(self) -> Path:
-        """The folder that relative paths stand below."""
+        """The folder that relative paths start from."""
         return self._root
 
     @property
@@ -115,14 +115,14 @@ class Settings(BaseSettings):
 
     @property
     def cluster_variables(self) -> dict[str, str]:
-        """`variables` with `${PROJECT_ROOT}` in their values replaced, and `PROJECT_ROOT` itself."""
+        """`variables`, with `${PROJECT_ROOT}` in their values replaced, and `PROJECT_ROOT` itself."""
         root = str(self._root)
         values = {name: value.replace(f"${{{PROJECT_ROOT}}}", root) for name, value in self.variables.items()}
         return {PROJECT_ROOT: root, **values}
 
     @property
     def replay(self) -> ReplaySettings | None:
-        """The replay that the demo asks for."""
+        """The replay settings of the demo, if any."""
         return self.demo.replay if self.demo else None
 
 
@@ -134,12 +134,12 @@ def load_settings(
     """Read the settings: `overrides`, then `FEED_ASSETS_…` of the environment, then the settings file, then defaults.
 
     The file is the one that `FEED_ASSETS_SETTINGS` names, else `feed_assets.yaml` in `start` or the nearest folder
-    above it. In names of variables `__` leads into a section: `FEED_ASSETS_DEMO__REPLAY__SPEED`.
+    above it. In names of variables, `__` separates a section from its setting: `FEED_ASSETS_DEMO__REPLAY__SPEED`.
 
     Args:
         overrides: settings by name, from a command line.
-        environ: the environment; the process's own if None.
-        start: where to look for the file; the working directory if None.
+        environ: the environment; that of the process if None.
+        start: the folder in which the search for the file begins; the working directory if None.
 
     Raises:
         SettingsError: a setting is unknown or wrong, or the file cannot be read.
@@ -152,17 +152,17 @@ def load_settings(
         _Environment(environ)(),
         {} if file is None else _read_file(file),
     ]
-    tried = _tried(file, folder)
+    tried = _sources_tried(file, folder)
     try:
         settings = Settings(**_merged(sources))
     except ValidationError as exc:
-        raise _refused(exc, tried) from exc
+        raise _settings_error(exc, tried) from exc
     settings._root = folder if file is None else file.parent
     return settings
 
 
 class _Environment(EnvSettingsSource):
-    """The environment that was passed, not the process's; names of `variables` keep their case."""
+    """The given environment, not that of the process; names of `variables` keep their case."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(Settings, env_prefix=ENV_PREFIX, env_nested_delimiter="__")
@@ -234,12 +234,12 @@ def _merged(sources: list[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _tried(file: Path | None, folder: Path) -> tuple[str, ...]:
+def _sources_tried(file: Path | None, folder: Path) -> tuple[str, ...]:
     place = str(file) if file else f"{FILE_NAME} in {folder} and above (not found)"
     return ("the command line", f"{ENV_PREFIX}… in the environment", place, "the default")
 
 
-def _refused(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
+def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:
     first = error.errors(include_url=False)[0]
     path = [str(part) for part in first["loc"]]
     variable = ENV_PREFIX + "__".join(path).upper()

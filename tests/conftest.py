@@ -1,10 +1,11 @@
-"""What all tests share: fixtures of real servers, started on first use."""
+"""What all tests share: fixtures of real servers, started on first use, and tiers."""
 
 import pytest
 from hypothesis import Phase, settings
 
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
+from tests.tiers import Tiers
 
 __all__ = ["metastore_port", "postgres_url"]
 
@@ -17,7 +18,10 @@ settings.load_profile("undated")
 start_lightly()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that nobody waits for one worker in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--update-golden`."""
+    parser.addoption("--update-golden", action="store_true", help="Rewrite the golden files.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Tiers(), "tiers")

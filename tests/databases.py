@@ -1,4 +1,8 @@
-"""Empty databases for tests, once of each kind; a package's conftest imports the fixtures that its tests ask for."""
+"""Empty databases for tests, once of each kind; a package's conftest imports the fixtures that its tests ask for.
+
+The tests of `state` prove that the statements mean the same to both kinds; the rooms above it ask PostgreSQL again only
+in drills (`drilled_database_url`).
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -26,8 +30,18 @@ def create_schema(server_url: str) -> str:
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.server)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database, once of each kind; PostgreSQL's is a schema of its own."""
+    return _create(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.server, pytest.mark.drill])])
+def drilled_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same, on PostgreSQL in drills only."""
+    return _create(request, tmp_path)
+
+
+def _create(request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/state.db"
+        return f"sqlite:///{folder}/state.db"
     return create_schema(request.getfixturevalue("postgres_url"))
 
 

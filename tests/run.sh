@@ -1,24 +1,41 @@
 #!/usr/bin/env bash
-# All tests, with lint and types: those with Spark beside the others, because daemons mostly wait. Files of tests are
-# kept in memory where there is room for them. The argument is where the environment's programs are.
+# Runs tests in two processes. Arguments: where the environment's programs are, and what to run: `test` is all but the
+# drills, with lint beside it; `fast` what needs no server and little time; `drills` the long proofs.
+# Files of tests are kept in memory where there is room for them.
 set -uo pipefail
 bin=$1
+what=$2
 room=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -1)
 files=$(mktemp -d -p "$([ "${room:-0}" -ge 8 ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" feed-assets-tests.XXXX)
 trap 'rm -rf "$files"' EXIT
 export TMPDIR=$files
 mkdir -p artifacts
 
-echo "tests with Spark begin, beside the others; what they say comes at the end"
-{
-  [ -e "$bin/../spark.jsa" ] || "$bin/python" -m tests.java_start
-  "$bin/python" -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder
-} >artifacts/spark-tests.log 2>&1 &
-make --no-print-directory lint
-lint=$?
-"$bin/python" -m pytest -m "not spark" -n 2 --dist loadfile --no-loadscope-reorder
-others=$?
-wait $!
-with_spark=$?
-cat artifacts/spark-tests.log
-exit $((lint || others || with_spark))
+run_pytest() {
+  "$bin/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"
+}
+
+if [ "$what" != fast ] && [ ! -e "$bin/../spark.jsa" ]; then
+  "$bin/python" -m tests.java_start
+fi
+case $what in
+  test)
+    make --no-print-directory lint >artifacts/lint.log 2>&1 &
+    run_pytest
+    tests=$?
+    wait $!
+    lint=$?
+    cat artifacts/lint.log
+    exit $((tests || lint))
+    ;;
+  fast)
+    run_pytest -m "not (long or server or spark or daemon or drill)"
+    ;;
+  drills)
+    FEED_ASSETS_DRILLS=1 run_pytest -m "drill or sample" -rP
+    ;;
+  *)
+    echo "tests/run.sh: $what is none of test, fast, drills" >&2
+    exit 2
+    ;;
+esac

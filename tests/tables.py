@@ -6,8 +6,8 @@ from typing import Any
 
 from pymetastore.hive_metastore import ttypes
 
-from feed_assets.storage.metastore import Metastore, Partition, Table
-from feed_assets.storage.partition_names import render_partition
+from feed_assets.storage.table.metastore import Metastore, Partition, Table
+from feed_assets.storage.table.partition_names import render_partition
 
 KEYS = (("ds", "string"), ("region", "string"))
 COLUMNS = (("text", "string"),)
@@ -39,12 +39,12 @@ class Catalog(Metastore):
         super().__init__([("127.0.0.1", port)], f"thrift://127.0.0.1:{port}")
         self.asked = 0
 
-    def _ask(self, call: Any) -> Any:
+    def _request(self, call: Any) -> Any:
         self.asked += 1
-        return super()._ask(call)
+        return super()._request(call)
 
     def make_database(self, name: str, location: Path) -> None:
-        self._ask(lambda client: client.create_database(ttypes.Database(name=name, locationUri=location.as_uri())))
+        self._request(lambda client: client.create_database(ttypes.Database(name=name, locationUri=location.as_uri())))
 
     def make_table(
         self,
@@ -80,7 +80,7 @@ class Catalog(Metastore):
             parameters={**({"EXTERNAL": "TRUE"} if kind == "EXTERNAL_TABLE" else {}), **parameters},
             tableType=kind,
         )
-        self._ask(lambda client: client.create_table(described))
+        self._request(lambda client: client.create_table(described))
         table = self.find_table(database, name)
         assert table is not None
         return table
@@ -92,4 +92,4 @@ class Catalog(Metastore):
     def put_parameters(self, table: Table, partition: Partition, parameters: Mapping[str, str]) -> None:
         """Say something of a partition, as programs that count its rows do."""
         partition.described.parameters = {**(partition.described.parameters or {}), **parameters}
-        self._ask(lambda client: client.alter_partition(table.database, table.name, partition.described))
+        self._request(lambda client: client.alter_partition(table.database, table.name, partition.described))

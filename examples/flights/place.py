@@ -1,4 +1,4 @@
-"""Where and when the demo takes place: its folders, its clock, and what its processes are told."""
+"""The folders, the clock and the environment of the demo."""
 
 import shutil
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MARKER = ".feed-assets-demo"
 ORIGIN = datetime(2013, 11, 1, tzinfo=UTC)
 LAST_DELIVERY = datetime(2013, 12, 1, 7, tzinfo=UTC)
 UNTIL = datetime(2013, 12, 2, tzinfo=UTC)
-"""Where the clock stops: the month has arrived, and what is older than 20 days has expired."""
+"""The end of the clock: the month has arrived, and data older than 20 days have expired."""
 START_UP = timedelta(seconds=12)
 LATE_PROCESS = "daily-delays"
 
@@ -21,12 +21,12 @@ console = Console()
 
 
 class DemoError(Exception):
-    """Why the demo could not do what it shows."""
+    """The demo has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """The folders and the addresses of one demo: of the UI, and of the object storage that copies are made to."""
+    """The folders of one demo, and the addresses of the UI and of the object storage for copies."""
 
     folder: Path
     port: int
@@ -50,7 +50,7 @@ class Demo:
         return f"http://127.0.0.1:{self.port}"
 
     def environment(self, real_start: datetime) -> dict[str, str]:
-        """What Dagster's processes are told."""
+        """Return the environment of Dagster's processes."""
         speed = (LAST_DELIVERY - ORIGIN).total_seconds() / self.seconds
         return {
             "DAGSTER_HOME": str(self.home),
@@ -64,10 +64,10 @@ class Demo:
         }
 
     def prepare(self) -> None:
-        """Make the folders anew; a folder that is not a demo's is left alone."""
+        """Create the folders anew. A folder that does not belong to a demo is left alone."""
         if self.folder.exists():
             if not (self.folder / MARKER).exists():
-                raise DemoError(f"{self.folder} exists and is no demo's folder. Name another with --folder.")
+                raise DemoError(f"{self.folder} exists and is not a demo's folder. Choose another with --folder.")
             shutil.rmtree(self.folder)
         self.data.mkdir(parents=True)
         self.home.mkdir()

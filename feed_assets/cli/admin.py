@@ -1,4 +1,4 @@
-"""`admin`: safe mode, the audit, and the messages for programs outside."""
+"""`admin`: safe mode, the audit, and the messages for other programs."""
 
 import click
 
@@ -17,20 +17,20 @@ MESSAGES = 1_000
 
 @click.group()
 def admin() -> None:
-    """Safe mode, the audit, and the messages for programs outside."""
+    """Manage safe mode, and show the audit and the messages for other programs."""
 
 
 @admin.command()
 @click.argument("switch", type=click.Choice(["on", "off", "status"]), default="status")
-@click.option("--reason", help="Why, for those who are refused meanwhile.")
+@click.option("--reason", help="The reason, shown in refusals.")
 @author_option
 @dry_run_option
 @output_option
 def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool, output: str) -> None:
-    """Switch safe mode on or off, or say how it stands.
+    """Switch safe mode on or off, or show its status.
 
-    In safe mode nothing can be declared, changed, scheduled, resumed or removed, but for clusters, which can be changed
-    only then.
+    In safe mode nothing can be declared, changed, scheduled, resumed or removed. Clusters are the exception: they can
+    be changed in safe mode only.
     """
     settings = load_settings()
     database = open_state(settings)
@@ -47,7 +47,7 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
             dry_run=dry_run,
         )
     if output == "json":
-        print_json(mode.to_json())
+        print_json(mode)
     else:
         click.echo(_sentence(mode))
 
@@ -56,23 +56,12 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
 @click.option("--limit", type=click.IntRange(min=1), default=NEWEST, show_default=True, help="How many, newest first.")
 @output_option
 def audit(limit: int, output: str) -> None:
-    """Who changed what, and when; newest first."""
+    """Show who changed what and when, newest first."""
     database = open_state(load_settings())
     with database.read() as connection:
         entries = Audit(connection).newest(limit)
     if output == "json":
-        shown = [
-            {
-                "seq": entry.seq,
-                "recorded_at": entry.recorded_at.isoformat(),
-                "author": entry.author,
-                "action": entry.action,
-                "target": entry.target,
-                "details": dict(entry.details),
-            }
-            for entry in entries
-        ]
-        print_json({"version": 1, "audit": shown})
+        print_json(audit=entries)
         return
     rows = [
         (
@@ -88,30 +77,23 @@ def audit(limit: int, output: str) -> None:
 
 
 @admin.command()
-@click.option("--after", type=click.IntRange(min=0), default=0, show_default=True, help="Only those with a larger seq.")
+@click.option(
+    "--after", type=click.IntRange(min=0), default=0, show_default=True, help="Only messages with a larger seq."
+)
 @click.option(
     "--limit", type=click.IntRange(min=1), default=MESSAGES, show_default=True, help="How many, oldest first."
 )
 @output_option
 def messages(after: int, limit: int, output: str) -> None:
-    """The messages for programs outside, oldest first; one for each evicted path and for each that is back.
+    """Show the messages for other programs, oldest first: one for each evicted and each restored path.
 
-    A reader keeps the largest seq it has seen and asks for what comes --after it. No message is ever changed.
+    A reader remembers the largest seq it has seen, and requests later messages with --after. Messages never change.
     """
     database = open_state(load_settings())
     with database.read() as connection:
         found = Outbox(connection).read(after, limit)
     if output == "json":
-        shown = [
-            {
-                "seq": each.seq,
-                "topic": each.topic,
-                "recorded_at": each.recorded_at.isoformat(),
-                "payload": dict(each.payload),
-            }
-            for each in found
-        ]
-        print_json({"version": 1, "messages": shown})
+        print_json(messages=found)
         return
     rows = [
         (

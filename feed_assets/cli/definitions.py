@@ -1,10 +1,11 @@
-"""`validate` and `schema`: about definitions, without running anything."""
+"""`validate` and `schema`: commands on definitions that run nothing."""
 
 import json
 from pathlib import Path
 
 import click
 
+from feed_assets.cli.render import print_json
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
@@ -15,20 +16,20 @@ from feed_assets.settings import load_settings
 @click.command()
 @click.argument("path", required=False)
 @click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The form of the result."
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format."
 )
-@click.option("--strict", is_flag=True, default=None, help="Let warnings fail, too.")
+@click.option("--strict", is_flag=True, default=None, help="Also fail for warnings.")
 @click.option("--live", is_flag=True, help="Also contact storages, Spark, catalogs and databases.")
 @click.pass_context
 def validate(ctx: click.Context, path: str | None, output: str, strict: bool | None, live: bool) -> None:
-    """Check the entities in PATH: a folder, a file or an fsspec URL; without it those that the settings name.
+    """Check the entities in PATH: a folder, a file or an fsspec URL; by default those of the settings.
 
-    Exits with 0 if nothing is wrong, with 1 if something is, with 2 for wrong usage or settings.
+    Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
     """
     settings = load_settings({} if strict is None else {"strict": strict})
     report = validate_location(settings, open_clock(settings).now(), path and _absolute(path), live=live)
     if output == "json":
-        click.echo(json.dumps(report.to_json(), indent=2))
+        print_json(report)
     else:
         for issue in report.issues:
             prefix = "warning: " if issue.severity is Severity.WARNING else ""

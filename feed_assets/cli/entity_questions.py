@@ -1,4 +1,4 @@
-"""The verbs of `entity` that only ask: status, definition, list, dependency, summary, lookup, history, blame."""
+"""The reading verbs of `entity`: status, definition, list, dependency, summary, lookup, history, blame."""
 
 import json
 from collections.abc import Callable
@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from feed_assets.cli.options import ListType, MomentType, kind_argument, open_registry_for, output_option, packed
+from feed_assets.cli.options import ListType, MomentType, kind_argument, open_entity_context_for, output_option
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.definitions.verification import verify_store
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
+from feed_assets.operations.entities.context import get_declared
 from feed_assets.operations.entities.history import blame as blame_fields
 from feed_assets.operations.entities.history import entity_history
 from feed_assets.operations.entities.listing import PAGE, FilterField, ListField, ListQuery
@@ -27,7 +28,6 @@ from feed_assets.operations.entities.reading import (
     show_definition,
     summarize,
 )
-from feed_assets.operations.entities.registry import get_declared
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
@@ -38,40 +38,40 @@ _Known = TypeVar("_Known", bound=StrEnum)
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
 @output_option
 def status(kind: Kind, name: str, output: str) -> None:
-    """How an entity stands: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
-    found = find_status(open_registry_for(dry_run=True), kind, name)
+    """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
+    found = find_status(open_entity_context_for(dry_run=True), kind, name)
     if output == "json":
-        print_json({"version": 1, **found.to_json()})
+        print_json(found)
         return
     click.echo(found.state.value)
     print_table(("cluster", "status"), found.clusters.items())
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
-@click.option("--version", type=int, help="As it was in this version; see history.")
+@click.option("--version", type=int, help="This version; see history.")
 @click.option(
     "--format",
     "form",
     type=click.Choice([form.value for form in Form]),
     default=Form.WRITTEN.value,
     show_default=True,
-    help="As it was written, or written anew.",
+    help="As it was written, or converted.",
 )
 def definition(kind: Kind, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
-    registry = open_registry_for(dry_run=True)
-    click.echo(show_definition(registry, kind, name, version=version, form=Form(form)).rstrip("\n"))
+    context = open_entity_context_for(dry_run=True)
+    click.echo(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The options that `list` and `summary` share, as they were given."""
+class _ListArguments:
+    """The options that `list` and `summary` share, unparsed."""
 
     nameseq: str
     tagkeys: tuple[str, ...]
@@ -83,10 +83,10 @@ class _Asked:
     num_results: int
 
     def query(self, kinds: tuple[str, ...], fields: tuple[str, ...] = ()) -> ListQuery:
-        """The query that they make.
+        """Build the query from the options.
 
         Raises:
-            click.BadParameter: an option has a value that is none.
+            click.BadParameter: an option has an invalid value.
         """
         by: dict[FilterField, tuple[str, ...]] = {}
         for text in self.filter_by:
@@ -122,36 +122,37 @@ def _one_of(text: str, known: type[_Known], hint: str) -> _Known:
 
 
 def _list_options(command: _Command) -> _Command:
-    """What `list` and `summary` share; given as `asked`."""
+    """Add the options that `list` and `summary` share, the fields of `_ListArguments`."""
     order = click.Choice(["name"], case_sensitive=False)
     direction = click.Choice(["asc", "desc"])
     fields = "FIELD:value with FIELD TYPE, NAME, STATUS, PIPELINES or CLUSTER."
     for option in (
-        packed("asked", _Asked),
         click.option("--num-results", type=int, default=PAGE, show_default=True, help="How many to show."),
-        click.option("--offset", type=int, default=0, show_default=True, help="How many to leave out."),
+        click.option("--offset", type=int, default=0, show_default=True, help="How many to skip."),
         click.option("--sort-order", type=direction, default="asc", show_default=True, help="The order of names."),
-        click.option("--order-by", type=order, default="name", show_default=True, help="The key."),
+        click.option("--order-by", type=order, default="name", show_default=True, help="The sort key."),
         click.option("--filter-by", type=ListType(), default=(), help=fields),
         click.option("--tags", type=ListType(), default=(), help="Each name=value is a tag."),
         click.option("--tagkeys", type=ListType(), default=(), help="Each occurs somewhere in the tags."),
-        click.option("--nameseq", default="", help="Names that have these letters in this order."),
+        click.option("--nameseq", default="", help="Names with these letters in this order."),
     ):
         command = option(command)
     return command
 
 
 @click.command("list")
-@click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, with commas between them.")
-@click.option("--fields", type=ListType(), default=(), help="Show these, too: STATUS, TAGS, PIPELINES, CLUSTERS.")
+@click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, separated by commas.")
+@click.option(
+    "--fields", type=ListType(), default=(), help="Also show these fields: STATUS, TAGS, PIPELINES, CLUSTERS."
+)
 @_list_options
 @output_option
-def list_(kinds: tuple[str, ...], fields: tuple[str, ...], asked: _Asked, output: str) -> None:
-    """List entities by name; all conditions must hold, of several filters by one field one is enough."""
-    query = asked.query(kinds, fields)
-    page = find_page(open_registry_for(dry_run=True), query)
+def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **options: Any) -> None:
+    """List entities by name. All conditions must hold; several filters by one field are alternatives."""
+    query = _ListArguments(**options).query(kinds, fields)
+    page = find_page(open_entity_context_for(dry_run=True), query)
     if output == "json":
-        print_json(page.to_json())
+        print_json(page)
         return
     shown = [field for field in ListField if field in query.shown]
     rows = [
@@ -167,26 +168,30 @@ def _cell(value: object) -> str:
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
 @output_option
 def dependency(kind: Kind, name: str, output: str) -> None:
-    """The entities that depend on an entity, and those that it depends on; feeds as Input or Output of processes."""
-    loaded = open_registry_for(dry_run=True).load()
+    """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
+    loaded = open_entity_context_for(dry_run=True).load()
     found = find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
     if output == "json":
-        print_json({"version": 1, "dependencies": [each.to_json() for each in found]})
+        print_json(dependencies=found)
         return
     print_table(("kind", "name", "tags"), [(each.kind, each.name, ",".join(each.tags)) for each in found])
 
 
 @click.command()
-@kind_argument
-@click.option("--cluster", required=True, help="On this cluster.")
+@kind_argument()
+@click.option("--cluster", required=True, help="The cluster.")
 @click.option("--start", type=MomentType(), help="Instances from this time on; by default 2 days before --end.")
 @click.option("--end", type=MomentType(), help="Instances up to this time; by default now.")
 @click.option(
-    "--num-instances", type=click.IntRange(min=1), default=SUMMARY_INSTANCES, show_default=True, help="How many each."
+    "--num-instances",
+    type=click.IntRange(min=1),
+    default=SUMMARY_INSTANCES,
+    show_default=True,
+    help="How many instances for each entity.",
 )
 @_list_options
 @output_option
@@ -196,15 +201,15 @@ def summary(
     start: datetime | None,
     end: datetime | None,
     num_instances: int,
-    asked: _Asked,
     output: str,
+    **options: Any,
 ) -> None:
-    """Feeds or processes on a cluster with their newest instances."""
-    query = asked.query((kind.value,))
-    registry = open_registry_for(dry_run=True)
-    found = summarize(registry, kind, cluster, query, start=start, end=end, instances=num_instances)
+    """Show the feeds or processes on a cluster with their newest instances."""
+    query = _ListArguments(**options).query((kind.value,))
+    context = open_entity_context_for(dry_run=True)
+    found = summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
         return
     rows = [
         (entity.name, entity.status, render_datetime(each.nominal_time), each.status)
@@ -219,11 +224,11 @@ def summary(
 @click.argument("path")
 @output_option
 def lookup(path: str, output: str) -> None:
-    """The feeds that PATH, the whole path of one instance, belongs to."""
-    loaded = open_registry_for(dry_run=True).load()
+    """Show the feeds of PATH, the complete path of an instance."""
+    loaded = open_entity_context_for(dry_run=True).load()
     found = FeedLookup(loaded.bundle.bundle).find(path)
     if output == "json":
-        print_json({"version": 1, "feeds": [each.to_json() for each in found]})
+        print_json(feeds=found)
         return
     rows = [
         (each.feed, each.cluster, each.type.value, render_datetime(each.nominal_time) if each.nominal_time else "")
@@ -235,24 +240,24 @@ def lookup(path: str, output: str) -> None:
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
 @output_option
 def history(kind: Kind, name: str, output: str) -> None:
-    """All versions of an entity: when, by whom, by which command, and how many fields were changed."""
-    registry = open_registry_for()
-    registry.record()
-    found = entity_history(registry.database, kind, name)
+    """Show all versions of an entity: time, author, command and number of changed fields."""
+    context = open_entity_context_for()
+    context.record()
+    found = entity_history(context.database, kind, name)
     if output == "json":
-        print_json({"version": 1, "history": [each.to_json() for each in found]})
+        print_json(history=found)
         return
     rows = [
         (
-            each.version.version,
-            each.version.action.value,
-            f"{each.version.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
-            each.version.author,
-            each.version.origin,
+            each.version,
+            each.action.value,
+            f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}",
+            each.author,
+            each.origin,
             counted(len(each.changes), "field"),
         )
         for each in found
@@ -261,17 +266,17 @@ def history(kind: Kind, name: str, output: str) -> None:
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
 @click.argument("field", required=False)
 @output_option
 def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
-    """Which version made each field of an entity what it is; of FIELD and what is below it only, if given."""
-    registry = open_registry_for()
-    registry.record()
-    found = blame_fields(registry.database, kind, name, field)
+    """Show which version set each field of an entity, or FIELD and the fields below it."""
+    context = open_entity_context_for()
+    context.record()
+    found = blame_fields(context.database, kind, name, field)
     if output == "json":
-        print_json({"version": 1, "fields": [each.to_json() for each in found]})
+        print_json(fields=found)
         return
     rows = [
         (
@@ -290,13 +295,13 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
 @output_option
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:
-    """Prove that files, journal and history agree. Exits with 1 if they do not."""
-    registry = open_registry_for()
-    store = registry.store
-    issues = verify_store(registry.database, store.folder, store.values, registry.now)
+    """Verify that files, journal and history agree. Exits with 1 if they do not."""
+    context = open_entity_context_for()
+    store = context.store
+    issues = verify_store(context.database, store.folder, store.values, context.now)
     errors = [issue for issue in issues if issue.severity is Severity.ERROR]
     if output == "json":
-        print_json({"version": 1, "errors": len(errors), "issues": [issue.to_json() for issue in issues]})
+        print_json(errors=len(errors), issues=issues)
     else:
         for issue in issues:
             prefix = "warning: " if issue.severity is Severity.WARNING else ""

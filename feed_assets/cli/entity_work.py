@@ -1,4 +1,4 @@
-"""The verbs of `entity` that say whether work is done: schedule, suspend, resume, touch."""
+"""The verbs of `entity` that start and stop work: schedule, suspend, resume, touch."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -11,7 +11,7 @@ from feed_assets.cli.options import (
     change_options,
     clusters_option,
     kind_argument,
-    open_registry_for,
+    open_entity_context_for,
     skip_checks_option,
 )
 from feed_assets.cli.render import print_result
@@ -25,30 +25,30 @@ _Verb: TypeAlias = Callable[..., VerbResult]
 
 
 def _work_options(command: _Command) -> _Command:
-    """What those have that work on several entities: a kind, names, and clusters."""
+    """Add the arguments of verbs on several entities: a kind, names, and clusters."""
     names = click.argument("names", nargs=-1, required=True)
-    return kind_argument(names(clusters_option(change_options(command))))
+    return kind_argument()(names(clusters_option(change_options(command))))
 
 
 @click.command()
 @_work_options
 @skip_checks_option
 def schedule(**options: Any) -> None:
-    """Begin to work on the feeds or processes NAMES, from the start of their validity on."""
+    """Schedule the feeds or processes NAMES, from the start of their validity."""
     _work(entity_schedules.schedule, **options)
 
 
 @click.command()
 @_work_options
 def suspend(**options: Any) -> None:
-    """Let nothing new begin of the feeds or processes NAMES, until they are resumed."""
+    """Suspend the feeds or processes NAMES: nothing new starts until they are resumed."""
     _work(entity_schedules.suspend, **options)
 
 
 @click.command()
 @_work_options
 def resume(**options: Any) -> None:
-    """Go on with the feeds or processes NAMES where `suspend` stopped."""
+    """Resume the feeds or processes NAMES where `suspend` stopped them."""
     _work(entity_schedules.resume, **options)
 
 
@@ -57,34 +57,34 @@ def _work(
     *,
     kind: Kind,
     names: tuple[str, ...],
-    clusters: tuple[str, ...] | None,
+    clusters: tuple[str, ...],
     author: str | None,
     dry_run: bool,
     output: str,
     skip_checks: bool = False,
 ) -> None:
-    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
-    print_result(verb(registry, kind, names, clusters), output)
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    print_result(verb(context, kind, names, clusters or None), output)
 
 
 @click.command()
-@kind_argument
+@kind_argument()
 @click.argument("name")
 @clusters_option
-@click.option("--effective-from", type=MomentType(), help="From this time on, such as 2015-02-28T06:30Z.")
+@click.option("--effective-from", type=MomentType(), help="The effective time, such as 2015-02-28T06:30Z.")
 @change_options
 def touch(
     kind: Kind,
     name: str,
-    clusters: tuple[str, ...] | None,
+    clusters: tuple[str, ...],
     effective_from: datetime | None,
     author: str | None,
     dry_run: bool,
     output: str,
 ) -> None:
-    """Begin a new release of process NAME with the definitions as they are."""
-    registry = open_registry_for(author=author, dry_run=dry_run)
-    print_result(entity_touch.touch(registry, kind, name, clusters, effective_from), output)
+    """Start a new release of process NAME with unchanged definitions."""
+    context = open_entity_context_for(author=author, dry_run=dry_run)
+    print_result(entity_touch.touch(context, kind, name, clusters or None, effective_from), output)
 
 
 COMMANDS = (schedule, suspend, resume, touch)

@@ -1,12 +1,12 @@
 """`import-falcon` and `export-falcon`: Falcon's documents in and out."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from feed_assets.cli.options import dry_run_option, output_option, read_files
+from feed_assets.cli.render import print_json
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Workflow, WorkflowEngine
@@ -43,7 +43,7 @@ def _parse_replacements(_ctx: click.Context, _parameter: click.Parameter, values
     multiple=True,
     metavar="NAME=ENGINE:PATH",
     callback=_parse_replacements,
-    help="Another workflow for a process; wins over the mapping file. May be given several times.",
+    help="A replacement workflow for a process; overrides the mapping file. May be repeated.",
 )
 @click.option(
     "--format",
@@ -51,7 +51,7 @@ def _parse_replacements(_ctx: click.Context, _parameter: click.Parameter, values
     type=click.Choice([each.value for each in FileFormat]),
     default=FileFormat.YAML.value,
     show_default=True,
-    help="Of what is written.",
+    help="The format of the written files.",
 )
 @click.option("--force", is_flag=True, help="Replace files that say something else.")
 @dry_run_option
@@ -68,10 +68,10 @@ def import_falcon(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Convert Falcon's XML FILES (or folders of them) to files of our own, all of them or none.
+    """Convert Falcon's XML FILES (or folders of them) to entity files, all of them or none.
 
-    Prints for each what was carried over, what was mapped, what to check and what cannot run here. Exits with 1, and
-    writes nothing, if a file cannot be read or would replace another.
+    Prints for each file what was carried over, what was mapped, what to check and what cannot run here. Exits with 1,
+    and writes nothing, if a file cannot be read or would replace another one.
     """
     mapping = ImportMapping()
     if mapping_file is not None:
@@ -85,7 +85,7 @@ def import_falcon(
         is_dry_run=dry_run,
     )
     if output == "json":
-        click.echo(json.dumps(report.to_json(), indent=2))
+        print_json(report)
     else:
         for line in report.render():
             click.echo(line)
@@ -113,25 +113,24 @@ def export_falcon(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Write an entity, KIND and NAME, or --all as Falcon's XML.
+    """Export the entity KIND NAME, or --all entities, as Falcon's XML.
 
-    What Falcon has no element for goes into properties feed_assets.<field>, so that importing gives the same entity.
+    Fields without an element in Falcon become properties feed_assets.<field>, so an import gives the same entity.
     """
     if is_all == (kind is not None and name is not None) or (is_all and kind is not None):
-        raise click.UsageError("Write KIND and NAME, or --all.")
+        raise click.UsageError("Give KIND and NAME, or --all.")
     location = source or load_settings().entities_location
     key = None if kind is None or name is None else (kind, name)
     documents = export_documents(location if "://" in location else str(Path(location).absolute()), key)
     if target is None:
         if output == "json":
-            shown = [{"kind": each.key[0], "name": each.key[1], "text": each.text} for each in documents]
-            click.echo(json.dumps({"version": 1, "documents": shown}, indent=2))
+            print_json(documents=documents)
         else:
             click.echo("".join(document.text for document in documents), nl=False)
         return
     report = write_documents(documents, _folder(target), is_forced=force, is_dry_run=dry_run)
     if output == "json":
-        click.echo(json.dumps(report.to_json(), indent=2))
+        print_json(report)
     else:
         for line in describe(documents):
             click.echo(line)
@@ -139,7 +138,7 @@ def export_falcon(
 
 
 def _documents(paths: Iterable[str]) -> list[EntityFile]:
-    """The files that are named, and the XML of folders that are."""
+    """Read the named files, and the XML files of the named folders."""
     found: list[EntityFile] = []
     for path in paths:
         files = read_files([path])

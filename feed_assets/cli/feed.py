@@ -1,26 +1,27 @@
-"""`feed notify`: producers tell what they have delivered."""
+"""`feed notify`: producers report arrivals."""
 
 import click
 
-from feed_assets.cli.instance_options import instance_of, open_scene_for
+from feed_assets.cli.instance_options import instance_of, open_context_for
 from feed_assets.cli.options import author_of, change_options
 from feed_assets.cli.render import print_json
+from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.arrival_notices import Notice, record_notice
 
 
 @click.group()
 def feed() -> None:
-    """Instances of feeds as their producers see them."""
+    """Report arrivals of feed instances."""
 
 
 @feed.command()
 @click.argument("feed")
 @click.argument("instance")
-@click.option("--cluster", help="On which cluster; not needed where the feed arrives on one only.")
-@click.option("--key", help="A key of the notice: of two with one key the second does nothing.")
-@click.option("--path", help="Where the data are; refused if they belong elsewhere.")
-@click.option("--bytes", "size", type=click.IntRange(min=0), help="How much there is; refused if there is not.")
-@click.option("--trust", is_flag=True, help="Do not ask storage whether it is there.")
+@click.option("--cluster", help="The cluster; not needed if the feed arrives on one only.")
+@click.option("--key", help="A key of the notice; a repeated notice with the same key does nothing.")
+@click.option("--path", help="The location of the data; refused if the instance belongs elsewhere.")
+@click.option("--bytes", "size", type=click.IntRange(min=0), help="The size of the data; refused if it differs.")
+@click.option("--trust", is_flag=True, help="Do not check storage.")
 @change_options
 def notify(
     feed: str,
@@ -34,16 +35,16 @@ def notify(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Say that INSTANCE of FEED has arrived, so that nobody has to look for it.
+    """Report that INSTANCE of FEED has arrived, so that it need not be polled.
 
-    INSTANCE is a nominal time, 2013-11-03T05:00Z, or a day or a partition key in the feed's time zone. Storage is asked
-    whether it is there and whole. A notice of what has arrived already does nothing. What waits for it is run by the
-    next tick.
+    INSTANCE is a nominal time, 2013-11-03T05:00Z, or a day or a partition key in the feed's time zone. The command
+    checks in storage that the data are available and complete. A notice of an instance that has already arrived does
+    nothing. The next tick runs the processes that wait for it.
     """
-    scene = open_scene_for()
+    context = open_context_for()
     notice = Notice(
         feed=feed,
-        nominal_time=instance_of(scene, "feed", feed, instance),
+        nominal_time=instance_of(context, Kind.FEED, feed, instance),
         author=author_of(author),
         cluster=cluster,
         key=key,
@@ -51,8 +52,8 @@ def notify(
         bytes=size,
         is_trusted=trust,
     )
-    result = record_notice(scene, notice, dry_run=dry_run)
+    result = record_notice(context, notice, dry_run=dry_run)
     if output == "json":
-        print_json(result.to_json())
+        print_json(result)
     else:
         click.echo(result.render())

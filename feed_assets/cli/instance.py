@@ -1,32 +1,30 @@
-"""`instance`: the group, and the verbs that only read the instances of one feed or process."""
+"""`instance`: the group, and the verbs that read the instances of one feed or process."""
 
 from datetime import datetime
+from typing import Any
 
 import click
 
 from feed_assets.cli.instance_control import kill, rerun, resume, suspend
 from feed_assets.cli.instance_graph import dependency, search, triage
 from feed_assets.cli.instance_options import (
-    clusters_option,
     end_with,
-    filter_option,
     instance_of,
-    kind_argument,
     lifecycle_option,
     lifecycles_of,
-    open_scene_for,
-    order_options,
+    open_context_for,
     page_options,
     print_consolidated,
     query_of,
     range_options,
+    subject_options,
 )
-from feed_assets.cli.options import output_option, packed
+from feed_assets.cli.options import clusters_option, output_option
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
 from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances, summarize_instances
-from feed_assets.operations.instances.ranges import PAGE, InstanceQuery, Lifecycle, parse_filter
+from feed_assets.operations.instances.ranges import PAGE, Lifecycle, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow, rendered
 from feed_assets.operations.instances.runs import find_logs, find_params
 from feed_assets.timing.dates import render_datetime
@@ -34,67 +32,49 @@ from feed_assets.timing.dates import render_datetime
 
 @click.group()
 def instance() -> None:
-    """Instances of feeds and processes: how they stand, why, and what to do about it.
+    """Inspect and control instances of feeds and processes.
 
-    KIND is feed or process; of a feed that is copied, its copies are meant where nothing else is said. INSTANCE is a
-    nominal time such as 2013-11-03T05:00Z, a day or a partition key. Ranges are from --start up to, and without, --end.
+    KIND is feed or process; for a replicated feed, the commands are about its copies by default. INSTANCE is a nominal
+    time such as 2013-11-03T05:00Z, a day or a partition key. Ranges include --start and exclude --end.
     """
 
 
 @instance.command("list")
-@kind_argument
-@click.argument("name")
+@subject_options
 @range_options
-@clusters_option
-@lifecycle_option
-@filter_option
-@order_options
 @page_options
 @click.option("--all-attempts", is_flag=True, help="A line for each attempt.")
 @output_option
 @click.pass_context
-@packed("query", query_of)
-def list_(ctx: click.Context, query: InstanceQuery, output: str) -> None:
-    """The instances of a process, the copies of a feed, or its data with their states; what those that wait lack."""
-    _print_page(ctx, list_instances(open_scene_for(), query), output)
+def list_(ctx: click.Context, /, output: str, **options: Any) -> None:
+    """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
+    _print_page(ctx, list_instances(open_context_for(), query_of(**options)), output)
 
 
 instance.add_command(list_, "status")
 
 
 @instance.command()
-@kind_argument
-@click.argument("name")
-@clusters_option
-@lifecycle_option
-@filter_option
-@order_options
+@subject_options
 @page_options
 @output_option
 @click.pass_context
-@packed("query", query_of)
-def running(ctx: click.Context, query: InstanceQuery, output: str) -> None:
-    """The instances of a process, or the copies of a feed, that run now, whatever their time."""
-    _print_page(ctx, find_running(open_scene_for(), query), output)
+def running(ctx: click.Context, /, output: str, **options: Any) -> None:
+    """List the running instances of a process, or copies of a feed, whatever their time."""
+    _print_page(ctx, find_running(open_context_for(), query_of(**options)), output)
 
 
 @instance.command()
-@kind_argument
-@click.argument("name")
+@subject_options
 @range_options
-@clusters_option
-@lifecycle_option
-@filter_option
-@order_options
 @click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
 @output_option
 @click.pass_context
-@packed("query", query_of)
-def summary(ctx: click.Context, query: InstanceQuery, output: str) -> None:
-    """How many instances of a range have which state, on each cluster; UNSCHEDULED have not come into being."""
-    found = summarize_instances(open_scene_for(), query)
+def summary(ctx: click.Context, /, output: str, **options: Any) -> None:
+    """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
+    found = summarize_instances(open_context_for(), query_of(**options))
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
     else:
         rows = [(each.cluster, status, count) for each in found.clusters for status, count in each.counts.items()]
         print_table(("cluster", "status", "instances"), rows)
@@ -116,10 +96,10 @@ def params(
     lifecycles: tuple[str, ...],
     output: str,
 ) -> None:
-    """With which properties an instance of a process, or the copy of a feed's, has run; nothing before it has begun."""
-    scene = open_scene_for()
-    nominal_time = instance_of(scene, scene.kind_of(name).value, name, instance)
-    found = find_params(scene, name, nominal_time, clusters, lifecycles_of(lifecycles))
+    """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
+    context = open_context_for()
+    nominal_time = instance_of(context, context.kind_of(name), name, instance)
+    found = find_params(context, name, nominal_time, clusters, lifecycles_of(lifecycles))
     if output == "json":
         print_consolidated(found, "instances")
     else:
@@ -132,29 +112,22 @@ def params(
 
 
 @instance.command()
-@kind_argument
-@click.argument("name")
+@subject_options
 @range_options
-@clusters_option
-@lifecycle_option
-@filter_option
-@order_options
 @page_options
-@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt, counted from 1; by default the newest.")
+@click.option("--attempt", type=click.IntRange(min=1), help="This attempt, counted from 1; by default the newest.")
 @output_option
 @click.pass_context
-@packed("query", query_of)
-def logs(ctx: click.Context, query: InstanceQuery, attempt: int | None, output: str) -> None:
-    """Where to read how instances went: the run of an attempt, its steps, and links (with the setting `webserver`)."""
-    found = find_logs(open_scene_for(), query, attempt)
+def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any) -> None:
+    """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
+    found = find_logs(open_context_for(), query_of(**options), attempt)
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
     else:
         for each in found.instances:
-            row = each.row
-            print_table(_HEADER, [_cells(row)])
-            for action in each.actions:
-                place = action.log or f"run {row.run_id}"
+            print_table(_HEADER, [_cells(each)])
+            for action in each.actions or ():
+                place = action.log or f"run {each.run_id}"
                 click.echo(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
     end_with(ctx, found.result, found.message)
 
@@ -165,7 +138,7 @@ def logs(ctx: click.Context, query: InstanceQuery, attempt: int | None, output: 
 @clusters_option
 @click.option("--filter-by", "filters", multiple=True, help="STATUS:value; may be repeated.")
 @click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
-@click.option("--look", is_flag=True, help="Ask storage how it is now, instead of the record.")
+@click.option("--look", is_flag=True, help="Read storage now instead of the record.")
 @output_option
 @click.pass_context
 def listing(
@@ -179,9 +152,9 @@ def listing(
     look: bool,
     output: str,
 ) -> None:
-    """The instances of a feed with availability, size and time, up to and with --end."""
+    """List the instances of a feed with availability, size and time, including --end."""
     found = list_feed(
-        open_scene_for(),
+        open_context_for(),
         feed,
         start=start,
         end=end,
@@ -191,7 +164,7 @@ def listing(
         look=look,
     )
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
     else:
         print_table(
             ("cluster", "instance", "status", "size", "files", "created", "uri"),
@@ -200,7 +173,7 @@ def listing(
                     each.cluster,
                     render_datetime(each.nominal_time),
                     each.status.value,
-                    None if each.size is None else render_size(each.size),
+                    None if each.bytes is None else render_size(each.bytes),
                     each.files,
                     rendered(each.created_at),
                     each.url,
@@ -231,11 +204,11 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
 
 def _print_page(ctx: click.Context, page: InstancePage, output: str) -> None:
     if output == "json":
-        print_json(page.to_json())
+        print_json(page)
     else:
         print_table(_HEADER, map(_cells, page.instances))
         if page.has_more:
-            click.echo("There are more: see --offset and --num-results.", err=True)
+            click.echo("More instances follow: see --offset and --num-results.", err=True)
     end_with(ctx, page.result, page.message)
 
 

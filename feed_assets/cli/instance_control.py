@@ -1,25 +1,28 @@
-"""`instance kill`, `suspend`, `resume` and `rerun`: what people do to instances of a process, or copies of a feed."""
+"""`instance kill`, `suspend`, `resume` and `rerun`: actions on instances of processes and on copies of feeds."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
 from feed_assets.cli.render import print_json, print_table
-from feed_assets.entities.flow_names import parse_flow
-from feed_assets.lifecycle.instance_actions import Acted, InstanceAction
+from feed_assets.lifecycle.instances.instance_actions import InstanceAction
+from feed_assets.operations.instances.ranges import join_consecutive, render_range
 from feed_assets.settings import load_settings
-from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
+    from feed_assets.operations.instances.control import Controlled
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _range_options(command: _Command) -> _Command:
-    """What all four have: a process or feed, a range that both ends are given of, clusters and lifecycle."""
+    """Add the arguments of all four verbs: a process or feed, a range with both ends, clusters and lifecycle."""
     for option in (
         click.argument("name"),
         click.option("--start", type=MomentType(), required=True, help="The first nominal time, 2015-02-28T06:30Z."),
@@ -34,9 +37,9 @@ def _range_options(command: _Command) -> _Command:
 @click.command()
 @_range_options
 def kill(**options: Any) -> None:
-    """End instances of NAME that wait, run, are suspended or have failed.
+    """Kill waiting, running, suspended and failed instances of NAME.
 
-    They stay KILLED: nothing retries them but `rerun`. Their runs in Dagster are cancelled. What SUCCEEDED stays so.
+    They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
     """
     _control(InstanceAction.KILL, **options)
 
@@ -44,10 +47,10 @@ def kill(**options: Any) -> None:
 @click.command()
 @_range_options
 def suspend(**options: Any) -> None:
-    """Hold instances of NAME back until they are resumed.
+    """Suspend instances of NAME until they are resumed.
 
-    Dagster cannot hold a run: that of an instance which runs is cancelled, and the instance begins anew when it is
-    resumed. Nothing that it had done is seen.
+    Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
+    resumed. Its partial results never become visible.
     """
     _control(InstanceAction.SUSPEND, **options)
 
@@ -55,7 +58,7 @@ def suspend(**options: Any) -> None:
 @click.command()
 @_range_options
 def resume(**options: Any) -> None:
-    """Let suspended instances of NAME go on: they wait for their inputs, or run at once if those are there."""
+    """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
     _control(InstanceAction.RESUME, **options)
 
 
@@ -65,12 +68,12 @@ def resume(**options: Any) -> None:
     "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of properties, name=value."
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
-@click.option("--force", is_flag=True, help="Forget the properties that earlier re-runs were given.")
+@click.option("--force", is_flag=True, help="Discard the properties of earlier re-runs.")
 def rerun(file: Path | None, properties: tuple[str, ...], force: bool, **options: Any) -> None:
-    """Run instances of NAME again that have ended, however they did.
+    """Run ended instances of NAME again, whatever their outcome.
 
-    Their outputs are replaced when they are whole again. Properties that are given stand in the place of the process's
-    own, for this run and all that follow, until others are given or `--force` forgets them.
+    The new outputs replace the old ones once they are complete. The given properties override those of the process, for
+    this run and all later ones, until others are given or `--force` discards them.
     """
     given = parse_properties([*read_property_lines(file), *properties]) if file or properties else None
     _control(InstanceAction.RERUN, overrides=given, force=force, **options)
@@ -82,7 +85,7 @@ def _control(
     name: str,
     start: datetime,
     end: datetime,
-    clusters: tuple[str, ...] | None,
+    clusters: tuple[str, ...],
     lifecycles: tuple[str, ...],
     author: str | None,
     dry_run: bool,
@@ -91,46 +94,52 @@ def _control(
     force: bool = False,
 ) -> None:
     from feed_assets.cli.state import open_state, stop_runs
-    from feed_assets.clock import SystemClock
+    from feed_assets.operations.context import open_context
     from feed_assets.operations.instances.control import control_instances
-    from feed_assets.operations.scene import open_scene
 
     settings = load_settings()
+    context = open_context(settings, open_state(settings))
     done = control_instances(
-        open_scene(settings, open_state(settings), SystemClock()),
+        context,
         action,
         name,
         start,
         end,
         author=author_of(author),
         lifecycles=lifecycles_of(lifecycles),
-        clusters=clusters,
+        clusters=clusters or None,
         overrides=overrides,
         force=force,
         dry_run=dry_run,
     )
     stop_runs(done.stopped)
     if output == "json":
-        print_json(done.to_json())
+        print_json(done)
     else:
-        print_table(("instance", "cluster", "was", "is", "copied from"), map(_cells, done.acted))
+        print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done))
     click.echo(done.render_summary(), err=True)
 
 
-def _cells(acted: Acted) -> tuple[str, ...]:
-    row, flow = acted.instance, parse_flow(acted.instance.process)
-    cells = (render_datetime(row.nominal_time), row.cluster, acted.before.value, acted.after.value)
-    return cells if flow is None else (*cells, flow[1])
+def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:
+    """Yield a row for each range of consecutive instances with the same effect."""
+    rows = []
+    for each in done.instances:
+        record = context.plan.processes.get((each.process, each.cluster))
+        source = () if each.source_cluster is None else (each.source_cluster,)
+        cells = (each.cluster, each.before.value, each.after.value, *source)
+        rows.append((each.nominal_time, record.sequence if record else None, cells))
+    for first, last, cells in join_consecutive(rows):
+        yield (render_range(first, last), *cells)
 
 
 def read_property_lines(file: Path | None) -> list[str]:
-    """The lines of a properties file that say something."""
+    """Return the lines of a properties file without comments and empty lines."""
     lines = file.read_text("utf-8").splitlines() if file else []
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith(("#", "!"))]
 
 
 def parse_properties(texts: list[str]) -> dict[str, str]:
-    """Properties by name, of the form NAME=VALUE each."""
+    """Return properties by name, each given as NAME=VALUE."""
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")

@@ -1,23 +1,21 @@
-"""`instance dependency`, `triage` and `search`: across entities."""
+"""`instance dependency`, `triage` and `search`: queries across entities."""
 
 from datetime import datetime
+from typing import Any
 
 import click
 
 from feed_assets.cli.instance_options import (
     SCHEDULABLE,
-    clusters_option,
     end_with,
-    instance_of,
-    kind_argument,
-    lifecycle_option,
-    lifecycles_of,
-    open_scene_for,
+    find_about,
+    instance_options,
+    open_context_for,
     page_options,
     print_consolidated,
     range_options,
 )
-from feed_assets.cli.options import ListType, output_option
+from feed_assets.cli.options import KindType, ListType, output_option
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.neighbours import find_dependencies
@@ -27,26 +25,12 @@ from feed_assets.timing.dates import render_datetime
 
 
 @click.command()
-@kind_argument
-@click.argument("name")
-@click.argument("instance")
-@clusters_option
-@lifecycle_option
+@instance_options
 @output_option
 @click.pass_context
-def dependency(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    instance: str,
-    clusters: tuple[str, ...],
-    lifecycles: tuple[str, ...],
-    output: str,
-) -> None:
-    """Which instances one depends on, and which depend on it, one step away."""
-    scene = open_scene_for()
-    nominal_time = instance_of(scene, kind, name, instance)
-    found = find_dependencies(scene, Kind(kind), name, nominal_time, clusters, lifecycles_of(lifecycles))
+def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
+    """Show the instances that one depends on, and its dependents, one step away."""
+    found = find_about(find_dependencies, **options)
     if output == "json":
         print_consolidated(found, "dependencies")
     else:
@@ -59,11 +43,7 @@ def dependency(
 
 
 @click.command()
-@kind_argument
-@click.argument("name")
-@click.argument("instance")
-@clusters_option
-@lifecycle_option
+@instance_options
 @click.option(
     "--output",
     type=click.Choice(["text", "dot", "json"]),
@@ -72,19 +52,9 @@ def dependency(
     help="A tree, a graph for Graphviz, or JSON.",
 )
 @click.pass_context
-def triage(
-    ctx: click.Context,
-    kind: str,
-    name: str,
-    instance: str,
-    clusters: tuple[str, ...],
-    lifecycles: tuple[str, ...],
-    output: str,
-) -> None:
-    """What an instance hangs on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    scene = open_scene_for()
-    nominal_time = instance_of(scene, kind, name, instance)
-    found = find_triage(scene, Kind(kind), name, nominal_time, clusters, lifecycles_of(lifecycles))
+def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
+    """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
+    found = find_about(find_triage, **options)
     if output == "json":
         print_consolidated(found, "graphs")
     else:
@@ -97,11 +67,11 @@ def triage(
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice(SCHEDULABLE, case_sensitive=False),
+    type=KindType(*SCHEDULABLE),
     multiple=True,
     help="Only feeds, or only processes.",
 )
-@click.option("--nameseq", default="", help="Names that have these letters in this order.")
+@click.option("--nameseq", default="", help="Names with these letters in this order.")
 @click.option("--tagkeys", type=ListType(), default=(), help="Each occurs somewhere in the tags.")
 @click.option("--status", "statuses", type=ListType(), default=(), help="Only with one of these states.")
 @click.option("--order-by", type=click.Choice(["status"]), help="By state; by default the newest first.")
@@ -109,7 +79,7 @@ def triage(
 @page_options
 @output_option
 def search(
-    kinds: tuple[str, ...],
+    kinds: tuple[Kind, ...],
     nameseq: str,
     tagkeys: tuple[str, ...],
     statuses: tuple[str, ...],
@@ -120,9 +90,9 @@ def search(
     num_results: int,
     output: str,
 ) -> None:
-    """Find instances across all feeds and processes; without --start ten of each."""
+    """Search the instances of all feeds and processes; without --start ten of each."""
     query = SearchQuery(
-        kinds=frozenset(map(Kind, kinds or SCHEDULABLE)),
+        kinds=frozenset(kinds or SCHEDULABLE),
         name_sequence=nameseq,
         tag_keys=tagkeys,
         statuses=frozenset(status.upper() for status in statuses) or None,
@@ -132,22 +102,22 @@ def search(
         offset=offset,
         results=num_results,
     )
-    found = search_instances(open_scene_for(), query)
+    found = search_instances(open_context_for(), query)
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
         return
     rows = [
         (
-            each.row.kind.value,
-            each.row.name,
-            each.row.cluster,
-            render_datetime(each.row.nominal_time),
-            each.row.status,
-            ", ".join(each.tags),
-            each.row.log or each.row.run_id,
+            each.kind.value,
+            each.name,
+            each.cluster,
+            render_datetime(each.nominal_time),
+            each.status,
+            ", ".join(each.tags or ()),
+            each.log or each.run_id,
         )
         for each in found.instances
     ]
     print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows)
     if found.has_more:
-        click.echo("There are more: see --offset and --num-results.", err=True)
+        click.echo("More instances follow: see --offset and --num-results.", err=True)

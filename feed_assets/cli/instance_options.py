@@ -1,4 +1,4 @@
-"""Options and arguments that the commands about instances share, and what they work on."""
+"""Options and arguments that the commands on instances share, and their context."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from feed_assets.cli.options import ListType, MomentType
+from feed_assets.cli.options import MomentType, clusters_option, kind_argument
 from feed_assets.cli.render import print_json
-from feed_assets.clock import SystemClock
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result
 from feed_assets.operations.instances.ranges import (
@@ -18,64 +17,51 @@ from feed_assets.operations.instances.ranges import (
     Lifecycle,
     OrderField,
     parse_filter,
+    resolve_instance,
 )
-from feed_assets.operations.instances.times import resolve_instance
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
-    from feed_assets.operations.scene import Scene
+    from feed_assets.operations.context import OperationContext
 
 FAILED = 1
-VERSION = 1
-SCHEDULABLE = (Kind.FEED.value, Kind.PROCESS.value)
+SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Item = TypeVar("_Item")
 
 
-def open_scene_for() -> "Scene":
-    """The scene that a command looks at: settings, state and definitions, opened here and now."""
+def open_context_for() -> "OperationContext":
+    """Open the context of a command: settings, state and definitions."""
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.scene import open_scene
+    from feed_assets.operations.context import open_context
 
     settings = load_settings()
-    return open_scene(settings, open_state(settings), SystemClock())
-
-
-def kind_argument(command: _Command) -> _Command:
-    """`KIND`: feed or process, whatever the case."""
-    choice = click.Choice(SCHEDULABLE, case_sensitive=False)
-    return click.argument("kind", type=choice, metavar="KIND")(command)
-
-
-def clusters_option(command: _Command) -> _Command:
-    """`--clusters a,b`."""
-    return click.option("--clusters", type=ListType(), default=(), help="Only on these, with commas between them.")(
-        command
-    )
+    return open_context(settings, open_state(settings))
 
 
 def range_options(command: _Command) -> _Command:
-    """`--start` and `--end`."""
+    """Add `--start` and `--end`."""
     end = click.option("--end", type=MomentType(), help="Before this nominal time; by default now.")
     start = click.option(
         "--start",
         type=MomentType(),
-        help="From this nominal time on; by default so many instances before the end as a page has.",
+        help="From this nominal time on; by default one page of instances before the end.",
     )
     return start(end(command))
 
 
 def page_options(command: _Command) -> _Command:
-    """`--offset` and `--num-results`."""
+    """Add `--offset` and `--num-results`."""
     results = click.option(
         "--num-results", type=int, default=PAGE, show_default=True, help="How many instances a page has."
     )
-    offset = click.option("--offset", type=int, default=0, show_default=True, help="How many to leave out.")
+    offset = click.option("--offset", type=int, default=0, show_default=True, help="How many to skip.")
     return offset(results(command))
 
 
 def filter_option(command: _Command) -> _Command:
-    """`--filter-by FIELD:value`."""
+    """Add `--filter-by FIELD:value`."""
     fields = ", ".join(FilterField)
     return click.option(
         "--filter-by", "filters", multiple=True, help=f"FIELD:value with FIELD one of {fields}; may be repeated."
@@ -83,9 +69,9 @@ def filter_option(command: _Command) -> _Command:
 
 
 def order_options(command: _Command) -> _Command:
-    """`--order-by` and `--sort-order`."""
+    """Add `--order-by` and `--sort-order`."""
     direction = click.option(
-        "--sort-order", type=click.Choice(["asc", "desc"]), help="Goes with --order-by; by default ascending."
+        "--sort-order", type=click.Choice(["asc", "desc"]), help="The direction of --order-by; by default ascending."
     )
     order = click.option(
         "--order-by",
@@ -96,25 +82,25 @@ def order_options(command: _Command) -> _Command:
 
 
 def lifecycle_option(command: _Command) -> _Command:
-    """`--lifecycle replication`."""
+    """Add `--lifecycle replication`."""
     return click.option(
         "--lifecycle",
         "lifecycles",
         type=click.Choice([lifecycle.value for lifecycle in Lifecycle], case_sensitive=False),
         multiple=True,
-        help="Of a feed its replication, the default where it is copied, or eviction; may be repeated.",
+        help="For a feed replication (the default if it is copied) or eviction; may be repeated.",
     )(command)
 
 
 def lifecycles_of(texts: Iterable[str]) -> frozenset[Lifecycle]:
-    """The lifecycles that are asked for."""
+    """Parse lifecycles."""
     return frozenset(map(Lifecycle, texts))
 
 
 def query_of(
-    kind: str,
-    name: str,
     *,
+    kind: Kind,
+    name: str,
     start: datetime | None = None,
     end: datetime | None = None,
     clusters: tuple[str, ...] = (),
@@ -126,15 +112,14 @@ def query_of(
     all_attempts: bool = False,
     lifecycles: tuple[str, ...] = (),
 ) -> InstanceQuery:
-    """The query that options make."""
-    of_kind = Kind(kind)
+    """Build the query from the options."""
     return InstanceQuery(
-        kind=of_kind,
+        kind=kind,
         name=name,
         start=start,
         end=end,
         clusters=frozenset(clusters) or None,
-        filter=parse_filter(of_kind, filters, is_of_data=False),
+        filter=parse_filter(kind, filters, is_of_data=False),
         order=OrderField(order_by) if order_by else None,
         descending=None if sort_order is None else sort_order == "desc",
         offset=offset,
@@ -144,19 +129,56 @@ def query_of(
     )
 
 
-def instance_of(scene: "Scene", kind: str, name: str, text: str) -> datetime:
-    """The nominal time that an argument means, in the time zone of the entity where it is no UTC time."""
-    return resolve_instance(scene, Kind(kind), name, text)
+def subject_options(command: _Command) -> _Command:
+    """Add the options of verbs that list instances of one feed or process: its kind and name, clusters, and
+    conditions.
+    """
+    for option in (
+        order_options,
+        filter_option,
+        lifecycle_option,
+        clusters_option,
+        click.argument("name"),
+        kind_argument(*SCHEDULABLE),
+    ):
+        command = option(command)
+    return command
 
 
-def print_consolidated(found: Consolidated[Any], name: str) -> None:
-    """Print what all clusters had to say as JSON, `version` 1, the items below `name`."""
-    items = [each.to_json() for each in found.items]
-    print_json({"version": VERSION, "status": found.result.value, "message": found.message, name: items})
+def instance_options(command: _Command) -> _Command:
+    """Add the options of verbs on one instance; see `find_about`."""
+    instance = click.argument("instance")
+    name = click.argument("name")
+    return kind_argument(*SCHEDULABLE)(name(instance(clusters_option(lifecycle_option(command)))))
+
+
+def find_about(
+    find: Callable[..., Consolidated[_Item]],
+    *,
+    kind: Kind,
+    name: str,
+    instance: str,
+    clusters: tuple[str, ...],
+    lifecycles: tuple[str, ...],
+) -> Consolidated[_Item]:
+    """Return what `find` returns for the instance that the options name, on each cluster."""
+    context = open_context_for()
+    nominal_time = instance_of(context, kind, name, instance)
+    return find(context, kind, name, nominal_time, clusters, lifecycles_of(lifecycles))
+
+
+def instance_of(context: "OperationContext", kind: Kind, name: str, text: str) -> datetime:
+    """Parse the nominal time of an instance, in the time zone of the entity unless it is a UTC time."""
+    return resolve_instance(context, kind, name, text)
+
+
+def print_consolidated(found: Consolidated[Any], name: str, **more: object) -> None:
+    """Print the answers of all clusters as JSON, with the items under `name`."""
+    print_json(result=found.result.value, message=found.message, **{name: found.items}, **more)
 
 
 def end_with(ctx: click.Context, result: Result, message: str) -> None:
-    """Say what went wrong, and let the command fail if anything did."""
+    """Print the failures, and let the command fail if there are any."""
     if message:
         click.echo(message, err=True)
     if result is not Result.SUCCEEDED:

@@ -1,8 +1,7 @@
-"""The command `feed-assets`: its groups, the options that commands share, and the one error boundary.
+"""The command `feed-assets`: its groups, the shared options, and the only error boundary.
 
-Exit codes: 0 done, 1 something is wrong with what was asked about, 2 wrong usage or settings, 3 a mistake of ours, 4
-`plan --detailed-exitcode` has found a difference.
-Results go to standard output, messages to standard error.
+Exit codes: 0 done, 1 the command found a problem, 2 wrong usage or settings, 3 an internal error, 4 `plan
+--detailed-exitcode` has found a difference. Results go to standard output, messages to standard error.
 """
 
 import logging
@@ -38,24 +37,24 @@ _LATER = {
     "simulate": "feed_assets.cli.simulate",
     "why": "feed_assets.cli.why",
 }
-"""Commands whose modules are loaded when they are asked for. Measured: all of them at once cost half a second."""
+"""Commands whose modules are imported on use. Measured: importing all of them takes half a second."""
 
 
 class Boundary(click.Group):
-    """A group whose commands end with one sentence and an exit code, whatever happens in them."""
+    """A group whose commands turn every exception into one sentence and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of all commands."""
+        """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *_LATER})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command, loaded by now."""
+        """Return a command, and import its module."""
         if cmd_name in _LATER and cmd_name not in self.commands:
             self.add_command(getattr(import_module(_LATER[cmd_name]), cmd_name.replace("-", "_")), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; translate exceptions."""
+        """Run the command, and translate exceptions."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -70,7 +69,7 @@ class Boundary(click.Group):
             raise
         except Exception as exc:
             _logger.debug("unexpected error", exc_info=True)
-            _say(f"internal error, {type(exc).__name__}: {exc}. Run again with --debug and report what it shows.")
+            _say(f"internal error, {type(exc).__name__}: {exc}. Run it again with --debug and report the output.")
             ctx.exit(OUR_MISTAKE)
 
 
@@ -78,8 +77,8 @@ def _say(text: str) -> None:
     click.echo(f"feed-assets: {text}", err=True)
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not ctx.resilient_parsing:
         try:
             click.echo(f"feed-assets {version('feed-assets')}")
         except PackageNotFoundError:
@@ -91,9 +90,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
-@click.option("--debug", is_flag=True, help="Show what happens inside, with tracebacks.")
+@click.option("--debug", is_flag=True, help="Show debug messages and tracebacks.")
 def main(debug: bool) -> None:
-    """Feeds and processes on Dagster and Spark."""
+    """Manage feeds and processes on Dagster and Spark."""
     if debug:
         logging.basicConfig(level=logging.DEBUG)
 

@@ -1,12 +1,10 @@
 """Options and arguments that commands share, each defined once."""
 
 import getpass
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +18,7 @@ from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
 
 if TYPE_CHECKING:
-    from feed_assets.operations.entities.registry import Registry
+    from feed_assets.operations.entities.context import EntityContext
 
 ENV_AUTHOR = "FEED_ASSETS_AUTHOR"
 STDIN = "-"
@@ -30,96 +28,82 @@ _Value = TypeVar("_Value")
 
 
 def output_option(command: _Command) -> _Command:
-    """`--output text|json`."""
+    """Add `--output text|json`."""
     return click.option(
         "--output",
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="The form of the result.",
+        help="The output format.",
     )(command)
 
 
 def dry_run_option(command: _Command) -> _Command:
-    """`--dry-run`."""
-    return click.option("--dry-run", is_flag=True, help="Do everything but the change itself.")(command)
+    """Add `--dry-run`."""
+    return click.option("--dry-run", is_flag=True, help="Do everything except the change itself.")(command)
 
 
 def author_option(command: _Command) -> _Command:
-    """`--author NAME`."""
+    """Add `--author NAME`."""
     return click.option(
         "--author",
         envvar=ENV_AUTHOR,
-        help=f"Who changes it, for history and audit; without it the user of the system. [env var: {ENV_AUTHOR}]",
+        help=f"The author of the change, for history and audit; by default the system user. [env var: {ENV_AUTHOR}]",
     )(command)
 
 
 def skip_checks_option(command: _Command) -> _Command:
-    """`--skip-checks`."""
+    """Add `--skip-checks`."""
     return click.option(
-        "--skip-checks", is_flag=True, help="Do not ask whether storages, tables, files and databases can be reached."
+        "--skip-checks", is_flag=True, help="Do not check whether storages, tables, files and databases can be reached."
     )(command)
 
 
 def change_options(command: _Command) -> _Command:
-    """What every command that changes something has."""
+    """Add the options of every command that changes something."""
     return author_option(dry_run_option(output_option(command)))
 
 
 def clusters_option(command: _Command) -> _Command:
-    """`--clusters a,b`; None without it."""
-    option = click.option("--clusters", type=ListType(), help="Only on these clusters, with commas between them.")
-    return option(command)
+    """Add `--clusters a,b`; it is empty by default."""
+    help_text = "Only these clusters, separated by commas."
+    return click.option("--clusters", type=ListType(), default=(), help=help_text)(command)
 
 
-def packed(name: str, build: Callable[..., object]) -> Callable[[_Command], _Command]:
-    """Give a command one argument `name` in the place of the options that `build` takes: what it makes of them. It
-    stands below all of them.
-    """
-    taken = inspect.signature(build).parameters
-
-    def pack(command: _Command) -> Any:
-        @wraps(command)
-        def with_packed(*args: object, **options: object) -> object:
-            given = {option: options.pop(option) for option in taken if option in options}
-            return command(*args, **{name: build(**given)}, **options)
-
-        return with_packed
-
-    return pack
-
-
-def kind_argument(command: _Command) -> _Command:
-    """`KIND`: cluster, datasource, feed or process, whatever the case."""
-    return click.argument("kind", type=KindType())(command)
+def kind_argument(*kinds: Kind) -> Callable[[_Command], _Command]:
+    """Add `KIND`, in any case: one of `kinds`, or any kind if none is given."""
+    return click.argument("kind", type=KindType(*kinds))
 
 
 class KindType(click.ParamType[Kind]):
-    """A kind of entity, in any case."""
+    """A kind of entity, in any case; one of `kinds` if given."""
 
     name = "kind"
 
+    def __init__(self, *kinds: Kind) -> None:
+        self._kinds = kinds or tuple(Kind)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Kind:
-        """The kind of a text."""
-        try:
-            return Kind(str(value).lower())
-        except ValueError:
-            kinds = ", ".join(kind.value for kind in Kind)
+        """Parse a kind."""
+        found = next((kind for kind in self._kinds if kind.value == str(value).lower()), None)
+        if found is None:
+            kinds = ", ".join(kind.value for kind in self._kinds)
             self.fail(f"{value!r} is not a kind of entity. Kinds are {kinds}.", param, ctx)
+        return found
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
-        """How help shows it."""
+        """Return the form shown in help."""
         return "KIND"
 
 
 class _TimingType(click.ParamType[_Value]):
-    """What `parse` makes of a text; a value of this type is one already."""
+    """A value parsed by `parse`; values of the type are accepted as they are."""
 
     of: type[_Value]
     parse: Callable[[str], _Value]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
-        """The value of a text."""
+        """Parse a value."""
         if isinstance(value, self.of):
             return value
         try:
@@ -145,7 +129,7 @@ class FrequencyType(_TimingType[Frequency]):
 
 
 class ListType(click.ParamType[tuple[str, ...]]):
-    """Texts with commas between them."""
+    """Texts separated by commas."""
 
     name = "text,text"
 
@@ -155,19 +139,21 @@ class ListType(click.ParamType[tuple[str, ...]]):
         param: click.Parameter | None,  # noqa: ARG002
         ctx: click.Context | None,  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """The texts, without blanks around them."""
+        """Split the texts, without blanks around them."""
         if isinstance(value, tuple):
             return value
         return tuple(part.strip() for part in str(value).split(",") if part.strip())
 
 
-def open_registry_for(*, author: str | None = None, dry_run: bool = False, skip_checks: bool = False) -> "Registry":
-    """The registry that a command works on: settings, state and definitions, opened here and now."""
+def open_entity_context_for(
+    *, author: str | None = None, dry_run: bool = False, skip_checks: bool = False
+) -> "EntityContext":
+    """Open the context of an entity command: settings, state and definitions."""
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.entities.registry import open_registry
+    from feed_assets.operations.entities.context import open_entity_context
 
     settings = load_settings()
-    return open_registry(
+    return open_entity_context(
         settings,
         open_state(settings),
         author=author_of(author),
@@ -178,7 +164,7 @@ def open_registry_for(*, author: str | None = None, dry_run: bool = False, skip_
 
 
 def author_of(author: str | None) -> str:
-    """Who gives the command."""
+    """Return the author of a command."""
     if author:
         return author
     try:
@@ -188,7 +174,7 @@ def author_of(author: str | None) -> str:
 
 
 def read_files(paths: Sequence[str]) -> list[Any]:
-    """The entity files that paths name: files, folders or URLs; `-` is standard input."""
+    """Read the entity files of paths: files, folders or URLs; `-` is standard input."""
     from feed_assets.loading.entity_files import EntityFile, read_entity_files
 
     files = []

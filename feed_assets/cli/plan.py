@@ -1,23 +1,29 @@
-"""`plan` and `apply`: what a change of the definitions would do, and doing exactly that."""
+"""`plan` and `apply`: preview a change of the definitions, and apply exactly that change."""
 
-import json
 from collections.abc import Sequence
 
 import click
 
 from feed_assets.cli.entity import finish
-from feed_assets.cli.options import change_options, open_registry_for, output_option, read_files, skip_checks_option
+from feed_assets.cli.options import (
+    change_options,
+    open_entity_context_for,
+    output_option,
+    read_files,
+    skip_checks_option,
+)
+from feed_assets.cli.render import print_json
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.applying import apply_planned, require_digest
-from feed_assets.operations.entities.planning import Planned, plan_edits, plan_folder, read_edits
-from feed_assets.operations.entities.registry import Registry
+from feed_assets.operations.entities.context import EntityContext
+from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.plan.rendering import render_difference
 
 FAILED = 1
 DIFFERENT = 4
 
 _FILES = click.argument("files", nargs=-1)
-_PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not hold.")
+_PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not contain.")
 
 
 @click.command()
@@ -27,12 +33,12 @@ _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FI
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 4 if something would change.")
 @click.pass_context
 def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, detailed_exitcode: bool) -> None:
-    """Show what would change if FILES (files, folders or URLs) were applied; without FILES, what the entities folder
-    says that is not recorded yet. Nothing is changed.
+    """Show what would change if FILES (files, folders or URLs) were applied; without FILES, the unrecorded edits of the
+    entities folder. Changes nothing.
 
-    Exits with 0, with 1 if something is wrong with the change, and with --detailed-exitcode with 4 if there is one.
+    Exits with 0, with 1 if the change would be refused, and with --detailed-exitcode with 4 if something would change.
     """
-    planned = _plan(open_registry_for(dry_run=True), files, prune=prune)
+    planned = _plan(open_entity_context_for(dry_run=True), files, prune=prune)
     _show(planned, output)
     if planned.errors:
         ctx.exit(FAILED)
@@ -43,8 +49,8 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 @click.command()
 @_FILES
 @_PRUNE
-@click.option("--digest", help="Refuse unless the plan is this one, as `plan` has shown it.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--digest", help="Apply only the plan with this digest, as shown by `plan`.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @skip_checks_option
 @change_options
 @click.pass_context
@@ -59,13 +65,13 @@ def apply(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Change the definitions to what FILES (files, folders or URLs) say, all at once; without FILES, record what the
-    entities folder says. It governs from its effective times on. Where nothing would change, nothing happens.
+    """Apply FILES (files, folders or URLs) as one change; without FILES, record the edits of the entities folder.
+    The change takes effect at its effective times. If nothing differs, nothing happens.
 
-    Shows what would change and asks, unless --digest or --yes is given.
+    Shows the change and asks for confirmation, unless --digest or --yes is given.
     """
-    registry = open_registry_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
-    planned = _plan(registry, files, prune=prune)
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    planned = _plan(context, files, prune=prune)
     if digest is not None and not planned.difference.is_empty:
         require_digest(planned, digest)
     if dry_run:
@@ -76,23 +82,23 @@ def apply(
     elif digest is None and not yes and not planned.errors:
         click.echo(render_difference(planned.difference), err=True)
         click.confirm("Apply this?", abort=True, err=True)
-    finish(registry, apply_planned(registry, planned), output)
+    finish(context, apply_planned(context, planned), output)
 
 
-def _plan(registry: Registry, paths: Sequence[str], *, prune: bool) -> Planned:
+def _plan(context: EntityContext, paths: Sequence[str], *, prune: bool) -> PlannedChanges:
     if not paths:
         if prune:
-            raise click.UsageError("--prune needs FILES: it removes what they do not hold.")
-        return plan_folder(registry)
-    return plan_edits(registry, read_edits(registry, read_files(paths), prune=prune))
+            raise click.UsageError("--prune needs FILES: it removes what they do not contain.")
+        return plan_folder(context)
+    return plan_edits(context, read_edits(context, read_files(paths), prune=prune))
 
 
-def _show(planned: Planned, output: str) -> None:
+def _show(planned: PlannedChanges, output: str) -> None:
     for issue in planned.issues:
         prefix = "warning: " if issue.severity is Severity.WARNING else ""
         click.echo(f"{prefix}{issue.render()}", err=True)
     if output == "json":
-        click.echo(json.dumps(planned.to_json(), indent=2))
+        print_json(planned)
         return
     click.echo(render_difference(planned.difference))
     if not planned.difference.is_empty and not planned.errors:

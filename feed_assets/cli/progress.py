@@ -1,4 +1,4 @@
-"""A progress bar on standard error, on a terminal only, for work that takes long."""
+"""A progress bar for long work, on standard error and on terminals only."""
 
 import sys
 from types import TracebackType
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """A context that shows how far several pieces of work have come, one bar each."""
+    """A context manager that shows the progress of several pieces of work, one bar each."""
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, name: str, settled: int, total: int) -> None:
-        """Say how far the piece of work `name` has come."""
+        """Update the progress of the work `name`."""
         if self._bar is None:
             return
         if name not in self._tasks:
@@ -26,7 +26,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            # Only a terminal needs it.
+            # Only terminals need rich.
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar

@@ -1,31 +1,34 @@
-"""How results are printed: tables on a terminal, plain lines elsewhere, or JSON."""
+"""Printing of results: tables on a terminal, plain lines elsewhere, or JSON."""
 
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from feed_assets.issues import Severity
-from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
+from feed_assets.json_form import render_document
+
+if TYPE_CHECKING:
+    from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
 
 
-def print_json(document: object) -> None:
-    """A JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+def print_json(result: object = None, /, **members: object) -> None:
+    """Print a result, or members by name, as a JSON document (see `render_document`)."""
+    click.echo(json.dumps(render_document(result, **members), indent=2, ensure_ascii=False))
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows on standard output: as a table on a terminal, else one line each with tabs between the cells, no header.
-
-    Columns at the end that no row has are left out.
+    """Print rows on standard output: as a table on a terminal, else one line each with tabs between the cells and no
+    header. Columns at the end that no row has are omitted.
     """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in cells:
             click.echo("\t".join(row))
         return
-    # Only a terminal needs it.
+    # Only terminals need rich.
     from rich.console import Console
     from rich.table import Table
 
@@ -35,13 +38,13 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     Console(markup=False, highlight=False).print(table)
 
 
-def print_result(result: VerbResult, output: str) -> None:
-    """What a verb did: the result on standard output, warnings on standard error."""
+def print_result(result: "VerbResult", output: str) -> None:
+    """Print the result of a verb on standard output, and warnings on standard error."""
     for issue in result.warnings:
         if issue.severity is Severity.WARNING:
             click.echo(f"warning: {issue.render()}", err=True)
     if output == "json":
-        print_json(result.to_json())
+        print_json(result)
         return
     for outcome in result.outcomes:
         click.echo(_sentence(outcome, dry_run=result.dry_run and result.verb != "validate"))
@@ -53,7 +56,7 @@ def print_result(result: VerbResult, output: str) -> None:
         click.echo(release.render())
 
 
-def _sentence(outcome: EntityOutcome, *, dry_run: bool) -> str:
+def _sentence(outcome: "EntityOutcome", *, dry_run: bool) -> str:
     version = f", version {outcome.version}" if outcome.version is not None else ""
     states = ", ".join(f"{cluster} {state}" for cluster, state in outcome.clusters.items())
     would = "would be " if dry_run else ""

@@ -1,88 +1,76 @@
-"""`replication`: how the copies of a feed stand, whether they are what they should be, and making them so again."""
+"""`replication`: the state of the copies of a feed, their verification, and their repair."""
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from feed_assets.cli.instance_options import FAILED, range_options
-from feed_assets.cli.options import author_of, change_options, output_option, packed
+from feed_assets.cli.options import author_of, change_options, output_option
 from feed_assets.cli.progress import Progress
 from feed_assets.cli.render import print_json, print_table
-from feed_assets.clock import SystemClock, open_clock
 from feed_assets.operations.instances.feed_listings import render_size
-from feed_assets.operations.instances.ranges import PAGE
+from feed_assets.operations.instances.ranges import PAGE, join_consecutive, render_range
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.replication.scope import CopyQuery, render_lag
-from feed_assets.settings import Settings, load_settings
+from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
     from feed_assets.operations.replication.auditing import Verified
     from feed_assets.operations.replication.repairing import Repaired
     from feed_assets.operations.replication.status import CopyRow, FlowStatus
-    from feed_assets.operations.scene import Scene
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group()
 def replication() -> None:
-    """The copies of a FEED from its sources to its targets.
+    """Inspect, verify and repair the copies of a FEED.
 
-    FEED is the name of a feed; feed@source, the name of its copies from one source, will do, too.
+    FEED is the name of a feed, or feed@source, the name of its copies from one source.
     """
 
 
-def _copy_of(
-    feed: str,
-    clusters: tuple[str, ...],
-    source: str | None,
-    start: datetime | None,
-    end: datetime | None,
-    num_results: int,
-) -> CopyQuery:
-    """The query that options make."""
-    return CopyQuery(feed=feed, targets=clusters, source=source, start=start, end=end, results=num_results)
-
-
 def _copy_options(command: _Command) -> _Command:
-    """What all commands have: a feed, targets, a source, and a range."""
+    """Add the options of all commands: a feed, targets, a source, and a range."""
     for option in (
         click.option(
-            "--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start."
+            "--num-results",
+            "results",
+            type=int,
+            default=PAGE,
+            show_default=True,
+            help="How long the range is without --start.",
         ),
         range_options,
-        click.option("--source", help="Only what is copied from this cluster."),
-        click.option("--cluster", "clusters", multiple=True, help="Only copies to this cluster; may be repeated."),
+        click.option("--source", help="Only copies from this cluster."),
+        click.option("--cluster", "targets", multiple=True, help="Only copies to this cluster; may be repeated."),
         click.argument("feed"),
     ):
         command = option(command)
     return command
 
 
-_deep_option = click.option(
-    "--deep", is_flag=True, help="Read every byte of the targets, and not only names and sizes."
-)
+_deep_option = click.option("--deep", is_flag=True, help="Read every byte of the targets, not only names and sizes.")
 
 
 @replication.command()
 @_copy_options
 @output_option
-@packed("query", _copy_of)
-def status(query: CopyQuery, output: str) -> None:
-    """How each copy went and stands, from the record: bytes, files, time, and whether the source has changed since.
+def status(output: str, **options: Any) -> None:
+    """Show each copy from the record: bytes, files, time, and whether the source has changed since.
 
-    A line for each flow first: how many of the range stand how, the newest instance that was copied, and how far that
-    is behind the newest of the source.
+    Starts with a line for each flow: the number of copies by state, the newest copied instance, and how far it is
+    behind the newest instance of the source.
     """
     from feed_assets.operations.replication.status import find_status
 
-    scene, _ = _open()
-    found = find_status(scene, query)
+    context = _open()
+    found = find_status(context, CopyQuery(**options))
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
         return
     print_table(_FLOWS, map(_flow_cells, found.flows))
     print_table(_COPIES, map(_copy_cells, found.instances))
@@ -93,26 +81,24 @@ def status(query: CopyQuery, output: str) -> None:
 @_deep_option
 @output_option
 @click.pass_context
-@packed("query", _copy_of)
-def verify(ctx: click.Context, query: CopyQuery, deep: bool, output: str) -> None:
-    """Compare copies with their manifests and their sources; nothing is changed.
+def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> None:
+    """Compare copies with their manifests and their sources. Changes nothing.
 
-    Found is what is missing, rotten, extra at the target, or behind its source. What retention has evicted is not
-    missing. The exit code is 1 if something was found, or could not be looked at.
+    Reports copies that are missing, rotten, extra at the target, or behind their source. Evicted instances are not
+    missing. The exit code is 1 if something was found, or could not be checked.
     """
     from feed_assets.operations.replication.auditing import verify as verify_copies
 
-    scene, _ = _open()
+    context = _open()
     with Progress() as progress:
         found = verify_copies(
-            scene,
-            query,
-            SystemClock(),
+            context,
+            CopyQuery(**options),
             deep=deep,
             progress=lambda settled, total: progress.show("verify", settled, total),
         )
     if output == "json":
-        print_json(found.to_json())
+        print_json(found)
     else:
         _print_verified(found)
     click.echo(found.render_summary(), err=True)
@@ -125,23 +111,20 @@ def verify(ctx: click.Context, query: CopyQuery, deep: bool, output: str) -> Non
 @_deep_option
 @change_options
 @click.pass_context
-@packed("query", _copy_of)
-def repair(ctx: click.Context, query: CopyQuery, deep: bool, author: str | None, dry_run: bool, output: str) -> None:
-    """Copy again what `verify` finds: all of it that is missing, rotten, extra or behind, and no more.
+def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool, output: str, **options: Any) -> None:
+    """Repair what `verify` finds: only what is missing, rotten, extra or behind.
 
-    It is done without Spark, by the rules of every copy: claimed, verified, published at once and told to Dagster.
-    What somebody works on, what is suspended, and what the source does not have any more is told and left alone; the
-    exit code is 1 then, or if a copy fails. A repeat does what is left.
+    It copies without Spark, by the rules of every copy: leased, verified, published as a whole and reported to Dagster.
+    Instances that others work on, that are suspended, or that the source no longer has are reported and left alone.
+    Then, or if a copy fails, the exit code is 1. A repeat does the rest.
     """
     from feed_assets.operations.replication.repairing import repair as repair_copies
 
-    scene, settings = _open()
+    context = _open()
     with Progress() as progress:
         done = repair_copies(
-            scene,
-            query,
-            open_clock(settings),
-            SystemClock(),
+            context,
+            CopyQuery(**options),
             author=author_of(author),
             deep=deep,
             dry_run=dry_run,
@@ -149,7 +132,7 @@ def repair(ctx: click.Context, query: CopyQuery, deep: bool, author: str | None,
             on_copied=progress.show,
         )
     if output == "json":
-        print_json(done.to_json())
+        print_json(done)
     else:
         _print_repaired(done)
     click.echo(done.render_summary(), err=True)
@@ -157,13 +140,13 @@ def repair(ctx: click.Context, query: CopyQuery, deep: bool, author: str | None,
         ctx.exit(FAILED)
 
 
-def _open() -> "tuple[Scene, Settings]":
-    """The definitions and the record, opened here and now."""
+def _open() -> "OperationContext":
+    """Open the context of the settings."""
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.scene import open_scene
+    from feed_assets.operations.context import open_context
 
     settings = load_settings()
-    return open_scene(settings, open_state(settings), SystemClock()), settings
+    return open_context(settings, open_state(settings))
 
 
 _FLOWS = ("source", "target", "in the range", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")
@@ -231,15 +214,21 @@ def _copy_cells(copy: "CopyRow") -> tuple[object, ...]:
 
 
 def _short(digest: str | None) -> str | None:
-    """The beginning of a digest."""
+    """Return the beginning of a digest."""
     return digest and digest.partition(":")[2][:12]
 
 
 def _print_verified(found: "Verified") -> None:
-    rows = [
-        (each.source, each.target, render_datetime(each.nominal_time), each.verdict.value, each.status, each.reason)
+    sequences = {flow.cluster: flow.sequence for flow in found.scope.flows}
+    joined = join_consecutive(
+        (
+            each.nominal_time,
+            sequences.get(each.target),
+            (each.source, each.target, each.verdict.value, each.status, each.reason),
+        )
         for each in found.copies
-    ]
+    )
+    rows = [(source, target, render_range(first, last), *more) for first, last, (source, target, *more) in joined]
     print_table(("source", "target", "instance", "verdict", "status", "reason"), rows)
 
 

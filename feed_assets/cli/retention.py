@@ -1,24 +1,30 @@
-"""`retention`: sweeps planned, looked at, approved, run, undone, and their trash emptied."""
+"""`retention`: plan, show, approve, run and undo sweeps, and purge their trash."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from feed_assets.cli.instance_options import clusters_option
-from feed_assets.cli.options import MomentType, author_of, author_option, change_options, dry_run_option, output_option
+from feed_assets.cli.options import (
+    MomentType,
+    author_of,
+    author_option,
+    change_options,
+    clusters_option,
+    dry_run_option,
+    output_option,
+)
 from feed_assets.cli.progress import Progress
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
-from feed_assets.clock import SystemClock, open_clock
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.retention.worksite import Worksite
+    from feed_assets.lifecycle.retention.sweep_context import SweepContext
+    from feed_assets.operations.context import OperationContext
     from feed_assets.operations.retention.planning import RetentionPlan
-    from feed_assets.operations.retention.running import Ran
-    from feed_assets.operations.scene import Scene
+    from feed_assets.operations.retention.running import SweepRuns
 
 FAILED = 1
 NEWEST = 20
@@ -27,9 +33,9 @@ ITEMS = 50
 
 @click.group()
 def retention() -> None:
-    """What has expired: planned, looked at, and then moved to the trash, from which it can be brought back.
+    """Plan and run the removal of expired instances, and restore them from the trash.
 
-    PLAN is the id of a sweep, or the beginning of one. Nothing is removed by a plan.
+    PLAN is the id of a sweep, or a prefix of it. A plan removes nothing.
     """
 
 
@@ -46,29 +52,33 @@ def plan(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Find out what would go, feed by feed, and store it as sweeps that `run` takes.
+    """Plan what would be removed, feed by feed, and store it as sweeps for `run`.
 
-    Nothing is removed. What is eligible and stays is shown with the reason. A feed of which too much would go has a
-    sweep of its own that asks: look at it, then `approve` or `cancel` it. An older plan of the same feeds is
-    superseded.
+    Removes nothing. Shows why eligible instances stay. A feed of which too much would be removed gets a sweep of its
+    own that asks: inspect it, then `approve` or `cancel` it. The plan supersedes an older plan of the same feeds.
     """
     from feed_assets.operations.retention.planning import plan_retention
 
-    scene, _ = _open(author)
-    planned = plan_retention(scene, author=author_of(author), feeds=feeds, clusters=clusters, as_of=at, dry_run=dry_run)
+    context, _ = _open(author)
+    planned = plan_retention(
+        context, author=author_of(author), feeds=feeds, clusters=clusters, as_of=at, dry_run=dry_run
+    )
     if output == "json":
-        print_json(planned.to_json())
+        print_json(planned)
     else:
         print_plan(planned)
     for sweep in planned.superseded:
-        click.echo(f"it takes the place of {sweep.sweep_id}", err=True)
+        click.echo(f"it supersedes {sweep.sweep_id}", err=True)
     click.echo(planned.render_summary(), err=True)
 
 
 @retention.command()
 @click.argument("plan", required=False)
 @click.option(
-    "--feed", "feeds", multiple=True, help="Go on with, or plan and run this feed, if it asks nobody; may be repeated."
+    "--feed",
+    "feeds",
+    multiple=True,
+    help="Continue, or plan and run, the sweeps of this feed unless they ask; may be repeated.",
 )
 @clusters_option
 @change_options
@@ -82,39 +92,39 @@ def run(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Move what a sweep has planned to the trash, or go on with a sweep that broke off.
+    """Move the planned paths of a sweep to the trash, or continue an interrupted sweep.
 
-    Without PLAN and --feed all sweeps are run that wait for it, or broke off. What protects an instance is looked at
-    again right before it is moved; what has changed since the plan stays. The exit code is 1 if something was refused
-    by storage, a sweep cannot be run now, or a part of one is in other hands.
+    Without PLAN and --feed, runs all waiting and interrupted sweeps. Protections are checked again immediately before
+    an instance is moved; instances that have changed since the plan stay. The exit code is 1 if storage refused
+    something, a sweep cannot run now, or other workers hold a part of one.
     """
     from feed_assets.operations.retention.planning import plan_retention
     from feed_assets.operations.retention.reading import find_sweep
     from feed_assets.operations.retention.running import find_runnable, run_sweeps
 
     if plan is not None and (feeds or clusters):
-        raise click.UsageError("PLAN says what is run; --feed and --clusters go without it.")
-    scene, site = _open(author)
+        raise click.UsageError("PLAN cannot be combined with --feed or --clusters.")
+    context, sweep_context = _open(author)
     if plan is not None:
-        sweeps = [find_sweep(scene, plan)]
+        sweeps = [find_sweep(context, plan)]
     elif feeds:
-        broken_off = [sweep for sweep in find_runnable(scene, clusters, feeds) if sweep.state is SweepState.RUNNING]
-        planned = plan_retention(scene, author=author_of(author), feeds=feeds, clusters=clusters, dry_run=dry_run)
+        broken_off = [sweep for sweep in find_runnable(context, clusters, feeds) if sweep.state is SweepState.RUNNING]
+        planned = plan_retention(context, author=author_of(author), feeds=feeds, clusters=clusters, dry_run=dry_run)
         sweeps = broken_off + [sweep for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
         _tell_who_waits(planned)
     else:
-        sweeps = find_runnable(scene, clusters)
+        sweeps = find_runnable(context, clusters)
     with Progress() as progress:
         ran = run_sweeps(
-            scene,
-            site,
+            context,
+            sweep_context,
             sweeps,
             author=author_of(author),
             dry_run=dry_run,
             progress=lambda sweep, settled, total: progress.show(sweep.sweep_id, settled, total),
         )
     if output == "json":
-        print_json(ran.to_json())
+        print_json(ran)
     else:
         print_sweeps(ran.sweeps)
     _end_run(ctx, ran)
@@ -123,21 +133,21 @@ def run(
 def _tell_who_waits(planned: "RetentionPlan") -> None:
     for feed in planned.feeds:
         if feed.left_out:
-            click.echo(f"feed '{feed.record.feed}' on {feed.record.cluster} is left out: {feed.left_out}", err=True)
+            click.echo(f"feed '{feed.feed}' on {feed.cluster} is left out: {feed.left_out}", err=True)
     for sweep in planned.sweeps:
         if sweep.state is SweepState.ASKING:
             click.echo(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
 
 
-def _end_run(ctx: click.Context, ran: "Ran") -> None:
+def _end_run(ctx: click.Context, ran: "SweepRuns") -> None:
     if not ran.sweeps and not ran.refused:
-        click.echo("no sweep waits to be run", err=True)
+        click.echo("no sweep waits to run", err=True)
     for refused in ran.refused:
         click.echo(f"feed-assets: {refused}", err=True)
     for sweep in ran.sweeps:
-        if sweep.state is SweepState.RUNNING and not ran.is_dry_run:
+        if sweep.state is SweepState.RUNNING and not ran.dry_run:
             click.echo(
-                f"others work on a part of {sweep.sweep_id}; give the command again when they have ended", err=True
+                f"other workers hold a part of {sweep.sweep_id}; repeat the command when they have finished", err=True
             )
     if not ran.is_complete:
         ctx.exit(FAILED)
@@ -147,27 +157,27 @@ def _end_run(ctx: click.Context, ran: "Ran") -> None:
 @click.argument("plan")
 @change_options
 def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
-    """Let a sweep run that asks, because it would take much, or because the clock seems wrong.
+    """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
 
-    By approving a sweep of which the clock is the reason, you say that the clock is right.
+    If the clock is the reason, the approval also confirms that the clock is right.
     """
     from feed_assets.operations.retention.reading import find_sweep
     from feed_assets.operations.retention.running import approve_sweep
 
-    scene, _ = _open(author)
-    _show(approve_sweep(scene, find_sweep(scene, plan), author=author_of(author), dry_run=dry_run), output)
+    context, _ = _open(author)
+    _show(approve_sweep(context, find_sweep(context, plan), author=author_of(author), dry_run=dry_run), output)
 
 
 @retention.command()
 @click.argument("plan")
 @change_options
 def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
-    """Let a sweep that has not begun never run. The feeds have their next turn as ever."""
+    """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
     from feed_assets.operations.retention.reading import find_sweep
     from feed_assets.operations.retention.running import cancel_sweep
 
-    scene, _ = _open(author)
-    _show(cancel_sweep(scene, find_sweep(scene, plan), author=author_of(author), dry_run=dry_run), output)
+    context, _ = _open(author)
+    _show(cancel_sweep(context, find_sweep(context, plan), author=author_of(author), dry_run=dry_run), output)
 
 
 @retention.command()
@@ -178,19 +188,19 @@ def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     "outcomes",
     type=click.Choice([outcome.value for outcome in ItemOutcome]),
     multiple=True,
-    help="Only paths that this became of; may be repeated.",
+    help="Only paths with this outcome; may be repeated.",
 )
 @click.option("--limit", type=click.IntRange(min=0), default=ITEMS, show_default=True, help="How many paths.")
 @output_option
 def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, output: str) -> None:
-    """Show a sweep with its paths: nominal time, size, the rule that made each eligible, and what became of it."""
+    """Show a sweep with its paths: nominal time, size, rule and outcome of each."""
     from feed_assets.operations.retention.reading import find_sweep, show_sweep
 
-    scene, _ = _open(None)
+    context, _ = _open(None)
     wanted = [ItemOutcome(outcome) for outcome in outcomes]
-    shown = show_sweep(scene, find_sweep(scene, plan), limit=limit, feed=feed, outcomes=wanted)
+    shown = show_sweep(context, find_sweep(context, plan), limit=limit, feed=feed, outcomes=wanted)
     if output == "json":
-        print_json(shown.to_json())
+        print_json(shown)
         return
     print_sweep(shown.sweep)
     print_items(shown.items)
@@ -210,23 +220,23 @@ def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, out
 @click.option("--limit", type=click.IntRange(min=1), default=NEWEST, show_default=True, help="How many, newest first.")
 @output_option
 def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output: str) -> None:
-    """The newest sweeps: what each would take or took, and how it stands."""
-    from feed_assets.operations.retention.reading import VERSION, list_sweeps, sweep_to_json
+    """List the newest sweeps: their state, and what each would remove or removed."""
+    from feed_assets.operations.retention.reading import list_sweeps
 
-    scene, _ = _open(None)
+    context, _ = _open(None)
     wanted = [SweepState(state.upper()) for state in states]
-    sweeps = list_sweeps(scene, limit=limit, clusters=clusters, states=wanted)
+    sweeps = list_sweeps(context, limit=limit, clusters=clusters, states=wanted)
     if output == "json":
-        print_json({"version": VERSION, "sweeps": [sweep_to_json(sweep) for sweep in sweeps]})
+        print_json(sweeps=sweeps)
     else:
         print_sweeps(sweeps)
 
 
 @retention.command()
 @click.argument("plan")
-@click.option("--feed", "feeds", multiple=True, help="Only what it took of this feed; may be repeated.")
+@click.option("--feed", "feeds", multiple=True, help="Only instances of this feed; may be repeated.")
 @click.option("--instance", "times", type=MomentType(), multiple=True, help="Only this nominal time; may be repeated.")
-@click.option("--no-hold", is_flag=True, help="Do not hold what is back; the next sweep takes it again.")
+@click.option("--no-hold", is_flag=True, help="Do not hold what is restored; the next sweep removes it again.")
 @change_options
 @click.pass_context
 def undo(
@@ -239,21 +249,21 @@ def undo(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Bring back what a sweep took away, byte for byte, with the states that its instances had.
+    """Restore what a sweep removed, byte for byte, with the former states of its instances.
 
-    Where something newer stands nothing is replaced; that is told, and the exit code is 1. What is back is held for as
-    long as the trash would have kept it, by a hold that `hold release` gives up. A repeat goes on where an earlier undo
-    stopped. What was archived comes back from the archive once the trash is purged.
+    Newer data are never replaced; they are reported, and the exit code is 1. A hold protects what is restored for as
+    long as the trash would have kept it; `hold release` ends it. A repeat continues an interrupted undo. Archived
+    instances come back from the archive once the trash is purged.
     """
     from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.undoing import bring_back
+    from feed_assets.operations.retention.undoing import undo_removals
 
-    scene, site = _open(author)
-    sweep = find_sweep(scene, plan)
+    context, sweep_context = _open(author)
+    sweep = find_sweep(context, plan)
     with Progress() as progress:
-        done = bring_back(
-            scene,
-            site,
+        done = undo_removals(
+            context,
+            sweep_context,
             sweep,
             author=author_of(author),
             feeds=feeds,
@@ -263,9 +273,9 @@ def undo(
             progress=lambda settled, total: progress.show(sweep.sweep_id, settled, total),
         )
     if output == "json":
-        print_json(done.to_json())
+        print_json(done)
     else:
-        print_table(("path", "outcome", "reason"), [(path, r.outcome.value, r.reason) for path, r in done.undone.left])
+        print_table(("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left])
     click.echo(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
@@ -274,7 +284,7 @@ def undo(
 @retention.command()
 @click.argument("plans", nargs=-1)
 @clusters_option
-@click.option("--now", is_flag=True, help="Also what is not over its time.")
+@click.option("--now", is_flag=True, help="Also trash that has not expired.")
 @author_option
 @dry_run_option
 @output_option
@@ -288,25 +298,25 @@ def purge(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Remove for good what sweeps took away and the trash has kept for its time; only that of PLANS if given.
+    """Remove expired trash for good, or only that of PLANS.
 
-    What somebody holds stays in the trash.
+    Held instances stay in the trash.
     """
     from feed_assets.operations.retention.reading import find_sweep
     from feed_assets.operations.retention.undoing import empty_trash
 
-    scene, site = _open(author)
+    context, sweep_context = _open(author)
     done = empty_trash(
-        scene,
-        site,
+        context,
+        sweep_context,
         author=author_of(author),
         clusters=clusters,
-        only=[find_sweep(scene, plan) for plan in plans],
+        only=[find_sweep(context, plan) for plan in plans],
         at_once=now,
         dry_run=dry_run,
     )
     if output == "json":
-        print_json(done.to_json())
+        print_json(done)
     else:
         rows = [(each.sweep.sweep_id, each.sweep.cluster, each.files, each.obstacle) for each in done.purged]
         print_table(("sweep", "cluster", "files", "obstacle"), rows)
@@ -319,36 +329,33 @@ def purge(
 @click.argument("plan")
 @output_option
 def report(plan: str, output: str) -> None:
-    """What a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
-    from feed_assets.operations.retention.reading import VERSION, find_sweep, report_evictions
+    """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
+    from feed_assets.operations.retention.reading import find_sweep, report_evictions
 
-    scene, _ = _open(None)
-    sweep = find_sweep(scene, plan)
-    reports = report_evictions(scene, sweep)
+    context, _ = _open(None)
+    sweep = find_sweep(context, plan)
+    reports = report_evictions(context, sweep)
     if output == "json":
-        feeds = [each.to_json() for each in reports]
-        print_json({"version": VERSION, "sweep": sweep.sweep_id, "feeds": feeds})
+        print_json(sweep_id=sweep.sweep_id, feeds=reports)
         return
     for each in reports:
         click.echo(each.paths)
         click.echo(each.times)
 
 
-def _open(author: str | None) -> "tuple[Scene, Worksite]":
-    """The definitions and the record, and what sweeps are worked on with; both opened here and now."""
+def _open(author: str | None) -> "tuple[OperationContext, SweepContext]":
+    """Open the context of the settings, and the sweep context."""
     from feed_assets.cli.state import open_state
-    from feed_assets.operations.retention.running import site_of
-    from feed_assets.operations.scene import open_scene
+    from feed_assets.operations.context import open_context
+    from feed_assets.operations.retention.running import sweep_context_of
 
-    settings, wall = load_settings(), SystemClock()
-    scene = open_scene(settings, open_state(settings), wall)
-    return scene, site_of(scene, open_clock(settings), wall, author=author_of(author))
+    settings = load_settings()
+    context = open_context(settings, open_state(settings))
+    return context, sweep_context_of(context, author=author_of(author))
 
 
 def _show(sweep: Any, output: str) -> None:
-    from feed_assets.operations.retention.reading import VERSION, sweep_to_json
-
     if output == "json":
-        print_json({"version": VERSION, "sweep": sweep_to_json(sweep)})
+        print_json(sweep=sweep)
     else:
         print_sweeps([sweep])

@@ -1,4 +1,4 @@
-"""How plans, sweeps and their paths are printed."""
+"""Printing of retention plans, sweeps and their paths."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import click
 
 from feed_assets.cli.render import print_table
 from feed_assets.operations.instances.feed_listings import render_size
-from feed_assets.operations.retention.planning import RetentionPlan, reasons_of, rules_of, span_of
+from feed_assets.operations.retention.planning import RetentionPlan
 from feed_assets.operations.retention.reading import ShownItem
 from feed_assets.state.sweep_records import Sweep
 from feed_assets.timing.dates import render_datetime
@@ -30,30 +30,28 @@ _PLAN = (
 
 
 def print_plan(planned: RetentionPlan) -> None:
-    """A row for each feed: what would go, what stays and why, and what keeps the plan from running."""
+    """Print a row for each feed: the planned removals, what stays and why, and what stops the plan from running."""
     rows: list[tuple[object, ...]] = []
     for feed in planned.feeds:
-        survey = feed.survey
         remarks = [feed.left_out] if feed.left_out else [f"asks: {each.sentence}" for each in feed.obstacles]
-        if survey is None:
-            rows.append((None, feed.record.cluster, feed.record.feed, *([None] * 8), "; ".join(remarks)))
+        if feed.present is None:
+            rows.append((None, feed.cluster, feed.feed, *([None] * 8), "; ".join(remarks)))
             continue
-        remarks += reasons_of(feed)
-        remarks += [f"{place.kind.value} never: {place.obstacle}" for place in survey.unswept]
-        span = span_of(feed)
+        remarks += feed.render_protections()
+        remarks += [f"{place.kind.value} never: {place.reason}" for place in feed.never_swept]
         rows.append(
             (
                 feed.sweep_id,
-                feed.record.cluster,
-                feed.record.feed,
-                survey.instances,
-                survey.present,
-                survey.paths,
-                render_size(survey.bytes),
-                render_datetime(span[0]) if span else None,
-                render_datetime(span[1]) if span else None,
-                ", ".join(f"{rule} {count}" for rule, count in rules_of(feed).items()),
-                sum(survey.keepers.values()),
+                feed.cluster,
+                feed.feed,
+                feed.instances,
+                feed.present,
+                sum(feed.paths.values()),
+                render_size(feed.bytes),
+                feed.oldest and render_datetime(feed.oldest),
+                feed.newest and render_datetime(feed.newest),
+                ", ".join(f"{rule} {count}" for rule, count in feed.rules.items()),
+                sum(feed.kept.values()),
                 "; ".join(remarks),
             )
         )
@@ -61,7 +59,7 @@ def print_plan(planned: RetentionPlan) -> None:
 
 
 def print_sweeps(sweeps: Iterable[Sweep]) -> None:
-    """A row for each sweep; what it asks, and what was said of its end, on standard error."""
+    """Print a row for each sweep; questions and reasons for its end go to standard error."""
     sweeps = list(sweeps)
     rows = [
         (
@@ -89,7 +87,7 @@ def print_sweeps(sweeps: Iterable[Sweep]) -> None:
 
 
 def print_sweep(sweep: Sweep) -> None:
-    """What is known of one sweep, a line each."""
+    """Print the facts of one sweep, a line each."""
     facts = {
         "plan": sweep.sweep_id,
         "cluster": sweep.cluster,
@@ -121,18 +119,18 @@ def print_sweep(sweep: Sweep) -> None:
 
 
 def print_items(items: Iterable[ShownItem]) -> None:
-    """A row for each path of a sweep."""
+    """Print a row for each path of a sweep."""
     rows = [
         (
             shown.feed,
             shown.kind,
-            render_datetime(shown.item.nominal_time),
-            shown.item.path,
-            None if shown.item.bytes is None else render_size(shown.item.bytes),
-            shown.item.files,
-            shown.item.rule,
-            shown.result.outcome.value if shown.result else None,
-            (shown.result.reason if shown.result else None) or shown.item.reason,
+            render_datetime(shown.nominal_time),
+            shown.path,
+            None if shown.bytes is None else render_size(shown.bytes),
+            shown.files,
+            shown.rule,
+            shown.outcome and shown.outcome.value,
+            shown.outcome_reason or shown.reason,
         )
         for shown in items
     ]

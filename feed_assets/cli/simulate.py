@@ -1,4 +1,4 @@
-"""`simulate`: what would run when, what would be late and what would never run, without running anything."""
+"""`simulate`: a preview of a period: the runs, the late instances and those that never run. Nothing is run."""
 
 import random
 from collections import Counter
@@ -13,8 +13,6 @@ from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
-VERSION = 1
-
 
 @click.command()
 @click.option("--from", "start", type=MomentType(), required=True, help="When the simulation begins.")
@@ -22,12 +20,12 @@ VERSION = 1
 @click.option(
     "--arrivals",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A CSV file with the columns feed, cluster, instance, at and, to tell writings apart, content. "
-    "Without it, instances arrive by chance.",
+    help="A CSV file with the columns feed, cluster, instance, at and, to distinguish writes, content. "
+    "By default arrivals are random.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides all that is left to chance.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The seed of all random decisions.")
 @click.option(
-    "--every", type=FrequencyType(), default="minutes(15)", show_default=True, help="The pace of the sensors."
+    "--every", type=FrequencyType(), default="minutes(15)", show_default=True, help="The interval between sensor ticks."
 )
 @click.option(
     "--run-time", type=FrequencyType(), default="minutes(10)", show_default=True, help="How long a run takes."
@@ -50,35 +48,38 @@ def simulate(
     again: float,
     output: str,
 ) -> None:
-    """Let the entities of the settings live from one time to another, in seconds and without touching anything.
+    """Simulate the entities of the settings over a period, in seconds and without touching anything real.
 
-    The decisions are those of the sensors; storage and record are made for the occasion, and every workflow is
-    replaced by one that takes a while. The same seed gives the same log.
+    The decisions are those of the sensors. Storage and record are temporary, and every workflow is replaced by one that
+    only takes time. The same seed gives the same log.
     """
-    from feed_assets.operations.location import load_location
     from feed_assets.operations.recording import record_location
-    from feed_assets.operations.simulating.parts import Habits, iter_arrivals, load_arrivals
-    from feed_assets.operations.simulating.simulation import Circumstances
+    from feed_assets.operations.simulating.parts import ArrivalPattern, iter_arrivals, load_arrivals
+    from feed_assets.operations.simulating.simulation import SimulationSettings
     from feed_assets.operations.simulating.simulation import simulate as run_simulation
+    from feed_assets.plan.location import load_location
 
     if end <= start:
         raise click.BadParameter("it is not after --from.", param_hint="--to")
     settings = load_settings()
     location = load_location(settings, open_clock(settings).now())
-    habits = Habits(late=late, missing=missing, again=again)
+    pattern = ArrivalPattern(late=late, missing=missing, again=again)
     coming = (
         load_arrivals(arrivals, location.plan)
         if arrivals
-        else sorted(iter_arrivals(location.plan, start, end, habits, random.Random(seed)))
+        else sorted(iter_arrivals(location.plan, start, end, pattern, random.Random(seed)))
     )
-    circumstances = Circumstances(
+    simulation_settings = SimulationSettings(
         start=start, end=end, seed=seed, every=every.as_duration(), run_time=run_time.as_duration()
     )
     lines = run_simulation(
-        location.plan, lambda database: record_location(database, settings, location, start), coming, circumstances
+        location.plan,
+        lambda database: record_location(database, settings, location, start),
+        coming,
+        simulation_settings,
     )
     if output == "json":
-        print_json({"version": VERSION, "seed": seed, "log": [line.to_json() for line in lines]})
+        print_json(seed=seed, log=list(lines))
         return
     counted: Counter[str] = Counter()
     for line in lines:

@@ -1,20 +1,22 @@
-"""How commands reach the state database: by the setting `state`, else beside the Dagster instance of DAGSTER_HOME."""
+"""Access of commands to the state database: by the setting `state`, else beside the Dagster instance of
+DAGSTER_HOME.
+"""
 
 from collections.abc import Sequence
 
 from feed_assets.errors import FeedAssetsError, SettingsError
-from feed_assets.lifecycle.run_names import is_command
+from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.records import ProcessInstance
 
 
 def open_state(settings: Settings) -> Database:
-    """The state database, with its tables.
+    """Open the state database, and make its tables if necessary.
 
     Raises:
-        SettingsError: neither settings nor environment say where it is.
-        StateError: it cannot be used.
+        SettingsError: neither settings nor environment name the database.
+        StateError: the database cannot be used.
     """
     database = open_database(settings.state or _url_beside_dagster())
     database.migrate()
@@ -22,22 +24,22 @@ def open_state(settings: Settings) -> Database:
 
 
 def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
-    """End the Dagster runs of instances that were killed; returns how many runs there were.
+    """End the Dagster runs of killed instances. Returns the number of runs.
 
     Raises:
-        FeedAssetsError: Dagster could not be reached, or refused; names the runs that are left.
+        FeedAssetsError: Dagster failed or cannot be reached; names the remaining runs.
     """
     stopped = [row for row in stopped if row.request_key or (row.run_id and not is_command(row.run_id))]
     if not stopped:
         return 0
-    # Measured: importing dagster takes half a second, and few commands need it.
+    # Measured: importing Dagster takes half a second, and few commands need it.
     from feed_assets.orchestration.stopping import stop_runs_of
 
     return stop_runs_of(stopped)
 
 
 def show_changes(settings: Settings) -> str | None:
-    """Make the webserver of the settings load anew; the reason why it could not, None if it did or there is none."""
+    """Reload the webserver of the settings. Returns the reason of a failure; None on success or without a webserver."""
     if settings.webserver is None:
         return None
     from feed_assets.orchestration.webserver import reload_locations
@@ -61,7 +63,7 @@ def _url_beside_dagster() -> str:
     except DagsterHomeNotSetError as exc:
         raise SettingsError(
             setting="state",
-            reason="nothing says where the state is kept",
+            reason="the location of the state is not configured",
             tried=("settings", "the Dagster instance of DAGSTER_HOME (not set)"),
             next_step="Set DAGSTER_HOME to the folder that the daemon uses, or state to an SQLAlchemy URL.",
         ) from exc

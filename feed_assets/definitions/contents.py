@@ -1,5 +1,6 @@
-"""What the files of the store hold: entities, their texts, and what is quarantined. Files that did not change are not
-parsed again.
+"""The contents of the definition files: entities, their texts, and what is quarantined.
+
+Unchanged files are not parsed again.
 """
 
 from collections import defaultdict
@@ -12,26 +13,17 @@ from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import label_of
 from feed_assets.issues import EntityKey, Issue
-from feed_assets.loading.entity_files import (
-    EntityFile,
-    LoadedBundle,
-    ParsedFile,
-    References,
-    decode_file,
-    digest_used_files,
-    gather_files,
-    parse_file,
-    references_of,
-)
+from feed_assets.loading.bundles import LoadedBundle, ParsedFile, decode_file, gather_files, parse_file
+from feed_assets.loading.entity_files import EntityFile, References, digest_used_files, references_of
 from feed_assets.loading.interpolation import Values
 from feed_assets.state.definition_records import DocumentFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDocument:
-    """The document of an entity: its text without markers, and the file that it stands in (its path in the folder).
+    """The document of an entity: its text without markers, and its file (the path in the folder).
 
-    `entity` is None where the document could not be read.
+    `entity` is None if the document could not be read.
     """
 
     key: EntityKey
@@ -44,7 +36,7 @@ class StoredDocument:
 
     @property
     def digest(self) -> str | None:
-        """The sha256 of what it says as it is written (see `digest_as_written`); None where it could not be read."""
+        """The sha256 of the document as written (see `digest_as_written`); None if it could not be read."""
         if self.entity is None:
             return None
         if not self._digests:
@@ -54,7 +46,7 @@ class StoredDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """A file by its name below the folder; `text` is None where it is no text."""
+    """A file, under its path below the folder; `text` is None if the content is not text."""
 
     name: str
     raw: EntityFile = field(repr=False)
@@ -65,18 +57,18 @@ class StoredFile:
 
     @property
     def declared(self) -> tuple[EntityKey, ...]:
-        """The keys of its documents, as often as they are declared."""
+        """The keys of its documents; a key declared twice appears twice."""
         return tuple(document.key for document in self.parsed.documents if document.key is not None)
 
     @property
     def hides_entities(self) -> bool:
-        """Whether something in it is so wrong that entities may stand there that nobody sees."""
+        """Whether mistakes in the file may conceal entities that are declared there."""
         return bool(self.parsed.issues) or any(document.key is None for document in self.parsed.documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A file with mistakes, by the name that messages use, and the entities that they keep out."""
+    """A file with mistakes, under its name in messages, and the entities excluded because of them."""
 
     file: str
     keys: tuple[EntityKey, ...]
@@ -85,7 +77,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """All files at one moment, and what they declare; of an entity that is declared twice, the first document."""
+    """All files at one moment, with the entities they declare. The first document of an entity counts."""
 
     files: Mapping[str, StoredFile]
     documents: Mapping[EntityKey, StoredDocument]
@@ -93,7 +85,7 @@ class Contents:
 
     @property
     def quarantined(self) -> tuple[Quarantined, ...]:
-        """The files with mistakes; everything else is in use."""
+        """The files with mistakes. All other files are in use."""
         issues: dict[str, list[Issue]] = defaultdict(list)
         for issue in self.loaded.issues:
             if issue.source is not None:
@@ -106,17 +98,17 @@ class Contents:
         return tuple(found)
 
     def files_of(self, key: EntityKey) -> list[str]:
-        """The files in which an entity is declared, each as often as it is."""
+        """Return the files that declare an entity; a file that declares it twice appears twice."""
         return [file.name for file in self.files.values() for declared in file.declared if declared == key]
 
     def issues_about(self, key: EntityKey) -> tuple[Issue, ...]:
-        """What keeps an entity out: its own mistakes, or those because of which nobody can tell whether it is there."""
+        """Return the issues that exclude an entity: its own mistakes, or else those of files that may conceal it."""
         own = tuple(issue for issue in self.loaded.issues if issue.entity == label_of(key))
         return own or tuple(issue for issue in self.loaded.issues if issue.entity is None)
 
 
 class ContentsReader:
-    """Reads the files of a folder, and keeps what it has parsed."""
+    """A reader of the files of a folder. Caches what it has parsed."""
 
     def __init__(self, folder: DefinitionFolder, values: Values) -> None:
         self._folder = folder
@@ -124,21 +116,21 @@ class ContentsReader:
         self._kept: dict[str, StoredFile] = {}
 
     def read(self) -> Contents:
-        """The files as they are.
+        """Read all files in their present state.
 
         Raises:
-            LocationUnreadableError: there is no such place, or it cannot be read.
+            LocationUnreadableError: the location does not exist or cannot be read.
         """
         files = [self._stored(self._folder.name_of(file.name), file) for file in self._folder.read()]
         self._kept = {file.name: file for file in files}
         return self._gathered(files)
 
     def empty(self) -> Contents:
-        """A place that does not exist yet."""
+        """Return the contents of a location that does not exist yet."""
         return self._gathered(())
 
     def with_texts(self, contents: Contents, texts: Mapping[str, str | None]) -> Contents:
-        """The files as they would be with other texts; None for a file that goes."""
+        """Return the contents with some texts replaced; None removes a file."""
         files = dict(contents.files)
         for name, text in texts.items():
             if text is None:

@@ -1,6 +1,6 @@
-"""The documents of one file's text: where each of them stands, and the text with one put in or taken out.
+"""Find the documents in the text of one file, and insert, replace or remove one.
 
-Everything that is not the document in question stays byte for byte as it was: comments, markers, line ends.
+Everything outside the edited document stays the same, byte for byte: comments, markers, line ends.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.issues import EntityKey
-from feed_assets.loading.entity_files import ParsedFile
+from feed_assets.loading.bundles import ParsedFile
 from feed_assets.state.definition_records import DocumentFormat
 
 _BREAK = "\n\r\x85\u2028\u2029"
@@ -23,7 +23,7 @@ _SAYS_NOTHING = re.compile(r"[ \t]*(?:#.*)?|%.*")  # "  # a comment", "%YAML 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSpan:
-    """Where a document stands in its file: with its markers, and its body alone; `line` is the first of the body."""
+    """The span of a document in its file, with and without its markers; `line` is the first line of the body."""
 
     start: int
     body_start: int
@@ -33,7 +33,7 @@ class DocumentSpan:
 
 
 def format_of(file: str) -> DocumentFormat:
-    """How the documents of a file are written.
+    """Return the format of a file's documents.
 
     >>> format_of("feed/clicks.xml").value
     'xml'
@@ -42,7 +42,9 @@ def format_of(file: str) -> DocumentFormat:
 
 
 def split_documents(text: str) -> tuple[DocumentSpan, ...]:
-    r"""The documents of a YAML text, in order. Needs no correct YAML: a marker in column 1 is always one.
+    r"""Return the documents of a YAML text, in order.
+
+    The YAML need not be correct: a marker in column 1 always counts as a marker.
 
     >>> text = "# all of it\n---\nkind: feed\n---\nkind: process\n"
     >>> [(span.line, text[span.body_start:span.body_end]) for span in split_documents(text)]
@@ -56,7 +58,7 @@ def split_documents(text: str) -> tuple[DocumentSpan, ...]:
 
 
 def find_documents(file: ParsedFile, text: str) -> Mapping[EntityKey, DocumentSpan]:
-    """Where the entities of a file stand in it; of one that is declared twice, the first place."""
+    """Return the positions of a file's entities; for an entity declared twice, the first position."""
     if format_of(file.name) is DocumentFormat.XML:
         whole = DocumentSpan(start=0, body_start=0, body_end=len(text), end=len(text), line=1)
         return {document.key: whole for document in file.documents if document.key is not None}
@@ -71,13 +73,13 @@ def find_documents(file: ParsedFile, text: str) -> Mapping[EntityKey, DocumentSp
 
 
 def only_document(text: str, format: DocumentFormat) -> str:  # noqa: A002
-    r"""The body of a text that holds one document.
+    r"""Return the body of a text that contains one document.
 
     >>> only_document("--- # clicks\nkind: feed\n", DocumentFormat.YAML)
     'kind: feed\n'
 
     Raises:
-        DefinitionStoreError: it holds none or several.
+        DefinitionStoreError: the text contains no document or several.
     """
     if format is DocumentFormat.XML:
         return text
@@ -86,22 +88,24 @@ def only_document(text: str, format: DocumentFormat) -> str:  # noqa: A002
     if len(bodies) != 1:
         raise DefinitionStoreError(
             location="the text of a definition",
-            reason=f"it holds {len(bodies) or 'no'} documents",
-            next_step="Put in one document at a time.",
+            reason=f"it contains {len(bodies) or 'no'} documents",
+            next_step="Give exactly one document.",
         )
     return bodies[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Splice:
-    """A document's new body in the place of `span`; at the end of the file if that is None. Without a body it goes."""
+    """A new body for the document at `span`. A span of None appends the body to the file; a body of None removes the
+    document.
+    """
 
     span: DocumentSpan | None
     body: str | None
 
 
 def edit_text(text: str | None, splices: Iterable[Splice]) -> str | None:
-    r"""The text of a file with documents put in and taken out; None where nothing is left. The spans are of `text`.
+    r"""Return the text of a file after the splices; None if nothing is left. The spans refer to `text`.
 
     >>> edit_text("kind: feed\n", [Splice(span=None, body="kind: process\n")])
     'kind: feed\n---\nkind: process\n'
@@ -129,7 +133,7 @@ def _spliced(text: str, splice: Splice) -> str:
         return text[: span.start] + text[span.end :]
     before, after = text[: span.body_start], text[span.body_end :]
     if before and before[-1] not in _BREAK and before != "\ufeff":
-        before += "\n"  # the body stood on the line of its marker
+        before += "\n"  # the body was on the line of its marker
     return before + (_ended(splice.body) if after else splice.body) + after
 
 
@@ -142,18 +146,18 @@ def _ended(text: str) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """(start, body start, body end, end) of each document: with a marker, or bare with something in it."""
+    """Yield (start, body start, body end, end) of each document; without a marker, only if it has content."""
     first = 1 if text.startswith("\ufeff") else 0
     markers = [(found.start(1), found.end(1)) for found in _MARKER.finditer(text)]
     bounds = [(first, first), *markers, (len(text), len(text)), (len(text), len(text))]
-    free = first  # from here on nothing belongs to an earlier document
+    free = first  # from here on, nothing belongs to an earlier document
     for (start, marker_end), (stop, stop_end), (following, _) in zip(bounds, bounds[1:], bounds[2:], strict=False):
         body = min(_body_start(text, marker_end) if start < marker_end else first, stop)
         end = stop
         if text[stop:stop_end] == "...":
             after = _next_line(text, stop_end)
             if not _says_something(text[after:following]):
-                end = after  # else the marker stays: it keeps a bare document apart from what stands above
+                end = after  # else the marker stays, to separate a document without marker from the text above
         if text[start:marker_end] == "---":
             directives = _DIRECTIVE.search(text, free, start)
             yield directives.start(1) if directives else start, body, stop, end
@@ -164,7 +168,7 @@ def _spans(text: str) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _body_start(text: str, marker_end: int) -> int:
-    """The next line, if nothing but a comment follows the marker on its own."""
+    """Return the start of the next line if only a comment follows the marker; else the position after the marker."""
     end = _next_line(text, marker_end)
     rest = text[marker_end:end].strip()
     return end if not rest or rest.startswith("#") else marker_end + 1
@@ -176,7 +180,9 @@ def _next_line(text: str, place: int) -> int:
 
 
 def _says_something(text: str, *, markers: bool = False) -> bool:
-    """Whether there is more than blanks, comments and directives; with `markers`, more than blanks and markers."""
+    """Return whether the text has more than blanks, comments and directives; with `markers`, more than blanks and
+    markers.
+    """
     if markers:
         return bool(_MARKER.sub("", text).strip("\ufeff \t" + _BREAK))
     return any(_SAYS_NOTHING.fullmatch(line) is None for line in _BREAKS.split(text))

@@ -1,4 +1,4 @@
-"""What a change asks for, and the texts of files that come of it."""
+"""Requested edits of definitions, and the file texts that result from them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,8 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
-from feed_assets.loading.entity_files import EntityFile, parse_file
+from feed_assets.loading.bundles import parse_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.state.definition_records import DocumentFormat
 
@@ -20,10 +21,10 @@ _SUBMITTED = "submitted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Put:
-    """Declare an entity by the text of one document, in the place of what it was.
+    """Declare an entity by the text of one document, replacing its earlier declaration.
 
-    It stays in the file in which it stands; a new one gets a file of its own, `<kind>/<name>.yaml`. `source` is what
-    messages call the text.
+    The document stays in its file. A new entity gets its own file, `<kind>/<name>.yaml`. `source` is the name of the
+    text in messages.
     """
 
     text: str = field(repr=False)
@@ -33,7 +34,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove:
-    """Declare an entity no longer; nothing happens where it is not declared."""
+    """Undeclare an entity. Has no effect on an entity that is not declared."""
 
     key: EntityKey
 
@@ -42,7 +43,7 @@ Edit: TypeAlias = Put | Remove
 
 
 def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
-    """The documents of a user's file, each as the edit that declares it; those without kind and name are left out."""
+    """Return the documents of a user's file as edits that declare them, leaving out those without kind or name."""
     parsed = parse_file(file, values)
     if parsed.issues:
         raise DefinitionsError(location=file.name, issues=parsed.issues)
@@ -55,33 +56,33 @@ def read_puts(file: EntityFile, values: Values) -> Mapping[EntityKey, Put]:
 
 
 def resolve_edits(edits: Iterable[Edit], values: Values) -> dict[EntityKey, Put | None]:
-    """What is to become of each entity: its document's body, or None; of several edits of one the last holds.
+    """Return the edit of each entity: its document's body, or None to remove it. The last edit of an entity counts.
 
     Raises:
-        DefinitionsError: a text does not say which entity it declares; carries the issues.
-        DefinitionStoreError: a text holds no document, or several.
+        DefinitionsError: a text does not name the entity that it declares; carries the issues.
+        DefinitionStoreError: a text contains no document or several.
     """
-    wanted: dict[EntityKey, Put | None] = {}
+    puts: dict[EntityKey, Put | None] = {}
     for edit in edits:
         match edit:
             case Remove():
-                wanted[edit.key] = None
+                puts[edit.key] = None
             case Put():
                 body = only_document(edit.text, edit.format)
-                wanted[_key_of(body, edit, values)] = Put(text=body, format=edit.format, source=edit.source)
-    return wanted
+                puts[_key_of(body, edit, values)] = Put(text=body, format=edit.format, source=edit.source)
+    return puts
 
 
 def apply_edits(
-    contents: Contents, wanted: Mapping[EntityKey, Put | None], only_file: str | None
+    contents: Contents, puts: Mapping[EntityKey, Put | None], only_file: str | None
 ) -> dict[str, str | None]:
-    """The texts of the files that change, by name; None for a file that goes.
+    """Return the new texts of the files that change, by name; None for a file to be removed.
 
     Raises:
         DefinitionStoreError: an entity is declared twice, or a file cannot be edited.
     """
     splices: dict[str, list[Splice]] = defaultdict(list)
-    for key, put in wanted.items():
+    for key, put in puts.items():
         for name, splice in _splices_of(contents, key, put, only_file):
             splices[name].append(splice)
     texts = {name: _edited(contents, name, found) for name, found in splices.items()}
@@ -115,8 +116,8 @@ def _new_file(key: EntityKey, put: Put, only_file: str | None) -> str:
     if put.format is not format_of(only_file):
         raise DefinitionStoreError(
             location=label_of(key),
-            reason=f"it is written as {put.format.value}, and all definitions stand in the file {only_file!r}",
-            next_step="Write it as YAML, or let the setting 'entities' name a folder.",
+            reason=f"it is written as {put.format.value}, but all definitions are in the file {only_file!r}",
+            next_step="Write it as YAML, or set 'entities' to a folder.",
         )
     return only_file
 
@@ -146,6 +147,6 @@ def _key_of(body: str, edit: Put, values: Values) -> EntityKey:
     raise DefinitionsError(
         location=source,
         issues=issues,
-        reason="it does not say which entity it declares",
-        next_step="Begin it with kind: and name:.",
+        reason="it does not declare an entity",
+        next_step="Start it with kind: and name:.",
     )

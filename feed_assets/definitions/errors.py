@@ -1,15 +1,15 @@
-"""Why the store of definitions cannot make a change, or must not."""
+"""Errors of the definition store."""
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import render_some
 
 
 class DefinitionStoreError(DefinitionsError):
-    """The store of definitions cannot make a change, or says why it must not; nothing was changed."""
+    """The definition store cannot or must not make a change; nothing was changed."""
 
 
 class FileRefusedError(DefinitionStoreError):
-    """A name of a file that leaves the folder of the definitions, or is none."""
+    """The name of a file is invalid or leads out of the folder of definitions."""
 
     def __init__(self, *, location: str, file: str, reason: str) -> None:
         self.file = file
@@ -21,12 +21,12 @@ class FileRefusedError(DefinitionStoreError):
 
 
 class DefinitionsChangedError(DefinitionStoreError):
-    """Files of definitions were edited by other means while a change was being made; nothing was changed."""
+    """Definition files were edited outside the store during a change; nothing was changed."""
 
     def __init__(self, *, location: str, files: tuple[str, ...]) -> None:
         self.files = files
         super().__init__(
             location=location,
             reason=f"{render_some(files)} changed while the change was being made",
-            next_step="Look at what is there now, and try again.",
+            next_step="Review the current definitions, and try again.",
         )

@@ -1,4 +1,4 @@
-"""The files of definitions: a folder, a single file, or an fsspec URL of either."""
+"""Definition files in a folder, a single file, or an fsspec URL of either."""
 
 import os
 from abc import ABC, abstractmethod
@@ -17,15 +17,14 @@ _TEMPORARY = "feed-assets-tmp"
 
 
 class DefinitionFolder(ABC):
-    """Where definitions are read and written. Files are named by their path below it, with `/`.
+    """The location where definitions are read and written. Files are named by their path below it, with `/`.
 
-    `read_file`, `write` and `remove` act on one file. A reader sees a file as it was or as it is, never a part of it,
-    and what has been written or removed stays so when the machine breaks down. Only one process writes at a time: that
-    is the caller's business.
+    `read_file`, `write` and `remove` act on one file. A reader sees either the old or the new file, never a part of it.
+    Writes and removals survive a crash of the machine. Only one process may write at a time; callers ensure this.
 
     Raises:
-        FileRefusedError: a name leaves the folder, is hidden, or is not one of a file of definitions.
-        DefinitionStoreError: the place refused.
+        FileRefusedError: a name leads out of the folder, is hidden, or is not the name of a definition file.
+        DefinitionStoreError: the filesystem refused the operation.
     """
 
     @property
@@ -36,53 +35,53 @@ class DefinitionFolder(ABC):
     @property
     @abstractmethod
     def only_file(self) -> str | None:
-        """The name of the file that all definitions stand in, where the location is a single file."""
+        """The name of the single file that contains all definitions; None if the location is a folder."""
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether there is such a place; it comes into being with the first file."""
+        """Return whether the location exists. Writing the first file creates it."""
 
     @abstractmethod
     def name_of(self, shown: str) -> str:
-        """The name of a file by the name that messages use."""
+        """Return the name of a file from its name in messages."""
 
     @abstractmethod
     def shown(self, name: str) -> str:
-        """The name that messages use; inverse of `name_of`."""
+        """Return the name of a file in messages; the inverse of `name_of`."""
 
     def read(self) -> tuple[EntityFile, ...]:
-        """All files as they are, by the names that messages use.
+        """Read all files in their present state, under their names in messages.
 
         Raises:
-            LocationUnreadableError: there is no such place, or it cannot be read.
+            LocationUnreadableError: the location does not exist or cannot be read.
         """
         return read_entity_files(self.location)
 
     def read_file(self, name: str) -> bytes | None:
-        """The content of a file; None if there is no such file."""
+        """Return the content of a file; None if there is no such file."""
         with self._translated(name):
             return self._read(self._checked(name))
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file whole, in the place of what it was."""
+        """Write a file as a whole, replacing the old one."""
         with self._translated(name):
             self._write(self._checked(name), content)
 
     def remove(self, name: str) -> None:
-        """Remove a file; nothing happens where it is gone already."""
+        """Remove a file. Has no effect if the file does not exist."""
         with self._translated(name):
             self._remove(self._checked(name))
 
     def owner_of(self, name: str) -> str | None:  # noqa: ARG002
-        """The name of the user who owns a file, where the place knows it."""
+        """Return the name of the user who owns a file; None if the filesystem has no owners."""
         return None
 
     def _checked(self, name: str) -> str:
         parts = name.split("/")
         if self.only_file is not None and name != self.only_file:
-            raise FileRefusedError(location=self.location, file=name, reason="the definitions stand in a single file")
+            raise FileRefusedError(location=self.location, file=name, reason="the definitions are in a single file")
         if "" in parts or "\0" in name or "\\" in name:
-            raise FileRefusedError(location=self.location, file=name, reason="it is no path below a folder")
+            raise FileRefusedError(location=self.location, file=name, reason="it is not a path below a folder")
         if any(part.startswith(".") for part in parts):
             raise FileRefusedError(location=self.location, file=name, reason="a part of it begins with a dot")
         if not is_entity_file(name):
@@ -97,7 +96,7 @@ class DefinitionFolder(ABC):
             raise DefinitionStoreError(
                 location=self.location,
                 reason=f"the file {name!r} cannot be used: {exc}",
-                next_step="Check the address, the rights and the space that is left.",
+                next_step="Check the address, the permissions and the free space.",
             ) from exc
 
     @abstractmethod
@@ -111,7 +110,7 @@ class DefinitionFolder(ABC):
 
 
 def open_folder(location: str | Path) -> DefinitionFolder:
-    """The folder of a path or an fsspec URL. Nothing is read yet, and it need not exist.
+    """Return the folder of a path or an fsspec URL. Nothing is read yet, and it need not exist.
 
     >>> open_folder("/etc/entities").shown("feed/clicks.yaml")
     '/etc/entities/feed/clicks.yaml'
@@ -181,7 +180,7 @@ class _Local(DefinitionFolder):
             _sync_folder(file.parent)
 
     def _inside(self, name: str) -> Path:
-        """The file itself where the name is one of a link: that must not lead out of the folder."""
+        """Return the target of a link, which must be inside the folder; otherwise the path of the file itself."""
         file = (self._root / name).resolve()
         if not file.is_relative_to(self._root.resolve()):
             raise FileRefusedError(location=self.location, file=name, reason="a link leads it out of the folder")
@@ -189,7 +188,9 @@ class _Local(DefinitionFolder):
 
     @staticmethod
     def _temporary(file: Path) -> Path:
-        """One name for each file: what a broken-off write leaves is overwritten by the next."""
+        """Return a fixed temporary name for each file, so that the next write overwrites the rest of an interrupted
+        one.
+        """
         return file.with_name(f".{file.name}.{_TEMPORARY}")
 
 
@@ -260,7 +261,7 @@ class _Remote(DefinitionFolder):
             self._fs().rm_file(self._below(name))
 
     def _fs(self) -> Any:
-        import fsspec  # only URLs need it
+        import fsspec  # imported here because only URLs need it
 
         return fsspec.core.url_to_fs(self._url)[0]
 

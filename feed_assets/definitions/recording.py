@@ -1,4 +1,4 @@
-"""What the record of definitions lacks: the versions that bring it to what the files say."""
+"""Decide which versions must be added to the record of definitions to match the files."""
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
@@ -8,7 +8,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, NewDefinition
 
 Newest = Mapping[EntityKey, DefinitionVersion]
-"""The newest version of each entity that was ever declared, deletions included."""
+"""The newest version of each entity that was ever declared, including deletions."""
 
 
 def decide_versions(
@@ -21,10 +21,10 @@ def decide_versions(
     now: datetime,
     change_id: str | None = None,
 ) -> list[NewDefinition]:
-    """The versions to record, by key; of `keys` only, if given. `author_of` is asked with the name of the file.
+    """Return the versions to record, by key; only of `keys`, if given. `author_of` receives the name of the file.
 
-    An entity that cannot be read stays what it was, and so does one that stood in a file which cannot be read, or in
-    none because it was built in Python.
+    An entity that cannot be read keeps its version. So does an entity whose file cannot be read, and one without a file
+    because it was built in Python.
     """
     found = []
     hiding = {file.name for file in contents.files.values() if file.hides_entities}
@@ -34,8 +34,8 @@ def decide_versions(
         if action is None:
             continue
         document = contents.documents.get(key)
-        stands = document or last
-        assert stands is not None
+        source = document or last
+        assert source is not None
         found.append(
             NewDefinition(
                 kind=key[0],
@@ -43,9 +43,9 @@ def decide_versions(
                 action=action,
                 digest=document.digest if document else None,
                 text=document.text if document else None,
-                format=stands.format,
-                file=stands.file,
-                author=author_of(stands.file),
+                format=source.format,
+                file=source.file,
+                author=author_of(source.file),
                 origin=origin,
                 recorded_at=now,
                 change_id=change_id,
@@ -54,13 +54,13 @@ def decide_versions(
     return found
 
 
-def stands_in_folder(version: DefinitionVersion) -> bool:
-    """Whether an entity with this newest version is declared in a file; those that are built in Python are not."""
+def is_in_folder(version: DefinitionVersion) -> bool:
+    """Return whether an entity with this newest version is declared in a file, not built in Python."""
     return bool(version.file) and not is_gone(version)
 
 
 def is_gone(version: DefinitionVersion | None) -> bool:
-    """Whether an entity with this newest version is not declared."""
+    """Return whether an entity with this newest version is not declared."""
     return version is None or version.action is DefinitionAction.DELETED
 
 
@@ -74,6 +74,6 @@ def _decide_action(
         return DefinitionAction.DELETED if last is not None and last.file and last.file not in hiding else None
     if last is None:
         return DefinitionAction.SUBMITTED
-    # Asked first: equal texts say the same in every release, and hashing a thousand entities takes its time.
+    # The texts are compared first: equal texts mean the same in every release, and hashing is slow.
     is_same = (last.text, last.format) == (document.text, document.format) or last.digest == document.digest
     return None if is_same else DefinitionAction.UPDATED

@@ -1,7 +1,7 @@
-"""Finishing and undoing a change of the definition store that the journal has noted.
+"""Finish or undo changes of the definition store that are in the journal.
 
-A change goes through three steps, each of which can be repeated: noted (its files and versions stand in the journal),
-written (its files, one by one), done (its versions and its end, in one transaction).
+A change has three steps, each of which can be repeated: prepared (its files and versions are in the journal), written
+(its files, one by one), done (its versions and its end, in one transaction).
 """
 
 import logging
@@ -20,19 +20,19 @@ _logger = logging.getLogger(__name__)
 
 
 def recover_changes(database: Database, folder: DefinitionFolder, now: datetime) -> list[Change]:
-    """Finish what has broken off, oldest first; returns what was finished or undone. The caller has the turn.
+    """Finish or undo interrupted changes, oldest first, and return them. The caller holds the lock of the definitions.
 
-    A change is finished if each of its files is still as it was before, or already as it should be. If somebody edited
-    one meanwhile, theirs stays, the other files become what they were, and a warning is logged.
+    A change is finished if each of its files is in the state before or after the change. If somebody edited one of them
+    meanwhile, that edit stays, the other files are restored, and a warning is logged.
     """
     with database.read() as connection:
         prepared = Changes(connection).prepared()
     ended = []
     for change in prepared:
-        foreign = [each.file for each in change.files if find_digest(folder, each.file) not in _known(each)]
+        foreign = [each.file for each in change.files if find_digest(folder, each.file) not in _expected_digests(each)]
         if foreign:
             _logger.warning(
-                "the change %d of the definitions (%s, by %s) broke off, and %s was edited since: it is undone",
+                "the change %d of the definitions (%s, by %s) was interrupted, and %s was edited since: it is undone",
                 change.number,
                 change.origin,
                 change.author,
@@ -46,22 +46,22 @@ def recover_changes(database: Database, folder: DefinitionFolder, now: datetime)
 
 
 def write_files(folder: DefinitionFolder, change: Change) -> None:
-    """Bring the files to what they should be after the change.
+    """Bring the files to their state after the change.
 
     Raises:
-        DefinitionsChangedError: somebody else has edited one of them since the change was noted; it is left alone.
+        DefinitionsChangedError: a file was edited by others since the change was prepared; that file is left alone.
     """
     for each in change.files:
-        if find_digest(folder, each.file) not in _known(each):
+        if find_digest(folder, each.file) not in _expected_digests(each):
             raise DefinitionsChangedError(location=folder.location, files=(each.file,))
         _write(folder, each.file, each.after)
 
 
 def finish_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
-    """Record the versions of a change whose files are written, and its end.
+    """Record the versions of a change whose files are written, and mark the change as done.
 
     Raises:
-        DefinitionsChangedError: somebody else took it over and undid it.
+        DefinitionsChangedError: another process took the change over and undid it.
     """
     with database.begin() as connection:
         if Changes(connection).end(change, ChangeState.DONE, now):
@@ -72,7 +72,7 @@ def finish_change(database: Database, folder: DefinitionFolder, change: Change, 
 
 
 def undo_change(database: Database, folder: DefinitionFolder, change: Change, now: datetime) -> Change:
-    """Bring the files that the change has written back to what they were, and note that; foreign edits stay."""
+    """Restore the files that the change has written, and mark it as undone. Edits by others stay."""
     for each in reversed(change.files):
         if each.after_digest != each.before_digest and find_digest(folder, each.file) == each.after_digest:
             _write(folder, each.file, each.before)
@@ -83,12 +83,12 @@ def undo_change(database: Database, folder: DefinitionFolder, change: Change, no
 
 
 def find_digest(folder: DefinitionFolder, file: str) -> str | None:
-    """The sha256 of a file as it is; None if there is no such file."""
+    """Return the sha256 of a file in its present state; None if there is no such file."""
     content = folder.read_file(file)
     return None if content is None else digest_content(content)
 
 
-def _known(change: FileChange) -> Collection[str | None]:
+def _expected_digests(change: FileChange) -> Collection[str | None]:
     return (change.before_digest, change.after_digest)
 
 
@@ -99,9 +99,9 @@ def _write(folder: DefinitionFolder, file: str, text: str | None) -> None:
         folder.write(file, text.encode())
 
 
-def _find_ended(database: Database, folder: DefinitionFolder, change: Change, wanted: ChangeState) -> Change:
+def _find_ended(database: Database, folder: DefinitionFolder, change: Change, state: ChangeState) -> Change:
     with database.read() as connection:
         ended = Changes(connection).find(change.change_id)
-    if ended is None or ended.state is not wanted:
+    if ended is None or ended.state is not state:
         raise DefinitionsChangedError(location=folder.location, files=tuple(each.file for each in change.files))
     return replace(ended, versions=change.versions)

@@ -1,7 +1,8 @@
-"""The store of definitions: files that say what is declared, a journal of changes, and the record of every version.
+"""The definition store: files that declare entities, a journal of changes, and a record of every version.
 
-A change is noted in the journal, then made file by file, then recorded. One that breaks off is finished (or undone,
-where somebody edited the same files meanwhile) by whoever uses the store next: all of a change is seen, or nothing.
+A change is prepared in the journal, then made file by file, then recorded. The next user of the store finishes an
+interrupted change, or undoes it if somebody edited the same files meanwhile. So a change is visible as a whole or not
+at all.
 """
 
 import uuid
@@ -14,12 +15,12 @@ from feed_assets.definitions.contents import Contents, ContentsReader, Quarantin
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
-from feed_assets.definitions.recording import Newest, decide_versions, stands_in_folder
+from feed_assets.definitions.recording import Newest, decide_versions, is_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import EntityKey
-from feed_assets.loading.entity_files import LoadedBundle
+from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.loading.interpolation import Values
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
@@ -36,15 +37,15 @@ UNKNOWN_AUTHOR = "unknown"
 _ATTEMPTS = 3
 
 Check: TypeAlias = Callable[[LoadedBundle, LoadedBundle], None]
-"""Given what is declared before and after a change; raises to refuse it."""
+"""A check of a change: receives the declared entities before and after it, and raises to refuse it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What the store holds at one moment.
+    """The contents of the store at one moment.
 
-    `bundle` is what the files declare and what is wrong with them; `documents` are the texts, also of entities that
-    cannot be used; `newest` is the record, deletions included. `revision` grows with every change.
+    `bundle` has the declared entities and the issues. `documents` are the texts, including those of entities that
+    cannot be used. `newest` is the record, including deletions. `revision` grows with every change.
     """
 
     bundle: LoadedBundle
@@ -56,7 +57,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What edits would make of the store: what is declared before and after, and the files that would change."""
+    """The effect that edits would have: the declared entities before and after, and the files that would change."""
 
     before: Loaded
     after: LoadedBundle
@@ -74,8 +75,8 @@ class _Position:
 class DefinitionStore:
     """The definitions in a folder, with their history in the state database.
 
-    Several processes may use one store at a time; changes take turns. Keep the object: it parses a file only when the
-    file has changed.
+    Several processes may use one store at a time; their changes are serialized. Keep the object: it parses a file again
+    only after the file has changed.
     """
 
     def __init__(self, database: Database, folder: DefinitionFolder, values: Values) -> None:
@@ -86,19 +87,19 @@ class DefinitionStore:
 
     @property
     def folder(self) -> DefinitionFolder:
-        """Where the files are."""
+        """The folder of the files."""
         return self._folder
 
     @property
     def values(self) -> Values:
-        """Where the values of references come from."""
+        """The source of the values of references."""
         return self._values
 
     def load(self, now: datetime) -> Loaded:
-        """What is declared, between two changes; one that has broken off is finished or undone first.
+        """Return the declared entities, never in the middle of a change; finish or undo an interrupted change first.
 
         Raises:
-            LocationUnreadableError: there is no such place, or it cannot be read.
+            LocationUnreadableError: the location does not exist or cannot be read.
         """
         for _ in range(_ATTEMPTS):
             position = self._position()
@@ -114,10 +115,10 @@ class DefinitionStore:
             return _loaded(contents, newest, self._position().revision)
 
     def preview(self, edits: Iterable[Edit], *, now: datetime) -> Preview:
-        """What edits would do; nothing is changed.
+        """Return the effect of edits without changing anything.
 
         Raises:
-            DefinitionsError: as `change`, but for its check.
+            DefinitionsError: as `change`, except for its check.
         """
         with self._database.changing_definitions():
             self._recover(now)
@@ -130,21 +131,21 @@ class DefinitionStore:
     def change(
         self, edits: Iterable[Edit], *, author: str, origin: str, now: datetime, check: Check | None = None
     ) -> Change | None:
-        """Make all edits or none; None if the files say it already.
+        """Make all edits or none, and return the change; None if the files already match the edits.
 
-        What was edited by other means before is recorded first. A version is recorded for each entity of which the
-        edits change what it says; comments alone make none.
+        Earlier edits made outside the store are recorded first. A version is recorded for each entity whose meaning
+        changes; edits of comments alone make none.
 
         Args:
-            edits: what to declare and what not.
+            edits: the entities to declare and to remove.
             author: who changes it, for the record.
             origin: the command, for the record.
             now: the time of the change.
-            check: asked with what is declared before and after; raises to refuse.
+            check: receives the declared entities before and after; raises to refuse.
 
         Raises:
             DefinitionsError: a text cannot be read as an entity; carries the issues.
-            DefinitionStoreError: the files do not allow it, or the place refused.
+            DefinitionStoreError: the files do not allow the change, or the filesystem refused it.
             DefinitionsChangedError: somebody edited the same files meanwhile.
         """
         with self._database.changing_definitions():
@@ -174,23 +175,23 @@ class DefinitionStore:
             )
             with self._database.begin() as connection:
                 change = Changes(connection).prepare(change)
-            return self._made(change, now)
+            return self._carry_out(change, now)
 
     def recover(self, now: datetime) -> list[Change]:
-        """Finish or undo what has broken off, and return it; waits for a change that is being made."""
+        """Finish or undo interrupted changes and return them. Waits for a change in progress."""
         with self._database.changing_definitions():
             return self._recover(now)
 
     def record_found(
         self, now: datetime, author: str | None = None, *, check: Callable[[LoadedBundle], None] | None = None
     ) -> list[DefinitionVersion]:
-        """Record what the files say and the record does not: somebody edited them by other means.
+        """Record edits that were made to the files outside the store.
 
-        Without `author` the owner of the file is noted, where the place knows owners. Entities that cannot be read stay
-        what they were. `check` is asked with what the files say; it raises to refuse.
+        Without `author` the owner of the file is recorded, if the filesystem has owners. Entities that cannot be read
+        keep their version. `check` receives the contents of the files and raises to refuse.
 
         Raises:
-            LocationUnreadableError: there is no such place, or it cannot be read.
+            LocationUnreadableError: the location does not exist or cannot be read.
         """
         with self._database.changing_definitions():
             self._recover(now)
@@ -199,7 +200,7 @@ class DefinitionStore:
                 check(contents.loaded)
             return self._record(contents, newest, now, author)
 
-    def _made(self, change: Change, now: datetime) -> Change:
+    def _carry_out(self, change: Change, now: datetime) -> Change:
         is_written = False
         try:
             write_files(self._folder, change)
@@ -215,17 +216,17 @@ class DefinitionStore:
     def _edited(
         self, contents: Contents, edits: Iterable[Edit]
     ) -> tuple[Contents, Collection[EntityKey], tuple[FileChange, ...]]:
-        """What the files would declare, which entities the edits are about, and the files that change."""
-        wanted = resolve_edits(edits, self._values)
-        texts = apply_edits(contents, wanted, self._folder.only_file)
+        """Return the contents after the edits, the keys of the edited entities, and the files that change."""
+        puts = resolve_edits(edits, self._values)
+        texts = apply_edits(contents, puts, self._folder.only_file)
         after = self._reader.with_texts(contents, texts) if texts else contents
-        _refuse_unreadable(after, wanted)
-        _refuse_side_effects(self._folder.location, contents, after, texts, wanted)
+        _refuse_unreadable(after, puts)
+        _refuse_side_effects(self._folder.location, contents, after, texts, puts)
         files = tuple(
             FileChange.of(name, contents.files[name].text if name in contents.files else None, texts[name])
             for name in sorted(texts)
         )
-        return after, wanted.keys(), files
+        return after, puts.keys(), files
 
     def _record(self, contents: Contents, newest: Newest, now: datetime, author: str | None) -> list[DefinitionVersion]:
         def author_of(file: str) -> str:
@@ -242,7 +243,7 @@ class DefinitionStore:
 
     def _read(self) -> tuple[Contents, Newest]:
         newest = self._newest()
-        if not self._folder.exists() and not any(map(stands_in_folder, newest.values())):
+        if not self._folder.exists() and not any(map(is_in_folder, newest.values())):
             return self._reader.empty(), newest
         return self._reader.read(), newest
 
@@ -260,7 +261,7 @@ class DefinitionStore:
             )
 
     def _refuse_foreign_edits(self, files: Iterable[FileChange]) -> None:
-        """Whoever edits files by other means has no turn to wait for; this keeps their edits out of our way."""
+        """Refuse files that were edited outside the store, because such edits are not serialized with changes."""
         foreign = [each.file for each in files if find_digest(self._folder, each.file) != each.before_digest]
         if foreign:
             raise DefinitionsChangedError(location=self._folder.location, files=tuple(foreign))
@@ -276,13 +277,13 @@ def _loaded(contents: Contents, newest: Newest, revision: int) -> Loaded:
     )
 
 
-def _refuse_unreadable(after: Contents, wanted: Mapping[EntityKey, Put | None]) -> None:
-    for key, put in wanted.items():
+def _refuse_unreadable(after: Contents, puts: Mapping[EntityKey, Put | None]) -> None:
+    for key, put in puts.items():
         document = after.documents.get(key)
         if put is None and document is not None:
             raise DefinitionStoreError(
                 location=document.file,
-                reason=f"{label_of(key)} cannot be taken out of it",
+                reason=f"{label_of(key)} cannot be removed from it",
                 next_step="Remove it by hand.",
             )
         if put is not None and (document is None or document.entity is None or key in after.loaded.broken):
@@ -294,13 +295,13 @@ def _refuse_side_effects(
     before: Contents,
     after: Contents,
     texts: Collection[str],
-    wanted: Collection[EntityKey],
+    edited: Collection[EntityKey],
 ) -> None:
-    """Nothing but the entities in question may change with the files that they stand in."""
+    """Refuse edits that would also change other entities in the same files."""
     for name in texts:
         for contents, other in ((before, after), (after, before)):
             declared = contents.files[name].documents if name in contents.files else {}
-            for key in declared.keys() - wanted:
+            for key in declared.keys() - edited:
                 twin = other.documents.get(key)
                 if twin is None or twin.entity != declared[key].entity:
                     raise DefinitionStoreError(

@@ -1,4 +1,4 @@
-"""Proof that the store equals a serial history: its journal, its record and its files are held against one another."""
+"""Verify that the store equals a serial history, by comparing its journal, its record and its files."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -28,14 +28,14 @@ _RECORD = "Any command that changes definitions records it."
 
 
 def verify_store(database: Database, folder: DefinitionFolder, values: Values, now: datetime) -> list[Issue]:
-    """Everything that contradicts the claim that changes were made whole, one after the other; nothing in a good store.
+    """Return everything that contradicts a serial history of whole changes; empty for a good store.
 
-    Replays the changes of the journal in the order of their numbers: each file was before a change what it was after
-    the one before, each version follows the one before, says what its digest says, and stands in exactly one change;
-    what comes out is what the files say now. Edits by other means are warnings. Waits for a change that is being made.
+    Replays the changes of the journal in the order of their numbers. Before a change, each file must be as the previous
+    change left it. Each version must follow the previous one, match its digest, and belong to exactly one change. The
+    result must equal the present files. Edits outside the store are warnings. Waits for a change in progress.
 
     Raises:
-        LocationUnreadableError: there is no such place, or it cannot be read.
+        LocationUnreadableError: the location does not exist or cannot be read.
     """
     with database.changing_definitions():
         with database.read() as connection:
@@ -69,19 +69,19 @@ def _check_ends(changes: Sequence[Change]) -> Iterator[Issue]:
 
 
 def _check_files(changes: Sequence[Change], folder: DefinitionFolder, edited: dict[str, str | None]) -> Iterator[Issue]:
-    """Each file goes on from where the change before left it."""
-    stands: dict[str, tuple[int, str | None]] = {}
+    """Check that each file is before a change as the previous change left it."""
+    left: dict[str, tuple[int, str | None]] = {}
     for change in changes:
         if change.state is not ChangeState.DONE:
             continue
         for each in change.files:
-            number, digest = stands.get(each.file, (0, each.before_digest))
+            number, digest = left.get(each.file, (0, each.before_digest))
             if digest != each.before_digest:
                 message = f"the file was edited by other means between the changes {number} and {change.number}"
                 yield _note("file-edited", message, "", folder.shown(each.file))
-            stands[each.file] = (change.number, each.after_digest)
+            left[each.file] = (change.number, each.after_digest)
     for file in sorted(edited):
-        message = f"the file was edited by other means after the change {stands[file][0]}"
+        message = f"the file was edited by other means after the change {left[file][0]}"
         yield _note("file-edited", message, "", folder.shown(file))
 
 
@@ -125,12 +125,12 @@ def _check_text(version: DefinitionVersion, values: Values) -> Iterator[Issue]:
         message = f"the text of version {version.version} cannot be read by this release"
         yield _wrong("version-unreadable", message, "", version.key, Severity.WARNING)
     elif digest_as_written(entity, version.text, version.format) != version.digest:
-        message = f"the text of version {version.version} does not say what its digest says"
+        message = f"the text of version {version.version} does not match its digest"
         yield _wrong("version-digest", message, _REPORT, version.key)
 
 
 def _check_changes(versions: Sequence[DefinitionVersion], changes: Sequence[Change]) -> Iterator[Issue]:
-    """Each change recorded the versions that it announced, and no other change did."""
+    """Check that each change recorded exactly its announced versions, and that no version names an unknown change."""
     recorded: dict[str, list[NewDefinition]] = defaultdict(list)
     for version in versions:
         if version.change_id is not None:
@@ -156,18 +156,18 @@ def _check_contents(
     now: datetime,
 ) -> Iterator[Issue]:
     newest = {version.key: version for version in versions}
-    ours = _last_digests(changes).keys() - edited.keys()
+    store_files = _last_digests(changes).keys() - edited.keys()
     for lacking in decide_versions(contents, newest, author_of=lambda _: "", origin="", now=now):
         key = (lacking.kind, lacking.name)
-        message = f"what the files say is not in the record: {lacking.action.value}"
-        if lacking.file in ours:
+        message = f"the record lacks an edit of the files: {lacking.action.value}"
+        if lacking.file in store_files:
             yield _wrong("record-differs", f"{message}, though only the store has written its file", _REPORT, key)
         else:
             yield _wrong("not-recorded", message, _RECORD, key, Severity.WARNING)
 
 
 def _last_digests(changes: Sequence[Change]) -> dict[str, str | None]:
-    """What each file is by the journal."""
+    """Return the digest that the journal gives for each file."""
     done = (change for change in changes if change.state is ChangeState.DONE)
     return {each.file: each.after_digest for change in done for each in change.files}
 

@@ -1,7 +1,7 @@
-"""What a document says as it is written: references to values from outside stay references.
+"""Digest and read documents as written: references to outside values stay references.
 
-The record of definitions is about what people write. A secret that is rotated, or a folder that has another name on
-another machine, makes no new version; and no secret gets into the record.
+The record of definitions is about what people write. A rotated secret, or a folder with another name on another
+machine, makes no new version, and no secret gets into the record.
 """
 
 import hashlib
@@ -14,32 +14,32 @@ from feed_assets.state.definition_records import DefinitionVersion, DocumentForm
 
 
 def digest_as_written(entity: AnyEntity, text: str, format: DocumentFormat) -> str:  # noqa: A002
-    """The sha256 of what a document says, in hexadecimal, independent of the values of its references.
+    """Return the sha256 of a document in hexadecimal, independent of the values of its references.
 
-    Without references it is the digest of the entity. `text` is the document that `entity` was read from.
+    Without references, this is the digest of the entity. `text` is the document that `entity` was read from.
     """
     if not has_references(entity.key[0], text):
         return entity_digest(entity)
     written = find_entity(text, format)
-    if written is None:  # it fits only with its values: "storage: ${STORAGE}"
+    if written is None:  # valid only with its values: "storage: ${STORAGE}"
         return hashlib.sha256(f"as written\0{text}".encode()).hexdigest()
     return entity_digest(written)
 
 
 def has_references(kind: str, text: str) -> bool:
-    """Whether a document of a kind may refer to values from outside."""
+    """Return whether a document of this kind may refer to outside values."""
     return "${env:" in text or (kind == Kind.CLUSTER and "${" in text)
 
 
 def find_entity(text: str, format: DocumentFormat, values: Values | None = None) -> AnyEntity | None:  # noqa: A002
-    """The entity of one document; None where it cannot be read. Without `values` it is as it is written."""
+    """Return the entity of one document; None if it cannot be read. Without `values`, references stay as written."""
     documents = list(iter_entities(f"definition.{format.value}", text, values))
     return documents[0].entity if len(documents) == 1 else None
 
 
 def find_version_entity(version: DefinitionVersion, values: Values | None = None) -> AnyEntity | None:
-    """What a version says: as it is written, or with the values of its references where `values` are given.
+    """Return the entity of a version: as written, or with the values of its references if `values` are given.
 
-    None for a deletion, and where this release or these values cannot read it.
+    None for a deletion, and if this release or these values cannot read it.
     """
     return None if version.text is None else find_entity(version.text, version.format, values)

@@ -1,4 +1,4 @@
-"""The Avro schema of Spark's columns, as Hive's AvroSerDe makes one; Spark asks for it when it writes such files."""
+"""Derive the Avro schema of Spark columns as Hive's AvroSerDe does; Spark needs it to write Avro files."""
 
 import json
 from typing import TYPE_CHECKING
@@ -20,14 +20,14 @@ _PRIMITIVES = {
 
 
 class AvroTypeError(ValueError):
-    """A type that Hive's AvroSerDe does not know."""
+    """A type that Hive's AvroSerDe does not support."""
 
 
 def render_avro_schema(columns: "StructType") -> str:
-    """The schema of a record as JSON; every value may be null.
+    """Return the schema of a record as JSON; every value may be null.
 
     Raises:
-        AvroTypeError: a column has a type that it does not know.
+        AvroTypeError: a column has a type that AvroSerDe does not support.
     """
     return json.dumps(_record(columns, "row"))
 

@@ -1,4 +1,4 @@
-"""What a Hive metastore answers, asked by Hive's own client in a Java machine."""
+"""Query Hive metastores with Hive's own client in a Java machine."""
 
 import threading
 
@@ -17,7 +17,7 @@ _SETTINGS = {
 
 
 class Catalog:
-    """A connection to the metastores of one address; the first that answers is used. Any thread may ask.
+    """A connection to the metastores of one address. It uses the first that answers. Thread-safe.
 
     Raises:
         ServiceError: none of them answers.
@@ -37,10 +37,10 @@ class Catalog:
             raise self._refused(exc) from exc
 
     def has_table(self, database: str, table: str) -> bool:
-        """Whether there is such a table; also False where the database does not exist.
+        """Return whether a table exists; also False if its database does not exist.
 
         Raises:
-            ServiceError: it does not answer any more.
+            ServiceError: the metastore no longer answers.
         """
         try:
             with self._lock:
@@ -49,7 +49,7 @@ class Catalog:
             raise self._refused(exc) from exc
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         try:
             with self._lock:
                 self._client.close()
@@ -65,7 +65,7 @@ class Catalog:
 
 
 def metastores_of(address: str) -> str:
-    """Every metastore of an address with its scheme, as Hive wants them.
+    """Return the metastores of an address, each with its scheme, in the form that Hive expects.
 
     >>> metastores_of("thrift://one:9083, two:9083")
     'thrift://one:9083,thrift://two:9083'

@@ -1,4 +1,4 @@
-"""A Spark Connect server of our own on this machine: one JVM that many runs share, started, probed and ended here."""
+"""Run a Spark Connect server on this machine: one JVM, shared by many runs, with start, probe and stop."""
 
 import socket
 import time
@@ -29,13 +29,13 @@ _CONNECT_DEFAULTS = MappingProxyType(
 
 
 class ConnectServer:
-    """A Spark Connect server on loopback; as a context manager it runs inside the block.
+    """A Spark Connect server on loopback. As a context manager, it runs inside the block.
 
-    It has no access control: whoever can open a connection to loopback on this machine can use it. What a client
-    that died was computing is given up within a minute. The server ends with the process that started it,
-    however that one ends.
+    It has no access control: every user of this machine who can connect to loopback can use it. The work of a client
+    that died is abandoned within a minute. The server ends with the process that started it, even if that process is
+    killed.
 
-    `log_file` is replaced at each start. `port` None takes a free one.
+    `log_file` is replaced at each start. With `port` None, a free port is used.
     """
 
     def __init__(
@@ -73,19 +73,19 @@ class ConnectServer:
 
     @property
     def url(self) -> str:
-        """What a cluster says as `spark: {remote: …}`."""
+        """The value of `spark: {remote: …}` in a cluster."""
         return f"sc://{_LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int | None:
-        """The process group of the server while it is started."""
+        """The process group of the server; None while it is not started."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the server and return when it has answered a first request. Nothing happens when it is started.
+        """Start the server and return after its first answer. Has no effect if it is already started.
 
         Raises:
-            ConnectServerError: it ended, or did not answer within a minute; it does not run then.
+            ConnectServerError: the server ended, or did not answer within a minute; it is then stopped.
         """
         if self._process is not None:
             return
@@ -101,13 +101,13 @@ class ConnectServer:
             undo.pop_all()
 
     def stop(self) -> None:
-        """End the server and what it started. Nothing happens when it is not started."""
+        """Stop the server and the processes it started. Has no effect if it is not started."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def wait(self) -> int:
-        """Wait until the server ends by itself; its exit code."""
+        """Wait until the server ends by itself, and return its exit code."""
         assert self._process is not None, "the server is not started"
         return self._process.wait()
 
@@ -131,7 +131,9 @@ class ConnectServer:
 
 
 def probe(url: str) -> bool:
-    """Whether a Spark Connect server answers at a URL such as `sc://127.0.0.1:15002`; it has a second to accept."""
+    """Return whether a Spark Connect server accepts a connection within a second at a URL such as
+    `sc://127.0.0.1:15002`.
+    """
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import SparkConnectClient
 

@@ -1,4 +1,4 @@
-"""Databases by JDBC: a connection is really opened, by the declared driver alone, with the declared credential."""
+"""Check databases by JDBC: open a real connection with only the declared driver and the declared credential."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _CHECK_DRIVER = "Check driver.class and driver.jars."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAddress:
-    """Where a database is and how it is reached: JDBC URL, driver class, and the jars that hold it, all of them."""
+    """The address of a database: JDBC URL, driver class, and all jars that the driver needs."""
 
     url: str
     driver_class: str
@@ -33,10 +33,10 @@ class DatabaseAddress:
 def connect(machine: JavaMachine, address: DatabaseAddress) -> None:
     """Open a connection and close it again.
 
-    The driver sees the JDK and its own jars, nothing else, so jars that are forgotten are noticed here.
+    The driver sees only the JDK and its own jars, so missing jars are detected here.
 
     Raises:
-        ServiceError: the driver cannot be loaded, or the database refuses. The text holds no password.
+        ServiceError: the driver cannot be loaded, or the database refuses. The text contains no password.
     """
     driver = _load_driver(machine, address.driver_class, address.jars)
     view = machine.view
@@ -55,7 +55,7 @@ def connect(machine: JavaMachine, address: DatabaseAddress) -> None:
     except Py4JError as exc:
         raise _refused(address, explain_java(exc)) from exc
     if connection is None:
-        raise _refused(address, f"the driver {address.driver_class} does not know such addresses")
+        raise _refused(address, f"the driver {address.driver_class} does not support such addresses")
     try:
         _call(machine, "java.sql.Connection", connection, "close")
     except Py4JError as exc:
@@ -63,7 +63,7 @@ def connect(machine: JavaMachine, address: DatabaseAddress) -> None:
 
 
 def find_password(machine: JavaMachine, provider: str, alias: str) -> str | None:
-    """The password of an alias in a credential store of Hadoop (`jceks://file/path/store.jceks`, or a path).
+    """Return the password of an alias in a Hadoop credential store (`jceks://file/path/store.jceks`, or a path).
 
     Raises:
         ServiceError: the store cannot be read.
@@ -85,7 +85,7 @@ def find_password(machine: JavaMachine, provider: str, alias: str) -> str | None
 
 
 def hide_secrets(text: str, secrets: Sequence[str]) -> str:
-    """The text without passwords: those that are known, and what stands behind `password=` in an address.
+    """Replace the known passwords in a text, and everything after `password=` in an address, by asterisks.
 
     >>> hide_secrets("no: jdbc:x:y;password=abc for pw12", ["pw12"])
     'no: jdbc:x:y;password=*** for ***'
@@ -108,12 +108,12 @@ def _load_driver(machine: JavaMachine, name: str, jars: Sequence[Path]) -> Any:
         reason = f"it cannot be loaded from {listed}: {explain_java(exc)}"
         raise ServiceError(service=f"the driver {name}", reason=reason, next_step=_CHECK_DRIVER) from exc
     if not is_driver:
-        raise ServiceError(service=f"the driver {name}", reason="it is no JDBC driver", next_step=_CHECK_DRIVER)
+        raise ServiceError(service=f"the driver {name}", reason="it is not a JDBC driver", next_step=_CHECK_DRIVER)
     return driver
 
 
 def _call(machine: JavaMachine, interface: str, target: Any, method: str, *arguments: tuple[Any, object]) -> Any:
-    """Call a method of an interface: classes of drivers need not be public."""
+    """Call a method through its interface, because driver classes need not be public."""
     view = machine.view
     by_name = view.java.lang.Class.forName
     types = machine.array(view.java.lang.Class, *(by_name(of._fqn) for of, _ in arguments))

@@ -1,4 +1,4 @@
-"""Why the work of a process could not be started, or failed."""
+"""Errors in starting or doing the work of a process."""
 
 from feed_assets.errors import FeedAssetsError
 
@@ -8,7 +8,7 @@ class EngineError(FeedAssetsError):
 
 
 class UnknownEngineError(EngineError):
-    """An engine name that no engine has."""
+    """No engine has this name."""
 
     def __init__(self, *, name: str, known: tuple[str, ...]) -> None:
         self.name = name
@@ -16,7 +16,7 @@ class UnknownEngineError(EngineError):
 
 
 class WorkflowNotFoundError(EngineError):
-    """A workflow path that leads to no code that can be run."""
+    """A workflow path does not lead to code that can be run."""
 
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
         self.process = process
@@ -25,16 +25,16 @@ class WorkflowNotFoundError(EngineError):
 
 
 class WorkflowSignatureError(EngineError):
-    """User code that does not fit the inputs and outputs of its process; found before anything runs."""
+    """User code does not fit the inputs and outputs of its process; detected before anything runs."""
 
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
         self.process = process
         self.path = path
-        super().__init__(f"process {process!r}: workflow {path!r} does not fit the process: {reason}. {next_step}")
+        super().__init__(f"process {process!r}: workflow {path!r} does not match the process: {reason}. {next_step}")
 
 
 class InputReadError(EngineError):
-    """An input that Spark cannot open."""
+    """Spark cannot open an input."""
 
     def __init__(self, *, name: str, feed: str, reason: str, next_step: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class InputReadError(EngineError):
 
 
 class OutputMismatchError(EngineError):
-    """A result that does not have the form that the output's feed declares."""
+    """A result does not have the form that the output's feed declares."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
         self.subject = subject
@@ -51,7 +51,7 @@ class OutputMismatchError(EngineError):
 
 
 class WorkflowFailedError(EngineError):
-    """User code or Spark raised, or an external application ended with a failure."""
+    """User code or Spark raised an exception, or an external application failed."""
 
     def __init__(
         self, *, process: str, nominal_time: str, path: str, reason: str, last_lines: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class WorkflowFailedError(EngineError):
 
 
 class ConnectServerError(EngineError):
-    """A Spark Connect server that did not start."""
+    """A Spark Connect server did not start."""
 
     def __init__(self, *, url: str, reason: str, log_file: str, last_lines: tuple[str, ...] = ()) -> None:
         self.url = url
@@ -77,7 +77,7 @@ class ConnectServerError(EngineError):
 
 
 class ServiceError(EngineError):
-    """Something outside that engines need cannot be reached, or refuses; `service` is what it is and where."""
+    """An external service that engines need is unreachable or refuses; `service` says what and where it is."""
 
     def __init__(self, *, service: str, reason: str, next_step: str) -> None:
         self.service = service

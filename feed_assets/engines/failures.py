@@ -1,4 +1,4 @@
-"""Where what user code and Spark raise becomes an `EngineError`: one place, so that callers need to know one class."""
+"""Translate exceptions of user code and Spark to `EngineError`, so that callers need to know only one class."""
 
 import re
 from collections import deque
@@ -17,12 +17,13 @@ _APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, p
 
 @contextmanager
 def reporting_failures(work: Work) -> Iterator[None]:
-    """Translate whatever the work raises inside the block.
+    """Translate every exception raised by the work inside the block.
 
-    User code may raise any exception, and so may Spark on its behalf: hence this broad catch, the only one of engines.
+    User code may raise any exception, and so may Spark on its behalf. This is therefore the only broad catch in
+    engines.
 
     Raises:
-        WorkflowFailedError: from the exception of user code or Spark; an `EngineError` passes as it is.
+        WorkflowFailedError: from the exception of user code or Spark; an `EngineError` passes unchanged.
     """
     try:
         yield
@@ -38,7 +39,8 @@ def reporting_failures(work: Work) -> Iterator[None]:
 
 
 def render_cause(exc: BaseException) -> str:
-    """The class and the text of an exception, without what Spark appends to a message and without a closing full stop.
+    """Return the class and the text of an exception, without the text that Spark appends and without a closing full
+    stop.
 
     >>> render_cause(ValueError("no such origin."))
     'ValueError: no such origin'
@@ -50,10 +52,11 @@ def render_cause(exc: BaseException) -> str:
 
 
 def last_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """The last twenty lines of a program's output that say something: frames of Java's stack traces do not.
+    """Return the last twenty informative lines of a program's output, without blank lines and frames of Java stack
+    traces.
 
     >>> last_lines(["Exception: no master\\n", "\\tat org.Example.main(Example.java:1)\\n", "ended\\n"])
     ('Exception: no master', 'ended')
     """
-    said = (line.rstrip() for line in lines if not _STACK_FRAME.match(line))
-    return tuple(deque((line for line in said if line), maxlen=_KEPT_LINES))
+    stripped = (line.rstrip() for line in lines if not _STACK_FRAME.match(line))
+    return tuple(deque((line for line in stripped if line), maxlen=_KEPT_LINES))

@@ -1,4 +1,4 @@
-"""How the columns of a DataFrame fit those that a schema or a table declares, and how a misfit is told."""
+"""Compare the columns of a DataFrame with those of a schema or table, and describe the differences."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ _MISFITS = ("INVALID_COLUMN_OR_FIELD_DATA_TYPE", "NULLABLE_COLUMN_OR_FIELD", "NU
 
 
 def find_differences(returned: list[str], declared: list[str]) -> list[str]:
-    """What is missing, too much, or there more than once; names are compared as Spark does, without regard to case.
+    """Return which columns are missing, undeclared or repeated; like Spark, ignore the case of names.
 
     >>> find_differences(["Origin", "extra", "ORIGIN"], ["origin", "delay"])
     ['missing: delay', 'not declared: extra', 'more than once: origin']
@@ -28,15 +28,15 @@ def find_differences(returned: list[str], declared: list[str]) -> list[str]:
 
 
 def find_misfit(subject: str, exc: "AnalysisException") -> OutputMismatchError | None:
-    """What it means that Spark does not cast columns as a schema wants them; None if it refused something else."""
+    """Describe a column that Spark cannot cast to the schema; return None if Spark refused something else."""
     if exc.getCondition() not in _MISFITS:
         return None
     facts = exc.getMessageParameters() or {}
     column = facts.get("name", "?")
     if exc.getCondition() == "INVALID_COLUMN_OR_FIELD_DATA_TYPE":
-        reason = f"column {column} is {facts.get('type')}, and the schema says {facts.get('expectedType')}"
-        next_step = "Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema."
+        reason = f"column {column} is {facts.get('type')}, but the schema says {facts.get('expectedType')}"
+        next_step = "Cast it in the workflow, which can handle invalid values, or change the schema."
     else:
-        reason = f"column {column} may be null, and the schema says NOT NULL"
+        reason = f"column {column} may be null, but the schema says NOT NULL"
         next_step = "Drop or fill the nulls in the workflow, or change the schema."
     return OutputMismatchError(subject=subject, reason=reason, next_step=next_step)

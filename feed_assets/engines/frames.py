@@ -1,4 +1,4 @@
-"""Feed instances to DataFrames and back: what the formats' defaults are, and how a declared schema is kept."""
+"""Read feed instances into DataFrames and write them, with the defaults of each format and a declared schema."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,26 +23,26 @@ _TEXT_COLUMNS = "value string"
 
 
 def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
-    """All instances of an input in one DataFrame: one read of several paths, no column added.
+    """Read all instances of an input into one DataFrame: one read of several paths, without added columns.
 
-    Spark's reader defaults hold (among them `mode: PERMISSIVE`: a malformed field becomes null), except that a csv has
-    a header line (`header: true`), whose names must be those of the declared schema in the same order
-    (`enforceSchema: false`; Spark itself would take the columns by position without a look at the names). The feed's
-    options win over both. Directories below an instance are read where the feed declares partitions: as `key=value`
-    columns when the schema has a column of a partition's name, else for their files alone
-    (`recursiveFileLookup: true`; Spark itself would leave such files out without a word).
+    Spark's reader defaults apply (among them `mode: PERMISSIVE`: a malformed field becomes null), with one exception: a
+    csv has a header line (`header: true`) whose names must be those of the declared schema in the same order
+    (`enforceSchema: false`; Spark's own default assigns columns by position and ignores the names). The feed's options
+    override both. Directories below an instance are read if the feed declares partitions. They become `key=value`
+    columns if the schema has a column with a partition's name; otherwise only their files are read
+    (`recursiveFileLookup: true`; Spark's own default silently skips such files).
 
-    Two things of Spark's csv are worth knowing: a quoted empty string is read as null, and a value may hold a line
-    break only with the option `multiLine: true`.
+    Two properties of Spark's csv reader: a quoted empty string is read as null, and a value may contain a line break
+    only with the option `multiLine: true`.
 
-    An optional input without an instance is an empty DataFrame with the feed's schema.
-    Differs from Falcon: that passes the path of an empty directory.
+    An optional input without an instance is an empty DataFrame with the feed's schema. Differs from Falcon: Falcon
+    passes the path of an empty directory.
 
-    A feed in a table is read as rows of the table (see `tables.py`); its own format, schema and options mean nothing.
+    A feed in a table is read as rows of the table (see `tables.py`); its own format, schema and options are ignored.
 
     Raises:
-        InputReadError: no instance of an input that is not optional, no schema where one is needed, or Spark refused.
-            Over Spark Connect it refuses only when the data are used, with its own exception.
+        InputReadError: a mandatory input has no instance, a required schema is missing, or Spark refused.
+            Over Spark Connect, Spark refuses only when the data are used, with its own exception.
     """
     from pyspark.errors import PySparkException
 
@@ -66,12 +66,12 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
 
 
 def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
-    """Write a DataFrame into the target's directory, in place of what is there, and report its rows.
+    """Write a DataFrame into the target's directory, replacing its content, and report the number of rows.
 
-    The rows are counted by the job that writes them. With a declared schema the columns must have its names, in any
-    order; they are written in its order, cast by Spark's rules for storing into a table (number to wider number, or to
-    a narrower one with an error on overflow, anything to string; never string to number). A csv gets a header line
-    unless the feed's options say otherwise. No `_SUCCESS` is written: the availability flag is for publication.
+    The job that writes the rows also counts them. With a declared schema the columns must have its names, in any order.
+    They are written in the order of the schema, cast by Spark's rules for storing into a table: number to wider number,
+    or to a narrower one with an error on overflow; anything to string; never string to number. A csv gets a header line
+    unless the feed's options say otherwise. No `_SUCCESS` file is written: publication writes the availability flag.
 
     Raises:
         OutputMismatchError: the columns are not those of the feed, or the feed's schema is not Spark DDL.
@@ -96,7 +96,7 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
 
 
 def render_subject(target: OutputTarget) -> str:
-    """How errors name an output.
+    """Return the name of an output in error messages.
 
     >>> render_subject(OutputTarget(name="delays", feed="daily-delays", url="file:///x", format="csv"))
     "output 'delays' (feed 'daily-delays')"
@@ -109,14 +109,14 @@ def _empty_input(spark: "SparkSession", data: InputData, schema: "StructType | N
         raise InputReadError(
             name=data.name,
             feed=data.feed,
-            reason="its window holds no instance",
+            reason="its window contains no instance",
             next_step="Wait for the instances, or declare the input with optional: true.",
         )
     if schema is None:
         raise InputReadError(
             name=data.name,
             feed=data.feed,
-            reason="its window holds no instance, and without a schema nobody knows the columns of an empty input",
+            reason="its window contains no instance, and without a schema the columns of an empty input are unknown",
             next_step=f"Declare schema: on the feed {data.feed!r}.",
         )
     from pyspark.sql import functions as sf
@@ -140,14 +140,14 @@ def _with_options(defaults: Mapping[str, str], options: Mapping[str, str]) -> di
 def _not_readable(data: InputData, exc: Exception) -> InputReadError:
     text = render_cause(exc)
     if "UNABLE_TO_INFER_SCHEMA" in text:
-        reason = "its instances hold no file that Spark could infer a schema from"
+        reason = "its instances have no file from which Spark could infer a schema"
         next_step = f"Declare schema: on the feed {data.feed!r}."
     elif "PATH_NOT_FOUND" in text:
-        reason = f"nothing is at {text.split('Path does not exist: ')[-1].split('. SQLSTATE')[0]}"
-        next_step = "Look at the input's partition and at the feed's locations."
+        reason = f"{text.split('Path does not exist: ')[-1].split('. SQLSTATE')[0]} does not exist"
+        next_step = "Check the input's partition and the feed's locations."
     else:
         reason = text
-        next_step = f"Look at format, schema and options of the feed {data.feed!r}."
+        next_step = f"Check format, schema and options of the feed {data.feed!r}."
     return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
 
 
@@ -162,20 +162,20 @@ def _fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
         ) from exc
     reasons = find_differences(df.columns, schema.fieldNames())
     if reasons:
-        wanted = ", ".join(schema.fieldNames())
+        names = ", ".join(schema.fieldNames())
         raise OutputMismatchError(
             subject=render_subject(target),
             reason=f"the columns are not those of the feed's schema: {'; '.join(reasons)}",
-            next_step=f"Return exactly {wanted}, or change schema: of the feed {target.feed!r}.",
+            next_step=f"Return exactly {names}, or change schema: of the feed {target.feed!r}.",
         )
     return df.to(schema)
 
 
 def _parse_columns(columns: str) -> "StructType":
-    """The schema of a DDL text; a session must be active.
+    """Parse the schema in a DDL text. Requires an active session.
 
     Raises:
-        ValueError: it is not Spark DDL of columns; the message says what Spark said.
+        ValueError: the text is not Spark DDL of columns; the message is Spark's.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType

@@ -1,4 +1,4 @@
-"""The Spark that the installed pyspark package brings along, as other programs start it."""
+"""Locate the Spark inside the installed pyspark package, and set up the environment for programs that start it."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ _OF_THIS_PROCESS = (
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark, which is a whole Spark; found without importing it."""
+    """Return the folder of the installed pyspark, which contains a complete Spark, without importing it."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -23,7 +23,9 @@ def spark_home() -> Path:
 
 
 def spark_environment() -> dict[str, str]:
-    """The environment for a Spark program: this process's, without what says how *this* process speaks to Spark."""
+    """Return the environment for a Spark program: that of this process, without the variables of its own Spark
+    connection.
+    """
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_THIS_PROCESS}
     interpreter = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     return {**interpreter, **inherited, "SPARK_HOME": str(spark_home())}

@@ -1,7 +1,8 @@
-"""A Java virtual machine beside this process, for what only Java can say: drivers, keystores, the Hive metastore.
+"""Run a Java virtual machine beside this process, for drivers, keystores and the Hive metastore.
 
-It has the class path of the installed pyspark and no Spark session; py4j speaks to it. A process that has a classic
-Spark session cannot tell its errors: pyspark takes the errors of every py4j gateway for those of its own.
+The machine has the class path of the installed pyspark but no Spark session; calls go through py4j. In a process that
+also has a classic Spark session, its errors are hard to read: pyspark treats the errors of every py4j gateway as its
+own.
 """
 
 import os
@@ -29,13 +30,13 @@ _ENDS_WITHIN = 5.0
 
 
 class JavaMachine:
-    """The running machine; `view` gives its classes: `machine.view.java.lang.System.currentTimeMillis()`.
+    """A running Java virtual machine; `view` has its classes: `machine.view.java.lang.System.currentTimeMillis()`.
 
-    Any thread may use it; each call of each thread runs in a thread of the machine. It ends with `close`, or when this
+    Thread-safe: each calling thread gets its own thread in the machine. The machine ends with `close`, or when this
     process ends.
 
     Raises:
-        ServiceError: there is no Java, or it did not start.
+        ServiceError: there is no Java, or the machine did not start.
     """
 
     def __init__(self) -> None:
@@ -66,21 +67,21 @@ class JavaMachine:
 
     @property
     def view(self) -> Any:
-        """The classes of the machine, by their names."""
+        """The classes of the machine, by name."""
         return self._gateway.jvm
 
     def array(self, of: Any, *items: object) -> Any:
-        """A Java array of a class of `view`."""
+        """Return a Java array of a class of `view`."""
         array = self._gateway.new_array(of, len(items))
         for position, item in enumerate(items):
             array[position] = item
         return array
 
     def loader(self, jars: Sequence[Path]) -> Any:
-        """The class loader of some jars, which sees the JDK and them, nothing else; the same for the same jars.
+        """Return a class loader that sees only the JDK and these jars. The same jars get the same loader.
 
         Raises:
-            py4j.protocol.Py4JError: a path cannot be one.
+            py4j.protocol.Py4JError: a path is invalid.
         """
         view = self.view
         with self._lock:
@@ -92,9 +93,9 @@ class JavaMachine:
             return self._loaders[key]
 
     def close(self) -> None:
-        """End the machine, and whatever it is still doing."""
+        """End the machine and any work in progress."""
         self._gateway.shutdown()
-        self._gateway._gateway_client.is_connected = False  # or objects would be taken back from a machine that is gone
+        self._gateway._gateway_client.is_connected = False  # else py4j would release objects in a dead machine
         self._end()
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -126,16 +127,16 @@ class JavaMachine:
         with self._process:
             self._process.kill()
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        messages = self._errors.read().decode(errors="replace").strip().splitlines()
         raise ServiceError(
             service="Java",
-            reason=f"it ended at once: {said[-1] if said else 'without a word'}",
+            reason=f"it ended at once: {messages[-1] if messages else 'without any output'}",
             next_step="Check that JAVA_HOME is Java 17 or later.",
         )
 
 
 def _end(process: "subprocess.Popen[bytes]", drain: threading.Thread, errors: BinaryIO) -> None:
-    """End a machine that nobody uses any more, be it closed or forgotten."""
+    """End a machine that was closed or garbage-collected."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -148,24 +149,24 @@ def _end(process: "subprocess.Popen[bytes]", drain: threading.Thread, errors: Bi
 
 
 def explain_java(error: Exception) -> str:
-    """What a Java exception says, with its cause; of another one, its text.
+    """Return the message of a Java exception with its causes; for any other exception, its text.
 
-    The exception is py4j's; a machine that is gone has no more to say. In a process that has a Spark session too,
-    pyspark takes every Java exception for its own and fails; the one in question is the context of that failure.
+    The exception comes from py4j; a dead machine gives no details. In a process that also has a Spark session, pyspark
+    treats every Java exception as its own and fails. The Java exception is then the context of that failure.
     """
     raised = _raised_in_java(error)
     if raised is None:
         return " ".join(str(error).split()) or type(error).__name__
-    said: list[str] = []
-    while raised is not None and len(said) < _MOST_CAUSES:
+    messages: list[str] = []
+    while raised is not None and len(messages) < _MOST_CAUSES:
         name, cause = str(raised.getClass().getSimpleName()), raised.getCause()
         text = _message_of(raised)
         if " " not in text:
             text = "" if cause is not None else f"{name}: {text}" if text else name
-        if text and not any(text in before for before in said):
-            said.append(text)
+        if text and not any(text in before for before in messages):
+            messages.append(text)
         raised = cause
-    return ": ".join(said).rstrip(".")
+    return ": ".join(messages).rstrip(".")
 
 
 def _raised_in_java(error: BaseException | None) -> Any:
@@ -180,7 +181,7 @@ _MOST_CAUSES = 4
 
 
 def _message_of(raised: Any) -> str:
-    """The first line of its message; nothing where the class of the exception is not public."""
+    """Return the first line of the message; empty if the class of the exception is not public."""
     from py4j.protocol import Py4JError
 
     try:

@@ -1,4 +1,4 @@
-"""The files beside a workflow's code (`workflow.lib`): where they are, and how a session gets them."""
+"""Locate the files that accompany a workflow's code (`workflow.lib`), and add them to a session."""
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,10 +13,10 @@ PYTHON_SUFFIXES = (".py", ".zip", ".egg")
 
 
 def resolve_file(work: Work, name: str) -> str:
-    """The address of a file that the work names: a URL as it is, a path as seen from the project's root.
+    """Return the address of a file of the work: a URL unchanged, a path relative to the project's root.
 
     Raises:
-        WorkflowNotFoundError: a path that is no file.
+        WorkflowNotFoundError: the path is not a file.
     """
     if len(urlsplit(name).scheme) > 1:
         return name
@@ -32,10 +32,10 @@ def resolve_file(work: Work, name: str) -> str:
 
 
 def add_libraries(spark: "SparkSession", work: Work) -> None:
-    """Give the session, and its Python workers, the libraries of the work; those it has already stay.
+    """Add the libraries of the work to the session and its Python workers, except those already added.
 
     Raises:
-        WorkflowNotFoundError: a library that is no file, or one of Java, which a running session does not take.
+        WorkflowNotFoundError: a library is not a file, or it is a Java library, which a running session cannot load.
     """
     for name in work.libs:
         if not name.endswith(PYTHON_SUFFIXES):

@@ -1,4 +1,4 @@
-"""Partitions of tables as texts for scripts and applications, in the words that Falcon gives to Hive and Pig."""
+"""Render table partitions as text for scripts and applications, in the syntax that Falcon uses for Hive and Pig."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ Values = Sequence[tuple[str, str]]
 
 
 def render_filter(partitions: Sequence[Values], equals: str = "=") -> str:
-    """What is true of the rows of these partitions; Pig's `equals` is `==`.
+    """Return a condition that selects the rows of these partitions; Pig's `equals` is `==`.
 
     >>> render_filter([[("ds", "2013-11-03"), ("region", "eu")], [("ds", "2013-11-02"), ("region", "eu")]])
     "(ds='2013-11-03' AND region='eu') OR (ds='2013-11-02' AND region='eu')"
@@ -16,7 +16,7 @@ def render_filter(partitions: Sequence[Values], equals: str = "=") -> str:
 
 
 def render_values(values: Values, *, quoted: bool = False) -> str:
-    """One partition by its values: Hive wants them quoted, Pig and Java do not.
+    """Return the values of one partition. Hive expects them quoted, Pig and Java do not.
 
     >>> render_values([("ds", "2013-11-03"), ("region", "eu")]), render_values([("ds", "it's")], quoted=True)
     ('ds=2013-11-03,region=eu', "ds='it\\\\'s'")

@@ -1,7 +1,7 @@
-"""What an engine is given and what it gives back: the port between the life of an instance and the work of a process.
+"""The port between the life cycle of an instance and the work of a process: what an engine receives and returns.
 
-Everything here is plain data with addresses that Spark can open; which storage they came from, and who publishes what
-was written, is known elsewhere. `Context` is public: user code receives it.
+Everything here is plain data with addresses that Spark can open. Other modules know the storage behind an address and
+publish the output. `Context` is public: user code receives it.
 """
 
 from abc import ABC, abstractmethod
@@ -36,10 +36,10 @@ class TablePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputInstance:
-    """One feed instance that an input's window holds and that exists.
+    """An existing feed instance in an input's window.
 
     `url` is the instance's directory without the input's partition, for example `file:///data/weather/2013/11/03/05`.
-    Of a feed in a table it only names the `partition`, which Spark opens through its catalog.
+    For a feed in a table, `url` is only a name for the `partition`, which Spark opens through its catalog.
     """
 
     nominal_time: datetime
@@ -51,9 +51,9 @@ class InputInstance:
 class InputData:
     """One input of a process instance: the instances of a feed, in the caller's order, and how to read them.
 
-    `columns` is the feed's schema as Spark DDL; None lets Spark infer it. `options` are Spark's reader options.
-    `partition` is a path or glob below each instance; `partitions` are the partition names that the feed declares.
-    `optional` allows that there is no instance. Of a feed in a `table`, Spark knows format and schema from there.
+    `columns` is the feed's schema as Spark DDL; with None, Spark infers it. `options` are Spark's reader options.
+    `partition` is a path or glob below each instance; `partitions` are the partition names that the feed declares. An
+    `optional` input may have no instance. For a feed in a `table`, Spark takes format and schema from the table.
     """
 
     name: str
@@ -69,7 +69,8 @@ class InputData:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What Spark opens: each instance's address with the partition appended, in the order of the instances.
+        """The paths that Spark opens: each instance's address with the partition appended, in the order of the
+        instances.
 
         >>> at = datetime(2013, 11, 3)
         >>> us = InputData(name="a", feed="f", format="csv", partition="/us/", instances=(
@@ -85,11 +86,12 @@ class InputData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTarget:
-    """Where and how one output is written.
+    """The location and format of one output.
 
-    `url` is a staging directory that belongs to this attempt alone; it may exist, and what it holds is replaced.
-    `columns` is the feed's schema as Spark DDL; None accepts whatever the work returns. `options` are Spark's. Files
-    for a `partition` have the table's own format, columns and types; it is added to the table when they are published.
+    `url` is a staging directory that belongs to this attempt alone; it may exist, and its content is replaced.
+    `columns` is the feed's schema as Spark DDL; None accepts any result of the work. `options` are Spark's. Files for a
+    `partition` have the table's own format, columns and types; the partition is added to the table when the files are
+    published.
     """
 
     name: str
@@ -103,10 +105,10 @@ class OutputTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """How an external application is submitted. `master` None leaves it to spark-submit's own configuration.
+    """Options for submitting an external application. With `master` None, spark-submit's own configuration decides.
 
     `args` follow the paths of inputs and outputs on the application's command line. `more` are further options by their
-    names without dashes; those that have a field here, or that the engine sets itself, are set by these.
+    names without dashes. The fields here, and the options that the engine sets itself, take precedence over `more`.
     """
 
     master: str | None = None
@@ -119,11 +121,10 @@ class SubmitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a process instance may know about itself; a `python` workflow receives it as `context`.
+    """The facts of a process instance that its code may use; a `python` workflow receives them as `context`.
 
     `nominal_time` is UTC; `timezone` is the process's. `attempt` counts from 1. `input_instances` maps the name of each
-    input to its instances in the order in which they are read; `output_urls` maps the name of each output to the
-    staging directory that it is written to.
+    input to its instances in reading order. `output_urls` maps the name of each output to its staging directory.
     """
 
     process: str
@@ -138,7 +139,7 @@ class Context:
 
     @property
     def local_time(self) -> datetime:
-        """The nominal time on the wall clock of the process's time zone."""
+        """The nominal time as local time in the process's time zone."""
         return self.nominal_time.astimezone(self.timezone)
 
 
@@ -146,7 +147,7 @@ class Context:
 class Work:
     """One attempt at one process instance.
 
-    `path` names the user's code in the way of the engine; relative files are below `root`, the project's folder.
+    `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
     `catalog` is the address of the cluster's metastores.
     """
@@ -183,7 +184,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
-    """What was written for one output; `rows` is None where the engine cannot count."""
+    """The result for one output; `rows` is None if the engine cannot count them."""
 
     name: str
     rows: int | None
@@ -191,7 +192,9 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkReport:
-    """What an attempt did: one report for each output, in the order of `Work.outputs`, and facts for the run's page."""
+    """The result of an attempt: one report for each output, in the order of `Work.outputs`, and details for the run's
+    page.
+    """
 
     outputs: tuple[OutputReport, ...]
     details: Mapping[str, str | int | float] = field(default_factory=dict)
@@ -204,15 +207,15 @@ class Engine(ABC):
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
         """Run the work to its end and return when every output is written.
 
-        - Inputs are only read. Every output directory holds the complete output when this returns, and no success
-          marker: publication decides what readers see. After an error the directories may hold anything; a repeat of
-          the same work replaces it.
-        - `session` is called when Spark is needed first, and not at all by an engine that starts its own; mistakes in
-          the work (code not found, a parameter that is no input) are raised before.
-        - An engine leaves nothing behind in the session that a later attempt would see.
-        - What interrupts the caller (`KeyboardInterrupt` and other `BaseException`s) passes through, after processes
-          that the engine started have been ended.
+        - Inputs are only read. On return, every output directory holds the complete output and no success marker:
+          publication decides what readers see. After an error the directories may hold anything; a repetition of the
+          same work replaces their content.
+        - `session` is called when Spark is first needed, and never by an engine that starts its own Spark. Mistakes in
+          the work (code not found, a parameter that is not an input) are raised before that call.
+        - An engine leaves nothing in the session that a later attempt would see.
+        - An interruption of the caller (`KeyboardInterrupt` and other `BaseException`s) propagates after the processes
+          that the engine started have ended.
 
         Raises:
-            EngineError: the work could not be started or failed; `__cause__` is what user code or Spark raised.
+            EngineError: the work could not be started or failed; `__cause__` is the exception of user code or Spark.
         """

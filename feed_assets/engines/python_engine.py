@@ -1,4 +1,4 @@
-"""Runs a Python function: which one a path names, what it is called with, and which results it may return."""
+"""Run a Python function: find it by its path, bind its arguments, and check its result."""
 
 import importlib
 import importlib.util
@@ -24,15 +24,15 @@ _SPARK, _CONTEXT = "spark", "context"
 
 
 class PythonEngine(Engine):
-    """Calls `function(spark, <one DataFrame per input>, context)` and writes what it returns.
+    """An engine that calls `function(spark, <one DataFrame per input>, context)` and writes the result.
 
-    `Work.path` is `package.module:function` or `folder/file.py:function`, both seen from the project's root, which is
-    on `sys.path` while the function is imported and while it runs. Arguments go by name: an input `late-flights` is
-    the parameter `late_flights`. The function has a parameter for every input; `spark` and `context` it may leave out,
-    and a parameter that is nothing of these needs a default.
+    `Work.path` is `package.module:function` or `folder/file.py:function`, relative to the project's root. The root is
+    on `sys.path` while the function is imported and while it runs. Arguments are passed by name: an input
+    `late-flights` is the parameter `late_flights`. The function has a parameter for every input. The parameters `spark`
+    and `context` are optional. Any other parameter needs a default.
 
-    It returns a DataFrame when the process has one output, a mapping `{output: DataFrame}` with exactly the outputs'
-    names for any number of them, and None when there is none.
+    With one output the function returns a DataFrame. With any number of outputs it may return a mapping `{output:
+    DataFrame}` with exactly the outputs' names. Without outputs it returns None.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
@@ -98,7 +98,7 @@ def _load_module(work: Work, name: str) -> ModuleType:
 
 
 def _load_file(work: Work, name: str) -> ModuleType:
-    """A module made of a file; loaded anew for each attempt, and never importable by its name."""
+    """Load a module from a file, anew for each attempt. It cannot be imported by its name."""
     file = work.root / name
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None or not file.is_file():
@@ -120,10 +120,10 @@ def _functions_of(module: ModuleType) -> Iterator[str]:
 
 
 def _bind_names(work: Work, function: Callable[..., Any]) -> list[str]:
-    """The names of the arguments that the function takes, out of `spark`, `context` and the inputs.
+    """Return the names of the function's arguments, chosen from `spark`, `context` and the inputs.
 
     Raises:
-        WorkflowSignatureError: it asks for something else, does not take an input, or takes something by position only.
+        WorkflowSignatureError: it requires another argument, lacks an input, or has a positional-only parameter.
     """
     inputs = [_parameter_name(data.name) for data in work.inputs]
     parameters = inspect.signature(function).parameters.values()
@@ -137,7 +137,7 @@ def _bind_names(work: Work, function: Callable[..., Any]) -> list[str]:
     clashing = sorted({name for name in inputs if known.count(name) > 1})
     reasons = [
         *(f"two arguments would be called {name!r}" for name in clashing),
-        *(f"nothing is called {name!r} that the parameter could get" for name in unknown),
+        *(f"no argument matches the parameter {name!r}" for name in unknown),
         *(f"the input {name!r} has no parameter" for name in unused),
     ]
     if reasons:
@@ -167,10 +167,10 @@ def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:
             return result
         case _:
             one = f"{render_subject(work.outputs[0])} is its only output" if len(names) == 1 else None
-            wanted = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
+            expectation = one or (f"its outputs are {', '.join(names)}" if names else "it has no output")
             raise OutputMismatchError(
                 subject=f"process {work.process!r}",
-                reason=f"{wanted}, and {work.path} returned {_render_result(result)}",
+                reason=f"{expectation}, but {work.path} returned {_render_result(result)}",
                 next_step=_expected_result(names),
             )
 

@@ -1,4 +1,4 @@
-"""Which engines there are, by the name that `workflow.engine` gives; pyspark is loaded by an engine's run, not here."""
+"""The engines by their names in `workflow.engine`. Only an engine's run loads pyspark, not this module."""
 
 from importlib import import_module
 from types import MappingProxyType
@@ -17,10 +17,10 @@ ENGINE_NAMES = tuple(_ENGINES)
 
 
 def open_engine(name: str) -> Engine:
-    """The engine of a name.
+    """Return the engine of a name.
 
     Raises:
-        UnknownEngineError: no engine has it.
+        UnknownEngineError: no engine has this name.
 
     >>> type(open_engine("python")).__name__
     'PythonEngine'

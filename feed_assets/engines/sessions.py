@@ -1,4 +1,4 @@
-"""Spark sessions: the configuration that every one gets, and the tag by which the operations of a run are found."""
+"""Configure Spark sessions, and tag the operations of a run so that they can be interrupted."""
 
 import logging
 import os
@@ -43,15 +43,15 @@ def session_conf(
     root: Path | None = None,
     catalog: str | None = None,
 ) -> dict[str, str]:
-    """Everything that a session of a cluster is built with; what the cluster's own `conf` says wins.
+    """Return the full configuration for a session of a cluster; the cluster's own `conf` takes precedence.
 
     Either `master` ("local[2]", "yarn", …) or `remote` (a Spark Connect URL) is given. With a remote, `run_id` (a UUID)
     becomes the id of the server-side session, so that `interrupt_run` finds the operations of a run whose process has
     died. `root`, the project's folder, is put on the path of Python workers. `catalog` is the address of the cluster's
-    metastores; a Spark Connect server has to be started with it (see `catalog_conf`), a client cannot bring it along.
+    metastores. A Spark Connect server has to be started with it (see `catalog_conf`), because a client cannot set it.
 
-    Local files are written without Hadoop's hidden `.crc` files: beside a file that something else has replaced since,
-    they would make Spark refuse it.
+    Local files are written without Hadoop's hidden `.crc` files. Such a checksum makes Spark refuse a file that another
+    program has replaced since.
 
     >>> session_conf(remote="sc://spark:15002", run_id="5f0c")["spark.remote"]
     'sc://spark:15002/;session_id=5f0c'
@@ -68,7 +68,7 @@ def session_conf(
 
 
 def catalog_conf(catalog: str) -> dict[str, str]:
-    """What lets Spark find the tables of a Hive metastore.
+    """Return the configuration with which Spark finds the tables of a Hive metastore.
 
     >>> catalog_conf("thrift://host:9083")["spark.hadoop.hive.metastore.uris"]
     'thrift://host:9083'
@@ -77,11 +77,11 @@ def catalog_conf(catalog: str) -> dict[str, str]:
 
 
 def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSession":
-    """The session for a run's work: what it starts carries the run's tag, and an error is told once.
+    """Prepare the session for a run's work: tag its operations, and log each error only once.
 
-    Of each error in a query pyspark prints the JVM's whole stack trace to standard error; the exception has it too.
-    Python functions of a local session run on this interpreter, unless `PYSPARK_PYTHON` names one (pyspark itself takes
-    the `python3` of the path, which may have none of the packages).
+    For each error in a query pyspark prints the JVM's whole stack trace to standard error; the exception contains it
+    too. Python functions of a local session run on this interpreter, unless `PYSPARK_PYTHON` names another one. By
+    default pyspark uses the `python3` on the path, which may lack the packages.
     """
     from pyspark.logger import PySparkLogger
 
@@ -95,10 +95,10 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
 
 
 def map_on_executors(spark: "SparkSession", work: Callable[[_Task], _Result], tasks: Sequence[_Task]) -> list[_Result]:
-    """What `work` makes of each task, in order; each task is a partition, so that Spark repeats what an executor lost.
+    """Return the result of `work` for each task, in order. Each task is a partition, so Spark repeats tasks of lost
+    executors.
 
-    The session has to have executors that run Python of ours: one of Spark Connect has not. `work` and the tasks are
-    pickled.
+    The executors must be able to run our Python code, which excludes Spark Connect. `work` and the tasks are pickled.
     """
     if not tasks:
         return []
@@ -107,7 +107,7 @@ def map_on_executors(spark: "SparkSession", work: Callable[[_Task], _Result], ta
 
 
 def tag_session(spark: "SparkSession", run_id: str) -> None:
-    """Mark what this thread starts in the session from now on as the run's."""
+    """Tag the operations that this thread starts in the session from now on with the run."""
     if _is_remote():
         spark.addTag(_TAG_PREFIX + run_id)
     else:
@@ -115,9 +115,9 @@ def tag_session(spark: "SparkSession", run_id: str) -> None:
 
 
 def interrupt(spark: "SparkSession", run_id: str) -> None:
-    """Stop what the run computes in this session, from any of its threads.
+    """Stop the operations of a run in this session. May be called from any thread.
 
-    Tags of a classic *session* are known to the thread that set them alone, so there it is the context's that count.
+    Only the thread that set them knows the tags of a classic *session*, so there the tags of the context are used.
     """
     if _is_remote():
         spark.interruptTag(_TAG_PREFIX + run_id)
@@ -126,9 +126,9 @@ def interrupt(spark: "SparkSession", run_id: str) -> None:
 
 
 def interrupt_run(remote: str, run_id: str) -> int:
-    """Stop whatever a run still computes on a Spark Connect server, from any process; how many operations there were.
+    """Stop the operations of a run on a Spark Connect server, from any process, and return how many there were.
 
-    The run's session must have been made with its id (see `session_conf`).
+    The run's session must have been created with its id (see `session_conf`).
     """
     from pyspark.sql.connect.client import SparkConnectClient
 

@@ -1,4 +1,4 @@
-"""Whether the Spark that a cluster names can be reached, without starting a session."""
+"""Check that a cluster's Spark can be reached, without starting a session."""
 
 import re
 import socket
@@ -15,12 +15,12 @@ _HOST_PORT = re.compile(r"(?:[A-Za-z][\w+.-]*://)?([\w.-]+):([0-9]+)/?")  # host
 
 
 def check_spark_master(master: str, environ: Mapping[str, str], resource_manager: str | None = None) -> None:
-    """Reach the hosts that a master names; `local` needs none, `yarn` its configuration.
+    """Connect to the hosts of a master. `local` has no hosts; `yarn` needs its configuration instead.
 
-    `resource_manager` is its `host:port`, where a cluster declares it.
+    `resource_manager` is the `host:port` that a cluster declares for it.
 
     Raises:
-        ServiceError: they do not answer, or the configuration is missing.
+        ServiceError: the hosts do not answer, or the configuration is missing.
     """
     if master.startswith("spark://"):
         _reach_one(f"Spark at {master}", [_split(part) for part in master.removeprefix("spark://").split(",")])
@@ -38,15 +38,15 @@ def check_spark_remote(url: str) -> None:
     """Ask a Spark Connect server for a setting.
 
     Raises:
-        ServiceError: nobody listens there, or it is no such server.
+        ServiceError: nothing listens there, or it is not a Spark Connect server.
     """
     from feed_assets.engines.connect_server import probe
 
     address = urlsplit(url)
-    _reach_one(f"Spark Connect at {_shown(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
+    _reach_one(f"Spark Connect at {_bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
     if not probe(url):
         raise ServiceError(
-            service=f"Spark Connect at {_shown(url)}",
+            service=f"Spark Connect at {_bare_url(url)}",
             reason="it does not answer as a Spark Connect server does",
             next_step="Check the address, and the server's log.",
         )
@@ -55,7 +55,7 @@ def check_spark_remote(url: str) -> None:
 def _check_yarn(environ: Mapping[str, str]) -> None:
     folder = next((environ[name] for name in _YARN_FOLDERS if environ.get(name)), None)
     if folder is None or not Path(folder).is_dir():
-        reason = "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set" if folder is None else f"{folder} is no folder"
+        reason = "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set" if folder is None else f"{folder} is not a folder"
         raise ServiceError(
             service="Spark on YARN",
             reason=f"its configuration is missing: {reason}",
@@ -74,7 +74,7 @@ def _reach_one(service: str, hosts: list[tuple[str, int]]) -> None:
             reasons.append(f"{host}:{port}: {exc.strerror or exc}")
     raise ServiceError(
         service=service,
-        reason=f"nobody answers at {', '.join(reasons)}",
+        reason=f"no answer at {', '.join(reasons)}",
         next_step="Check host and port, and that it runs.",
     )
 
@@ -88,6 +88,6 @@ def _default_port(scheme: str) -> int:
     return 80 if scheme == "http" else 443
 
 
-def _shown(url: str) -> str:
-    """A Spark Connect address without its parameters: they may hold a token."""
+def _bare_url(url: str) -> str:
+    """Return a Spark Connect address without its parameters, which may contain a token."""
     return url.partition("/;")[0]

@@ -1,4 +1,4 @@
-"""Runs an external application through the `spark-submit` of the installed pyspark: command line and environment."""
+"""Run an external application through the `spark-submit` of the installed pyspark: command line and environment."""
 
 import logging
 import re
@@ -27,25 +27,25 @@ _LONGEST_VARIABLE = 32_768
 
 
 class SparkSubmitEngine(Engine):
-    """Submits `Work.path`, a Python file or a jar, and waits for its end.
+    """An engine that submits `Work.path`, a Python file or a jar, and waits for its end.
 
-    Arguments in Falcon's order: for each input its paths joined by commas (`NONE` where an optional input has no
-    instance), for each output the directory to write into, then the user's `args`. An input in a table has three: the
-    filter of its partitions, table, database. The application makes its own session, with the cluster's catalog, and
-    writes its outputs itself; nobody counts their rows.
+    Arguments are in Falcon's order: for each input its paths joined by commas (`NONE` for an optional input without
+    instances), for each output the directory to write into, then the user's `args`. An input in a table has three
+    arguments: the filter of its partitions, table, database. The application creates its own session, with the
+    cluster's catalog, and writes its outputs itself; their rows are not counted.
 
     Differs from Falcon: for an output in a table the application writes files in the table's format into a directory,
-    as for any other; the partition is added when they are published.
+    as for any other output. The partition is added when the files are published.
 
-    It finds facts and properties in its Spark configuration as `spark.feed_assets.<name>` and in its environment as
-    `FEED_ASSETS_<NAME>` (`-` and `.` written as `_`): `process`, `cluster`, `nominal_time` (`2013-11-03T05:00Z`),
-    `timezone`, `run_id`, `attempt`, and each property whose name is none of these. They travel in a file that only this
-    user can read, not on the command line. A value that is too long for an environment (32,768 characters, as the paths
-    of a very long window may be) is in the configuration only.
+    The application finds facts and properties in its Spark configuration as `spark.feed_assets.<name>` and in its
+    environment as `FEED_ASSETS_<NAME>` (`-` and `.` written as `_`): `process`, `cluster`, `nominal_time`
+    (`2013-11-03T05:00Z`), `timezone`, `run_id`, `attempt`, and each property with another name. They are passed in a
+    file that only this user can read, not on the command line. A value that is too long for an environment (32,768
+    characters, for example the paths of a very long window) is in the configuration only.
 
-    What it prints goes to this module's logger line by line; Spark itself reports warnings only, unless `conf` sets
-    `spark.log.level`. It ends with its parent: when the run is cancelled or killed, so are the driver and what the
-    driver has started.
+    Each line of output goes to this module's logger. Spark itself reports warnings only, unless `conf` sets
+    `spark.log.level`. The application ends with its parent: when the run is cancelled or killed, the driver and all
+    processes it started end too.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:  # noqa: ARG002 - it has its own
@@ -56,24 +56,24 @@ class SparkSubmitEngine(Engine):
             properties_file.write_text(render_properties(settings_of(work)), encoding="utf-8")
             command = render_command(work, properties_file)
             _logger.info("submitting %s", work.path)
-            code, said = _run_to_end(command, spark_environment() | environment, work.root)
+            code, tail = _run_to_end(command, spark_environment() | environment, work.root)
         if code != 0:
             raise WorkflowFailedError(
                 process=work.process,
                 nominal_time=render_datetime(work.nominal_time),
                 path=work.path,
                 reason=f"spark-submit ended with exit code {code}",
-                last_lines=said,
+                last_lines=tail,
             )
         reports = tuple(OutputReport(name=target.name, rows=None) for target in work.outputs)
         return WorkReport(outputs=reports, details={"application": work.path})
 
 
 def _run_to_end(command: list[str], env: Mapping[str, str], cwd: Path) -> tuple[int, tuple[str, ...]]:
-    """The exit code and the last lines."""
+    """Run the command, and return its exit code and its last lines."""
     with SupervisedProcess(command, env=env, cwd=cwd, output=None) as process:
-        said = last_lines(_logged(process.lines))
-        return process.wait(), said
+        tail = last_lines(_logged(process.lines))
+        return process.wait(), tail
 
 
 def _logged(lines: Iterable[bytes]) -> Iterator[str]:
@@ -84,10 +84,10 @@ def _logged(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def render_command(work: Work, properties_file: Path) -> list[str]:
-    """The command line of `spark-submit` for the work.
+    """Return the command line of `spark-submit` for the work.
 
     Raises:
-        WorkflowNotFoundError: the application or a library is a path that is no file.
+        WorkflowNotFoundError: the path of the application or of a library is not a file.
     """
     submit = work.submit or SubmitOptions()
     python_libs = [resolve_file(work, name) for name in work.libs if name.endswith(PYTHON_SUFFIXES)]
@@ -123,14 +123,16 @@ def _arguments_of(data: InputData) -> tuple[str, ...]:
 
 
 def settings_of(work: Work) -> dict[str, str]:
-    """The Spark configuration of the application, which `conf` of the submission replaces."""
+    """Return the Spark configuration of the application; `conf` of the submission overrides it."""
     catalog = {} if work.catalog is None else catalog_conf(work.catalog)
     facts = {f"spark.feed_assets.{name}": text for name, text in render_facts(work).items()}
     return {_LOG_LEVEL: "WARN", **catalog, **facts}
 
 
 def render_facts(work: Work) -> dict[str, str]:
-    """What the application may know, by name; a property does not replace a fact of the same name."""
+    """Return the facts and properties for the application, by name. A property does not replace a fact of the same
+    name.
+    """
     return {
         **work.properties,
         "process": work.process,
@@ -143,7 +145,7 @@ def render_facts(work: Work) -> dict[str, str]:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """A Java properties file.
+    """Render a Java properties file.
 
     >>> render_properties({"spark.feed_assets.a b": "C:\\\\x = 1\\n2"})
     'spark.feed_assets.a\\\\ b=C:\\\\\\\\x = 1\\\\n2\\n'

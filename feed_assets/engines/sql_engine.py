@@ -1,4 +1,4 @@
-"""Runs a Spark SQL file: inputs are temporary views, facts are named parameters, results are outputs."""
+"""Run a Spark SQL file: inputs are temporary views, facts are named parameters, results are outputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class SqlEngine(Engine):
-    """Runs the statements of a file below the project's root, one after the other.
+    """An engine that runs the statements of a file below the project's root, one after the other.
 
-    - An input is a temporary view of its name, `-` written as `_`; views are dropped afterwards, also those that the
-      statements made.
+    - An input is a temporary view with the input's name, `-` written as `_`. Afterwards these views are dropped, and so
+      are those that the statements created.
     - `:nominal_time` (TIMESTAMP), `:nominal_date` (DATE, in the process's time zone), `:process`, `:cluster`, `:run_id`
       and each property (STRING, `-` and `.` written as `_`; cast it: `CAST(:min_delay AS INT)`) are named parameters:
-      values, never text put into the statement. A property does not replace a fact of the same name.
-    - The last statement makes the only output. With several outputs each is made by the statement that a comment
-      `-- output: name` marks.
+      values that are never spliced into the statement's text. A property does not replace a fact of the same name.
+    - The last statement makes the only output. With several outputs, a comment `-- output: name` marks the statement
+      that makes each of them.
     - Other statements are commands (`CREATE TEMPORARY VIEW`, `CACHE TABLE`, `INSERT`); the result of a query that is
-      no output goes nowhere. `SET` stays in force for the session, as Spark has it.
+      not an output is discarded. `SET` stays in force for the session, as usual in Spark.
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
@@ -61,14 +61,14 @@ def _load_statements(work: Work) -> tuple[Statement, ...]:
         raise WorkflowNotFoundError(
             process=work.process,
             path=work.path,
-            reason=f"{file} holds no statement",
-            next_step="Write at least one SQL statement into it.",
+            reason=f"{file} contains no statement",
+            next_step="Write at least one SQL statement.",
         )
     return statements
 
 
 def _match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Statement, tuple[OutputTarget, ...]]:
-    """The statement that makes each output.
+    """Return the statement that makes each output.
 
     Raises:
         WorkflowSignatureError: a marker names no output, or an output does not have exactly one statement.
@@ -107,7 +107,7 @@ def _parameters(work: Work) -> Iterator[tuple[str, object]]:
 
 @contextmanager
 def _views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
-    """The inputs as temporary views; afterwards the session has the temporary views that it had before."""
+    """Create the inputs as temporary views, and afterwards drop every temporary view created meanwhile."""
     inputs = {data.name.replace("-", "_"): data for data in work.inputs}
     before = _temporary_views(spark) - inputs.keys()
     try:
@@ -128,6 +128,6 @@ def _write_result(result: "DataFrame", target: OutputTarget, work: Work, stateme
         raise OutputMismatchError(
             subject=f"process {work.process!r}, {work.path}:{statement.line}",
             reason=f"the statement of {render_subject(target)} is a command and has no result",
-            next_step="Let a query be the statement of the output.",
+            next_step="Use a query as the statement of the output.",
         )
     return write_output(result, target)

@@ -1,10 +1,10 @@
-"""The text of a Spark SQL file: where its statements end, and which of them make which output."""
+"""Split the text of a Spark SQL file into statements, and find the output that each statement makes."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Whatever may hold a semicolon that ends nothing. 'it''s', "a\"b", `a``b`, -- to the end of the line.
+# Text in which a semicolon does not end a statement: 'it''s', "a\"b", `a``b`, -- to the end of the line.
 _TOKEN = re.compile(
     r"""
       (?P<raw>      \b[rR](?:'[^']*'|"[^"]*") )
@@ -21,7 +21,7 @@ _OUTPUT_MARKER = re.compile(r"--\s*output\s*:\s*(?P<name>\S+)\s*", re.IGNORECASE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One statement with its comments, the line it begins on (from 1), and the output that a marker names for it."""
+    """A statement with its comments, its first line (counted from 1), and the output named by its marker."""
 
     text: str
     line: int
@@ -29,11 +29,11 @@ class Statement:
 
 
 def parse_statements(text: str) -> tuple[Statement, ...]:
-    """The statements of a SQL text, in order; what holds nothing but comments is none.
+    """Return the statements of a SQL text, in order; text with only comments is not a statement.
 
-    A statement ends at a `;` outside of strings, quoted names and comments (bracketed ones nest, as Spark's do). A
-    comment `-- output: name` of its own inside or before a statement names the output that the statement makes.
-    A compound statement (`BEGIN … END`) is not known.
+    A statement ends at a `;` outside of strings, quoted names and comments (bracketed ones nest, as in Spark). A
+    comment `-- output: name` on its own line, inside or before a statement, names the output that the statement makes.
+    Compound statements (`BEGIN … END`) are not supported.
 
     >>> [(s.line, s.text, s.output) for s in parse_statements("SELECT ';' ;\\n-- output: b\\nSELECT 2")]
     [(1, "SELECT ';'", None), (3, '-- output: b\\nSELECT 2', 'b')]
@@ -72,7 +72,7 @@ def _build_statement(text: str, begin: int, end: int, output: str | None) -> Sta
 
 
 def _iter_tokens(text: str, position: int = 0) -> Iterator[tuple[str, int, int]]:
-    """(kind, start, end) over the whole text, without a gap; what is nothing special is `code`."""
+    """Yield (kind, start, end) over the whole text, without a gap; ordinary text has the kind `code`."""
     while position < len(text):
         found = _TOKEN.search(text, position)
         start = found.start() if found else len(text)

@@ -1,7 +1,8 @@
-"""Other programs in a process group of their own, which ends with whoever started it, however that one ends.
+"""Run programs in a process group of their own that ends with the process that started it, even if that is killed.
 
-The program runs below a small supervisor (this file as a script, standard library only) that reads from a pipe whose
-other end only the starter holds. When the pipe closes, by intent or because the starter was killed, it ends the group.
+The program runs below a small supervisor (this file as a script, standard library only) that reads from a pipe. Only
+the starter holds the other end. When the pipe closes, by intent or because the starter was killed, the supervisor ends
+the group.
 """
 
 import os
@@ -18,9 +19,9 @@ _GRACE_SECONDS = 10.0
 
 
 class SupervisedProcess:
-    """A running program and everything it starts. As a context manager it is ended on the way out.
+    """A running program and all processes it starts. As a context manager, it ends the program on exit.
 
-    Standard output and error go, together, to `output`, or to the pipe `lines` when that is None.
+    Standard output and error go, together, to `output`, or to the pipe `lines` if `output` is None.
     """
 
     def __init__(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, output: IO[bytes] | None) -> None:
@@ -44,7 +45,7 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int:
-        """Also the id of the process group."""
+        """The id of the process and of its process group."""
         return self._process.pid
 
     @property
@@ -53,14 +54,14 @@ class SupervisedProcess:
         return self._process.stdout
 
     def poll(self) -> int | None:
-        """The exit code as a shell reports it (128 + n for signal n), or None while the program runs."""
+        """Return the exit code as a shell reports it (128 + n for signal n), or None while the program runs."""
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int:
         return self._process.wait(timeout)
 
     def stop(self) -> None:
-        """End the group: politely, and after ten seconds by force. Nothing happens when it has ended."""
+        """End the group: SIGTERM first, SIGKILL after ten seconds. Has no effect if it has already ended."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -73,10 +74,10 @@ class SupervisedProcess:
 
 
 def supervise(command: Sequence[str]) -> int:
-    """Run a command in this process's group; the exit code is the command's, 128 + n for signal n.
+    """Run a command in this process's group, and return its exit code, 128 + n for signal n.
 
-    When standard input closes or a SIGTERM comes, the whole group gets a SIGTERM, and a SIGKILL as soon as the command
-    has ended, or after ten seconds. When the command ends by itself, what it left in the group gets a SIGTERM.
+    When standard input closes or a SIGTERM arrives, the whole group gets a SIGTERM. A SIGKILL follows as soon as the
+    command has ended, or after ten seconds. When the command ends by itself, the rest of its group gets a SIGTERM.
     """
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: _end_group(ending))
@@ -108,7 +109,7 @@ def _end_when_input_closes(ending: threading.Event) -> None:
 
 
 def _leave_to_the_command(_number: int, _frame: FrameType | None) -> None:
-    """A SIGINT for the whole group reaches the command by itself; the supervisor waits for its end."""
+    """Ignore a SIGINT: the command is in the group and receives it too; the supervisor waits for its end."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Partitions of tables to DataFrames and back: what the catalog of the session says of format and columns holds."""
+"""Read partitions of tables into DataFrames and write them; the session's catalog defines format and columns."""
 
 import json
 import uuid
@@ -36,10 +36,10 @@ _HOW_TO_SEE_IT = (
 
 
 def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
-    """The partitions of an input as rows of their table: its columns, with those of the partition keys last.
+    """Read the partitions of an input as rows of their table: its columns, with the partition keys last.
 
     Raises:
-        InputReadError: no instance of an input that is not optional, or Spark refused.
+        InputReadError: a mandatory input has no instance, or Spark refused.
     """
     from pyspark.errors import PySparkException
 
@@ -47,12 +47,14 @@ def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
     for instance in data.instances:
         if instance.partition is None:
             raise _unreadable(
-                data, f"{instance.url} is no partition of a table, and others are", "Let the feed lie in one place."
+                data,
+                f"{instance.url} is not a partition of a table, but others are",
+                "Use one kind of location for the feed.",
             )
         partitions[instance.partition.table].append(instance.partition)
     if not partitions and not data.optional:
         raise _unreadable(
-            data, "its window holds no instance", "Wait for the instances, or declare the input with optional: true."
+            data, "its window contains no instance", "Wait for the instances, or declare the input with optional: true."
         )
     if not partitions and data.table is not None:
         partitions[data.table] = []
@@ -64,10 +66,10 @@ def read_partitions(spark: "SparkSession", data: InputData) -> "DataFrame":
 
 
 def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> OutputReport:
-    """Write a DataFrame as the content of one partition into the target's directory, and report its rows.
+    """Write a DataFrame as the content of one partition into the target's directory, and report the number of rows.
 
-    The columns must be those of the table, in any order; they are cast by Spark's rules for storing into a table. Those
-    of partition keys may be left out. Where they are not, every row must be of the partition.
+    The columns must be those of the table, in any order; they are cast by Spark's rules for storing into a table. The
+    partition keys are optional columns. If they are present, every row must belong to the partition.
 
     Raises:
         OutputMismatchError: the columns are not those of the table, or rows belong to another partition.
@@ -99,14 +101,14 @@ def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> Outp
             raise misfit from exc
         raise
     except AvroTypeError as exc:
-        next_step = "Give the table another format, or leave the column out."
+        next_step = "Use another format for the table, or omit the column."
         raise OutputMismatchError(subject=subject, reason=str(exc), next_step=next_step) from exc
     found = observation.get if is_counted else {}
     if found.get("strays"):
         raise OutputMismatchError(
             subject=subject,
             reason=f"rows of another partition than {_shown(partition)} were returned: {found['strays']}",
-            next_step="Return the rows of this partition only, or leave the columns of the partition keys out.",
+            next_step="Return the rows of this partition only, or omit the columns of the partition keys.",
         )
     return OutputReport(name=target.name, rows=int(found["rows"]) if is_counted else None)
 
@@ -119,14 +121,16 @@ def _read(spark: "SparkSession", table: TableName, partitions: Sequence[TablePar
 
 
 def _condition(frame: "DataFrame", partitions: Sequence[TablePartition]) -> "Column":
-    """What is true of the rows of these partitions, so written that the metastore is asked for no others."""
+    """Return a condition that selects the rows of these partitions, in a form that limits the metastore query to
+    them.
+    """
     from pyspark.sql import functions as sf
 
     if not partitions:
         return sf.lit(False)
     types = {field.name.lower(): field.dataType for field in frame.schema.fields}
-    wanted = [dict(each.values) for each in partitions]
-    texts = {key: sorted({values[key] for values in wanted}) for key in wanted[0]}
+    values_of_each = [dict(each.values) for each in partitions]
+    texts = {key: sorted({values[key] for values in values_of_each}) for key in values_of_each[0]}
 
     def literal(key: str, text: str) -> "Column":
         return sf.lit(text).cast(types[key.lower()])
@@ -139,14 +143,14 @@ def _condition(frame: "DataFrame", partitions: Sequence[TablePartition]) -> "Col
     elif varying:
         each = (
             reduce(lambda one, other: one & other, (frame[key] == literal(key, values[key]) for key in varying))
-            for values in wanted
+            for values in values_of_each
         )
         fixed.append(reduce(lambda one, other: one | other, each))
     return reduce(lambda one, other: one & other, fixed)
 
 
 def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "StructType") -> bool:
-    """Write in the table's format; whether what was observed of the rows is known afterwards."""
+    """Write in the table's format, and return whether the observed row count is available afterwards."""
     from pyspark.sql import is_remote
 
     provider, serde = str(table.get("provider", "hive")).lower(), str(table.get("serde_library", ""))
@@ -177,7 +181,7 @@ def _write(frame: "DataFrame", url: str, table: Mapping[str, object], content: "
 
 
 def _properties(table: Mapping[str, object]) -> dict[str, str]:
-    """What a writer needs of a table's properties: those of its storage, and compression and schema of the table."""
+    """Return the table properties that a writer needs: those of its storage, and the table's compression and schema."""
     storage, own = (table.get(name) for name in ("storage_properties", "table_properties"))
     found = {name: str(text) for name, text in (own.items() if isinstance(own, dict) else ())}
     found = {name: text for name, text in found.items() if name in _WRITER_PROPERTIES}
@@ -191,7 +195,7 @@ def _describe(spark: "SparkSession", table: TableName, subject: str) -> Mapping[
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {_quoted(table)} AS JSON").collect()
     except PySparkException as exc:
-        reason = f"the table {table.database}.{table.name} cannot be looked at: {render_cause(exc)}"
+        reason = f"the table {table.database}.{table.name} cannot be read: {render_cause(exc)}"
         raise OutputMismatchError(subject=subject, reason=reason, next_step=_HOW_TO_SEE_IT) from exc
     described: Mapping[str, object] = json.loads(rows[0][0])
     return described

@@ -1,4 +1,4 @@
-"""Whether the code of a workflow is there: modules are looked for, not imported; URLs are asked through fsspec."""
+"""Check that the code of a workflow exists. Modules are located but not imported; URLs are checked through fsspec."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from feed_assets.engines.errors import ServiceError
 
 
 def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | None:
-    """Why `package.module:function` or `file.py:function` cannot be called; None if nothing speaks against it.
+    """Return why `package.module:function` or `file.py:function` cannot be called; None if no fault is found.
 
     Args:
-        path: as `workflow.path` says it.
+        path: as written in `workflow.path`.
         root: the project's folder, which comes before `search`.
-        search: where Python looks for modules.
+        search: the folders in which Python looks for modules.
     """
     where, _, function = path.rpartition(":")
     if where.endswith(".py"):
@@ -31,10 +31,10 @@ def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | N
 
 
 def check_url(url: str, options: Mapping[str, object]) -> None:
-    """Ask the filesystem of a URL for the file.
+    """Check that the file of a URL exists.
 
     Raises:
-        ServiceError: it is not there, or cannot be asked.
+        ServiceError: the file does not exist, or the filesystem does not answer.
     """
     import fsspec
 
@@ -42,9 +42,7 @@ def check_url(url: str, options: Mapping[str, object]) -> None:
         filesystem, path = fsspec.core.url_to_fs(url, **options)
         reason = None if filesystem.exists(path) else "it does not exist"
     except (OSError, ImportError, ValueError, TypeError) as exc:
-        raise ServiceError(
-            service=url, reason=f"it cannot be looked at: {exc}", next_step="Check the address."
-        ) from exc
+        raise ServiceError(service=url, reason=f"it cannot be read: {exc}", next_step="Check the address.") from exc
     if reason is not None:
         raise ServiceError(service=url, reason=reason, next_step="Correct the path, or put the file there.")
 
@@ -61,7 +59,7 @@ def _find_spec(name: str, search: list[str]) -> ModuleSpec | None:
 
 
 def _function_fault(file: Path, function: str) -> str | None:
-    """Why a file has no such function: it cannot be read as Python, or nothing in it gives something that name."""
+    """Return why a file lacks such a function: it is not valid Python, or nothing in it binds that name."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError) as exc:

@@ -1,4 +1,4 @@
-"""All entities that are declared together, by kind and name, and the digests of what they say."""
+"""A bundle: all entities that are declared together, by kind and name, with the digests of their content."""
 
 import hashlib
 import json
@@ -30,10 +30,10 @@ _ORDERED = ("inputs", "outputs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """A collection of entities; the order in which they were given does not matter.
+    """A collection of entities; the order in which they are given does not matter.
 
     Raises:
-        DuplicateEntityError: two entities of one kind have one name.
+        DuplicateEntityError: two entities of one kind have the same name.
 
     >>> Bundle(entities=(Cluster(name="primary", storage="file:///data"),)).get_cluster("primary").storage
     'file:///data'
@@ -54,83 +54,70 @@ class Bundle:
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """The clusters, by name."""
+        """The clusters, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Cluster))
 
     @property
-    def datasources(self) -> tuple[Datasource, ...]:
-        """The datasources, by name."""
-        return tuple(entity for entity in self.entities if isinstance(entity, Datasource))
-
-    @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The feeds, by name."""
+        """The feeds, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Feed))
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """The processes, by name."""
+        """The processes, ordered by name."""
         return tuple(entity for entity in self.entities if isinstance(entity, Process))
 
     def find(self, key: EntityKey) -> AnyEntity | None:
-        """The entity of a kind and name."""
+        """Return the entity of this kind and name; None if there is none."""
         return self._by_key.get(key)
 
     def find_cluster(self, name: str) -> Cluster | None:
-        """The cluster of a name."""
+        """Return the cluster of this name; None if there is none."""
         found = self._by_key.get((Kind.CLUSTER, name))
         return found if isinstance(found, Cluster) else None
 
     def find_datasource(self, name: str) -> Datasource | None:
-        """The datasource of a name."""
+        """Return the datasource of this name; None if there is none."""
         found = self._by_key.get((Kind.DATASOURCE, name))
         return found if isinstance(found, Datasource) else None
 
     def find_feed(self, name: str) -> Feed | None:
-        """The feed of a name."""
+        """Return the feed of this name; None if there is none."""
         found = self._by_key.get((Kind.FEED, name))
         return found if isinstance(found, Feed) else None
 
     def find_process(self, name: str) -> Process | None:
-        """The process of a name."""
+        """Return the process of this name; None if there is none."""
         found = self._by_key.get((Kind.PROCESS, name))
         return found if isinstance(found, Process) else None
 
     def get_cluster(self, name: str) -> Cluster:
-        """The cluster of a name; raises EntityNotFoundError."""
+        """Return the cluster of this name; raise EntityNotFoundError if there is none."""
         return self.find_cluster(name) or _missing(self, Kind.CLUSTER, name)
 
-    def get_datasource(self, name: str) -> Datasource:
-        """The datasource of a name; raises EntityNotFoundError."""
-        return self.find_datasource(name) or _missing(self, Kind.DATASOURCE, name)
-
     def get_feed(self, name: str) -> Feed:
-        """The feed of a name; raises EntityNotFoundError."""
+        """Return the feed of this name; raise EntityNotFoundError if there is none."""
         return self.find_feed(name) or _missing(self, Kind.FEED, name)
 
-    def get_process(self, name: str) -> Process:
-        """The process of a name; raises EntityNotFoundError."""
-        return self.find_process(name) or _missing(self, Kind.PROCESS, name)
-
     def names(self, kind: Kind) -> tuple[str, ...]:
-        """The names of the entities of a kind."""
+        """Return the names of the entities of a kind."""
         return tuple(entity.name for entity in self.entities if entity.kind is kind)
 
     def suggest(self, kind: Kind, name: str) -> tuple[str, ...]:
-        """Names of a kind that are much like `name`."""
+        """Return names of a kind that are similar to `name`."""
         return tuple(get_close_matches(name, self.names(kind), n=2))
 
     def without(self, keys: Collection[EntityKey]) -> "Bundle":
-        """The bundle without some entities."""
+        """Return the bundle without some entities."""
         return Bundle(entities=tuple(entity for entity in self.entities if entity.key not in keys))
 
     @property
     def digest(self) -> str:
-        """The sha256 of what all entities say, in hexadecimal; the same on every machine."""
+        """The sha256 of the content of all entities, in hexadecimal; the same on every machine."""
         return _sha256([[*entity.key, self.entity_digest(entity)] for entity in self.entities])
 
     def entity_digest(self, entity: AnyEntity) -> str:
-        """The sha256 of what an entity says; see `entity_digest`."""
+        """Return the sha256 of an entity's content; see `entity_digest`."""
         if self._by_key.get(entity.key) is not entity:
             return entity_digest(entity)
         if entity.key not in self._digests:
@@ -139,10 +126,10 @@ class Bundle:
 
 
 def entity_digest(entity: Entity) -> str:
-    """The sha256 of what an entity says, in hexadecimal.
+    """Return the sha256 of an entity's content, in hexadecimal.
 
-    How it is written makes no difference: the order of keys (but for inputs and outputs, which workflows see in their
-    order), comments, and values that are the default anyway.
+    Notation makes no difference: the order of keys (except inputs and outputs, which workflows see in their order),
+    comments, and values that equal the default.
     """
     content = entity.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     for name in _ORDERED:

@@ -1,4 +1,4 @@
-"""What a cluster is: a storage and a Spark."""
+"""Clusters: a storage and a Spark."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,20 +11,20 @@ from feed_assets.entities.fields import Colo, FilledText, PropertyName, Text, re
 from feed_assets.entities.maps import EMPTY, Map
 
 LOCAL_MASTER = "local[*]"
-STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a")
-"""The schemes of storages that can be opened here."""
+STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a", "sftp")
+"""The schemes of storages that can be opened."""
 _MASTERS: Mapping[str, Mapping[str, object]] = {
     "local": {"master": LOCAL_MASTER},
     "yarn-client": {"master": "yarn", "submit": {"deploy-mode": "client"}},
     "yarn-cluster": {"master": "yarn", "submit": {"deploy-mode": "cluster"}},
 }
-"""What Falcon's spark interface may say, as our own fields."""
+"""The values of Falcon's spark interface, as fields of `SparkConfig`."""
 
 
 class SparkConfig(EntityModel):
-    """How to reach Spark: a `master` for sessions of our own, or a `remote` Spark Connect server; never both.
+    """The address of Spark: a `master` for sessions of this program, or a `remote` Spark Connect server; never both.
 
-    Without either, `master` is `local[*]`. `submit` are options of spark-submit, such as `deploy-mode: cluster`.
+    Without either, `master` is `local[*]`. `submit` contains options of spark-submit, such as `deploy-mode: cluster`.
     """
 
     master: FilledText | None = None
@@ -40,7 +40,7 @@ class SparkConfig(EntityModel):
         return values
 
     @model_validator(mode="after")
-    def _has_one_address(self) -> Self:
+    def _check_address(self) -> Self:
         if self.master is not None and self.remote is not None:
             raise refuse(
                 "spark", f"both master {self.master!r} and remote {self.remote!r} are written", "Remove one of them."
@@ -51,7 +51,7 @@ class SparkConfig(EntityModel):
 
 
 class ClusterLocations(EntityModel):
-    """Folders below the cluster's storage for work of our own; each has a default place if left out."""
+    """Folders below the cluster's storage for work files; each has a default."""
 
     staging: FilledText | None = None
     working: FilledText | None = None
@@ -59,7 +59,7 @@ class ClusterLocations(EntityModel):
 
 
 class InterfaceType(StrEnum):
-    """The services that Falcon knows of a cluster."""
+    """The services of a cluster that Falcon knows."""
 
     READONLY = "readonly"
     WRITE = "write"
@@ -71,7 +71,7 @@ class InterfaceType(StrEnum):
 
 
 class ClusterInterface(EntityModel):
-    """Address and version of a service, as Falcon declares them."""
+    """The address and version of a service, as Falcon declares them."""
 
     endpoint: FilledText
     version: Text
@@ -80,8 +80,8 @@ class ClusterInterface(EntityModel):
 class Cluster(Entity):
     """A storage (an fsspec URL and its options) and a Spark; `colo` is the name of the data centre.
 
-    `interfaces` are Falcon's. Of them `write` stands for `storage`, `registry` for `catalog` and `spark` for `spark`
-    where those are left out; the others are only kept.
+    `interfaces` are Falcon's. If `storage`, `catalog` or `spark` is left out, the interface `write`, `registry` or
+    `spark` replaces it. The other interfaces are only stored.
 
     Differs from Falcon: one storage instead of `readonly` and `write` endpoints, and no job tracker, workflow engine or
     message broker.
@@ -129,7 +129,7 @@ class Cluster(Entity):
 
     @property
     def metastores(self) -> tuple[str, ...]:
-        """Host and port of each metastore of the catalog; the first that answers is used.
+        """Host and port of each metastore of the catalog; the first one that answers is used.
 
         >>> Cluster(name="a", storage="file:///d", catalog="thrift://one:9083, two:9083").metastores
         ('one:9083', 'two:9083')
@@ -139,7 +139,7 @@ class Cluster(Entity):
 
 
 def spark_of(endpoint: str) -> Mapping[str, object]:
-    """The fields of `SparkConfig` for the endpoint of Falcon's spark interface.
+    """Return the fields of `SparkConfig` for the endpoint of Falcon's spark interface.
 
     >>> spark_of("yarn-cluster")
     {'master': 'yarn', 'submit': {'deploy-mode': 'cluster'}}

@@ -1,4 +1,4 @@
-"""A feed's schema as written, taken apart for display: names and types of Spark's DDL, without Spark."""
+"""Parser of a feed's schema for display: names and types of Spark's DDL, without Spark."""
 
 import re
 
@@ -10,7 +10,7 @@ _COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re
 
 
 def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
-    """Column names and types of a DDL text, in order; comments and constraints stay with the type.
+    """Return the column names and types of a DDL text, in order; comments and constraints stay with the type.
 
     Raises:
         ColumnsError: a column has no type, or brackets or quotes do not match.
@@ -22,7 +22,7 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _split(text: str) -> list[str]:
-    """The text cut at the commas that stand in no bracket and no quote."""
+    """Split the text at commas outside brackets and quotes."""
     parts, start, opened, quote = [], 0, "", ""
     for position, character in enumerate(text):
         if quote:

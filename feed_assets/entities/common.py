@@ -1,4 +1,4 @@
-"""What every entity has, and the parts that several kinds share."""
+"""Fields that every entity has, and models that several kinds share."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
@@ -28,7 +28,7 @@ from feed_assets.timing.frequency import Frequency, Unit
 
 
 class Kind(StrEnum):
-    """The kinds of entities, what is depended on first."""
+    """The kinds of entities; dependencies come first."""
 
     CLUSTER = "cluster"
     DATASOURCE = "datasource"
@@ -37,15 +37,23 @@ class Kind(StrEnum):
 
 
 class EntityModel(BaseModel):
-    """Base of entities and their parts: frozen, and without keys that it does not know."""
+    """Base of entities and their parts: frozen; unknown keys are refused.
+
+    Validators are built on first use: a run with a cached plan validates no entity.
+    """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, validate_default=False, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        validate_default=False,
+        defer_build=True,
+        use_attribute_docstrings=True,
     )
 
 
 Properties = Map[PropertyName, Text]
-"""Names and texts that are handed to workflows and can be used as `${name}`."""
+"""Names and texts that are passed to workflows and can be used as `${name}`."""
 
 Tags = Annotated[
     Map[Text, Text],
@@ -53,11 +61,11 @@ Tags = Annotated[
     TAGS_FROM_TEXT,
     WithJsonSchema({"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, {"type": "string"}]}),
 ]
-"""Names and values for people and searches: a map, or Falcon's text `k=v,k=v`."""
+"""Names and values for people and for search: a map, or Falcon's text `k=v,k=v`."""
 
 
 class Acl(EntityModel):
-    """Whose an entity is."""
+    """The owner of an entity."""
 
     owner: FilledText | None = None
     group: FilledText | None = None
@@ -65,7 +73,7 @@ class Acl(EntityModel):
 
 
 class Entity(EntityModel):
-    """What every kind of entity has. Names are unique within a kind."""
+    """The fields that every kind of entity has. Names are unique within a kind."""
 
     kind: ClassVar[Kind]
 
@@ -78,17 +86,17 @@ class Entity(EntityModel):
 
     @property
     def key(self) -> EntityKey:
-        """What identifies the entity: its kind and name."""
+        """The kind and name, which identify the entity."""
         return (self.kind.value, self.name)
 
     @property
     def label(self) -> str:
-        """How messages call the entity: `feed 'clicks'`."""
+        """The entity's name in messages: `feed 'clicks'`."""
         return label_of(self.key)
 
 
 def label_of(key: EntityKey) -> str:
-    """How messages call an entity.
+    """Return the name of an entity in messages.
 
     >>> label_of(("feed", "clicks"))
     "feed 'clicks'"
@@ -98,7 +106,7 @@ def label_of(key: EntityKey) -> str:
 
 
 class Validity(EntityModel):
-    """When instances exist: `[start, end)`, in UTC; without an end for ever.
+    """The interval `[start, end)`, in UTC, in which instances exist; unlimited without an end.
 
     >>> Validity(start="2015-01-01T00:00Z").is_endless
     True
@@ -113,26 +121,26 @@ class Validity(EntityModel):
         return self.end == NEVER
 
     def render(self) -> str:
-        """The interval for messages."""
-        until = "without end" if self.is_endless else f"to {render_datetime(self.end)}"
+        """Return the interval as text for messages."""
+        until = "with no end" if self.is_endless else f"to {render_datetime(self.end)}"
         return f"{render_datetime(self.start)} {until}"
 
 
 class RetentionAction(StrEnum):
-    """What happens to an instance that is older than the limit."""
+    """The action taken on an instance that exceeds a limit."""
 
     DELETE = "delete"
     ARCHIVE = "archive"
 
 
 class RetentionType(StrEnum):
-    """What is kept or evicted as one."""
+    """The unit that retention keeps or evicts."""
 
     INSTANCE = "instance"
 
 
 class SweepLimits(EntityModel):
-    """How much one sweep may take without asking: a share of the instances, a number of them, and bytes."""
+    """The most that one sweep may evict without confirmation: a share of the instances, a number, and bytes."""
 
     share: Share = 0.5
     instances: Annotated[Count, Field(ge=1)] = 10_000
@@ -140,15 +148,16 @@ class SweepLimits(EntityModel):
 
 
 class Retention(EntityModel):
-    """How long instances are kept, and what happens to them then.
+    """How long instances are kept, and the action taken on them afterwards.
 
-    An instance goes when it is older than `limit`, or when there are more than `max_instances`, or more than
-    `max_bytes`, of newer ones and itself; whatever the reason, the `keep_newest` newest stay, and one stays until the
-    processes `until_read_by` have read it and the clusters `until_replicated_to` have it. `frequency` is how often is
-    looked. What is removed lies in the trash for the time `trash`, then it is gone. `archive_to` is a path template
-    below the cluster's storage, or a URL; only for the action `archive`. `type` is Falcon's, and has one value.
+    An instance is evicted if it is older than `limit`, or if it and newer instances are more than `max_instances` or
+    more than `max_bytes`. In all cases the `keep_newest` newest instances stay. An instance also stays until the
+    processes `until_read_by` have read it and the clusters `until_replicated_to` have it. `frequency` is the interval
+    between sweeps. Removed data stay in the trash for the time `trash` and are then deleted. `archive_to` is a path
+    template below the cluster's storage, or a URL; it is only for the action `archive`. `type` is Falcon's, and has one
+    value.
 
-    Differs from Falcon: retention goes on after the validity has ended, unless `after_validity` is false.
+    Differs from Falcon: retention continues after the end of the validity, unless `after_validity` is false.
 
     >>> Retention(limit="days(90)", keep_newest=3, sweep_limits={"bytes": "10GiB"}).sweep_limits.bytes.bytes
     10737418240
@@ -169,7 +178,7 @@ class Retention(EntityModel):
     sweep_limits: SweepLimits = SweepLimits()
 
     @model_validator(mode="after")
-    def _archives_where_it_says(self) -> Self:
+    def _check_archive(self) -> Self:
         if self.archive_to is not None and self.action is not RetentionAction.ARCHIVE:
             raise refuse(
                 "retention",
@@ -180,14 +189,14 @@ class Retention(EntityModel):
 
 
 class Sla(EntityModel):
-    """How late an instance may become: after `low` a warning, after `high` an error, counted from its nominal time."""
+    """The allowed delay of an instance from its nominal time: after `low` a warning, after `high` an error."""
 
     low: FrequencyField
     high: FrequencyField
 
 
 class LocationKind(StrEnum):
-    """What lies at a location: the data of an instance, or what belongs to it."""
+    """The content of a location: the data of an instance, or files that accompany the data."""
 
     DATA = "data"
     STATS = "stats"
@@ -196,7 +205,7 @@ class LocationKind(StrEnum):
 
 
 class Locations(EntityModel):
-    """Path templates of the data of an instance and of what belongs to it, below the cluster's storage or URLs."""
+    """Path templates of the data of an instance and of accompanying files, below the cluster's storage or as URLs."""
 
     data: FilledText | None = None
     stats: FilledText | None = None
@@ -204,26 +213,26 @@ class Locations(EntityModel):
     tmp: FilledText | None = None
 
     def find(self, kind: LocationKind) -> str | None:
-        """The template of one kind."""
+        """Return the template of one kind; None if there is none."""
         found: str | None = getattr(self, kind.value)
         return found
 
 
 class Level(StrEnum):
-    """Which ends are told: of every attempt, or of the instance only."""
+    """The ends that are notified: those of every attempt, or of the instance only."""
 
     ATTEMPT = "attempt"
     INSTANCE = "instance"
 
 
 class Channel(StrEnum):
-    """How people are told."""
+    """The channel of a notification."""
 
     EMAIL = "email"
 
 
 class Notification(EntityModel):
-    """Whom to tell about the end of instances."""
+    """Recipients of a notification when instances end."""
 
     type: Channel = Channel.EMAIL
     level: Level | None = None

@@ -1,4 +1,4 @@
-"""The choices that replication and mirrors share: what is verified, removed and preserved."""
+"""Options that replication and mirrors share: verification, removal and preservation."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -7,12 +7,12 @@ from pydantic import PlainSerializer
 
 
 class Verification(StrEnum):
-    """What is read back at the target before it becomes visible.
+    """The files that are read back at the target before it becomes visible.
 
-    TRANSFERRED: every file that was copied, unless the storage proves by a checksum of its own that it has what was
-    sent. WHOLE: all of these, and those that stay, so that what has rotted there is brought again. NONE: only what was
-    split or taken over from an earlier try, because its checksum is not known otherwise; of a file that the kernel
-    copied that of the source's manifest is believed.
+    TRANSFERRED: every copied file, unless the storage proves by its own checksum that it has received the sent bytes.
+    WHOLE: all of these, and the files that stay, so that damaged files are copied again. NONE: only files that were
+    split or taken over from an earlier attempt, because their checksum is not known otherwise; for a file copied by the
+    kernel, the checksum in the source's manifest is trusted.
     """
 
     TRANSFERRED = "transferred"
@@ -21,10 +21,10 @@ class Verification(StrEnum):
 
 
 class RemovedFiles(StrEnum):
-    """What becomes of files at the target that the source does not have (any more).
+    """The treatment of files at the target that the source does not have, or no longer has.
 
-    BY_MANIFEST: they go where the source was published as a whole, with a manifest that says what belongs to it, and
-    stay where files just lie there. REMOVE: they go. KEEP: they stay.
+    BY_MANIFEST: remove them if the source was published as a whole, with a manifest that lists its files; keep them if
+    the source is a plain set of files. REMOVE: remove them. KEEP: keep them.
     """
 
     BY_MANIFEST = "by-manifest"
@@ -33,11 +33,11 @@ class RemovedFiles(StrEnum):
 
 
 class Preserve(StrEnum):
-    """What copies keep beside bytes, where both storages know it."""
+    """File attributes that copies preserve besides the bytes, if both storages support them."""
 
     TIMES = "times"
     PERMISSIONS = "permissions"
 
 
 PreserveField = Annotated[frozenset[Preserve], PlainSerializer(sorted, return_type=list[Preserve])]
-"""Always written alike, so that a definition has one digest."""
+"""Always serialized in the same order, so that a definition has one digest."""

@@ -1,4 +1,4 @@
-"""What a datasource is: a database that feeds are imported from and exported to."""
+"""Datasources: databases that feeds are imported from and exported to."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
@@ -11,7 +11,7 @@ from feed_assets.entities.maps import EMPTY
 
 
 class DatasourceType(StrEnum):
-    """The databases."""
+    """The supported databases."""
 
     MYSQL = "mysql"
     ORACLE = "oracle"
@@ -31,7 +31,7 @@ class PasswordAlias(EntityModel):
 
 
 class Credential(EntityModel):
-    """A user and one way to the password: the text itself (write `${env:NAME}`), a file that holds it, or an alias."""
+    """A user, and the password as one of: text (write `${env:NAME}`), a file that contains it, or an alias."""
 
     user: FilledText
     password: FilledText | None = Field(default=None, repr=False)
@@ -39,7 +39,7 @@ class Credential(EntityModel):
     password_alias: PasswordAlias | None = None
 
     @model_validator(mode="after")
-    def _has_one_password(self) -> Self:
+    def _check_password(self) -> Self:
         given = [value for value in (self.password, self.password_file, self.password_alias) if value is not None]
         if len(given) != 1:
             raise refuse(
@@ -51,14 +51,14 @@ class Credential(EntityModel):
 
 
 class Driver(EntityModel):
-    """A JDBC driver: its class, and the jars that hold it."""
+    """A JDBC driver: its class, and its jars."""
 
     driver_class: Annotated[FilledText, Field(alias="class")]
     jars: Annotated[tuple[FilledText, ...], Field(min_length=1)]
 
 
 class Interface(EntityModel):
-    """An address of the database, a JDBC URL; `driver` and `credential` stand in the place of the datasource's own."""
+    """A JDBC URL of the database; `driver` and `credential` replace those of the datasource."""
 
     endpoint: FilledText
     driver: Driver | None = None
@@ -67,13 +67,13 @@ class Interface(EntityModel):
 
 
 class Interfaces(EntityModel):
-    """Where imports read, and where exports write."""
+    """The addresses for imports (read) and exports (write)."""
 
     readonly: Interface | None = None
     write: Interface | None = None
 
     @model_validator(mode="after")
-    def _has_one(self) -> Self:
+    def _check_addresses(self) -> Self:
         if self.readonly is None and self.write is None:
             raise refuse("interfaces", "there is neither a readonly nor a write interface", "Write at least one.")
         return self

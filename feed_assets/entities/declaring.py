@@ -1,11 +1,11 @@
-"""Which entity declares what runs."""
+"""The entity that declares a process or flow."""
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import parse_flow
 
 
 def declared_by(name: str) -> tuple[Kind, str]:
-    """The entity that declares a process or flow: itself, or the feed.
+    """Return the entity that declares a process or flow: the process itself, or the flow's feed.
 
     >>> declared_by("clicks@east")
     (<Kind.FEED: 'feed'>, 'clicks')

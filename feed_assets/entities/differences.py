@@ -1,4 +1,4 @@
-"""What differs between two definitions of one entity, field by field."""
+"""The differences between two definitions of one entity, field by field."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from feed_assets.entities.common import Entity
 from feed_assets.issues import FieldPath
+from feed_assets.json_form import shown
 
 HIDDEN = "(hidden)"
-"""Stands for the value of a secret."""
+"""Replaces the value of a secret."""
 
 _PLAIN = re.compile(r"[A-Za-z_][\w-]*")  # late_arrival, daily-clicks
 _SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)  # password, aws_secret_access_key
@@ -18,7 +19,7 @@ _NEVER_SECRET = frozenset({"user", "password_file", "alias", "provider"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """One field that differs: its path and its JSON values; None where it is left out and has no default.
+    """A changed field: its path and its JSON values. A value is None if it is left out and has no default.
 
     >>> FieldChange(path=("spark", "conf", "spark.ui.port"), before="1", after=None).field
     'spark.conf[spark.ui.port]'
@@ -28,18 +29,14 @@ class FieldChange:
     before: object
     after: object
 
-    @property
+    @shown
     def field(self) -> str:
         """The path as people write it."""
         return render_field(self.path)
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {"field": self.field, "path": list(self.path), "before": self.before, "after": self.after}
-
 
 def render_field(path: FieldPath) -> str:
-    """A path as one text; names that are no plain words stand in brackets.
+    """Return a path as one text; names that are not plain words are in brackets.
 
     >>> render_field(("clusters", "primary", "validity", "end"))
     'clusters.primary.validity.end'
@@ -54,16 +51,17 @@ def render_field(path: FieldPath) -> str:
 
 
 def diff_entities(before: Entity | None, after: Entity | None) -> tuple[FieldChange, ...]:
-    """The fields that differ, in the order of the model; all that are written, where one of the two is None.
+    """Return the fields that differ, in the order of the model; if one entity is None, all fields written in the other.
 
-    Maps are compared key by key and lists as a whole. Where keys of an ordered map only change places, the map itself
-    is named with its keys. Secrets differ, but are not shown. Two entities without a difference have one digest.
+    Maps are compared key by key, and lists as a whole. If only the order of an ordered map differs, the map itself is
+    returned with its keys. Changed secrets are returned without their values. Two entities without a difference have
+    the same digest.
     """
     old, new = _Content.of(before), _Content.of(after)
     changes = []
     for path in old.written | new.written:
         if old.is_map(path) and new.is_map(path):
-            continue  # empty in one of them: what is in the other has paths of its own
+            continue  # empty in one of them: the entries of the other have paths of their own
         one, other = old.find(path), new.find(path)
         if one != other:
             changes.append(FieldChange(path=path, before=_shown(path, one), after=_shown(path, other)))
@@ -72,7 +70,7 @@ def diff_entities(before: Entity | None, after: Entity | None) -> tuple[FieldCha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """All that an entity says, and the paths of what is written in it: everything that is no default."""
+    """The content of an entity, and the paths of the fields that are not defaults."""
 
     values: Mapping[str, object]
     written: dict[FieldPath, None]
@@ -106,7 +104,7 @@ def _leaves(value: object, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def _reordered(old: _Content, new: _Content) -> tuple[FieldChange, ...]:
-    """Inputs and outputs are ordered: a workflow sees them in the order in which they are written."""
+    """Return changes of order. Inputs and outputs are ordered: a workflow sees them as they are written."""
     changes = []
     for name in ("inputs", "outputs"):
         one, other = old.values.get(name), new.values.get(name)

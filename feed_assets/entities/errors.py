@@ -1,4 +1,4 @@
-"""Definitions that cannot be used, or are not there."""
+"""Errors about definitions that are missing or cannot be used."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,15 +7,15 @@ from feed_assets.errors import FeedAssetsError
 
 
 class DescribedIssue(Protocol):
-    """An issue, as far as an exception needs it."""
+    """The part of an issue that an exception needs."""
 
     def render(self) -> str:
-        """The whole issue on one line."""
+        """Return the whole issue on one line."""
         ...
 
 
 class DefinitionsError(FeedAssetsError):
-    """Entity files that cannot be used; `issues` are those that were found in them, if any."""
+    """Entity files cannot be used; `issues` are the issues found in them, if any."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class DefinitionsError(FeedAssetsError):
         location: str,
         issues: Sequence[DescribedIssue] = (),
         reason: str | None = None,
-        next_step: str = "Correct what is named here.",
+        next_step: str = "Correct the values below.",
     ) -> None:
         self.location = location
         self.issues = tuple(issues)
@@ -33,7 +33,7 @@ class DefinitionsError(FeedAssetsError):
 
 
 class EntityNotFoundError(DefinitionsError):
-    """No entity of that kind and name is declared."""
+    """No entity of this kind and name is declared."""
 
     def __init__(self, *, kind: str, name: str, suggestions: tuple[str, ...] = ()) -> None:
         self.kind = kind
@@ -44,7 +44,7 @@ class EntityNotFoundError(DefinitionsError):
 
 
 class DuplicateEntityError(DefinitionsError):
-    """Two entities of one kind have one name."""
+    """Two entities of one kind have the same name."""
 
     def __init__(self, *, kind: str, name: str) -> None:
         self.kind = kind
@@ -57,7 +57,7 @@ class DuplicateEntityError(DefinitionsError):
 
 
 class ColumnsError(DefinitionsError):
-    """A feed's schema that cannot be taken apart."""
+    """A feed's schema cannot be parsed."""
 
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text

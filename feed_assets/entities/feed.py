@@ -1,4 +1,4 @@
-"""What a feed is: a periodic data set on one or more clusters, with the policies for its instances."""
+"""Feeds: a feed is a periodic data set on one or more clusters, with the policies for its instances."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
@@ -41,7 +41,7 @@ KEEP_BEYOND_VALIDITY = "falcon.retention.keep.instances.beyond.validity"
 
 
 class FeedFormat(StrEnum):
-    """The file formats of instances, as Spark calls them."""
+    """The file formats of instances, by their names in Spark."""
 
     CSV = "csv"
     JSON = "json"
@@ -51,22 +51,22 @@ class FeedFormat(StrEnum):
 
 
 class ClusterRole(StrEnum):
-    """The part of a cluster in replication; a cluster without a role takes none."""
+    """The role of a cluster in replication; a cluster without a role takes no part."""
 
     SOURCE = "source"
     TARGET = "target"
 
 
 class LateArrival(EntityModel):
-    """Until when, counted from the nominal time, data that come late are still processed."""
+    """The cut-off, counted from the nominal time, after which late data are no longer processed."""
 
     cut_off: FrequencyField
 
 
 class RetentionStage(EntityModel):
-    """Retention in the form of a stage: a policy by name, with its own frequency, queue and priority.
+    """Retention in the form of a lifecycle stage: a policy by name, with its own frequency, queue and priority.
 
-    The one policy is `AgeBasedDelete`, also where none is named, with the limit in the property
+    The only policy is `AgeBasedDelete`, which is also the default. Its limit is the property
     `retention.policy.agebaseddelete.limit`.
     """
 
@@ -77,7 +77,7 @@ class RetentionStage(EntityModel):
     properties: Properties = EMPTY
 
     def find_limit(self) -> Frequency | None:
-        """The limit that the properties give; None if there is none, or it is no frequency.
+        """Return the limit in the properties; None if there is none, or if it is not a frequency.
 
         >>> RetentionStage(properties={LIMIT_PROPERTY: "days(3)"}).find_limit().render()
         'days(3)'
@@ -89,24 +89,24 @@ class RetentionStage(EntityModel):
 
 
 class Lifecycle(EntityModel):
-    """The stages in the life of instances; there is one."""
+    """The lifecycle stages of instances; there is one."""
 
     retention_stage: RetentionStage | None = None
 
 
 class SchemaSource(EntityModel):
-    """Where a schema is described, for people."""
+    """The place where a schema is described, for people."""
 
     location: Text
     provider: Text
 
 
 class FeedCluster(EntityModel):
-    """A feed on one cluster. `sla`, `lifecycle`, and `locations` or `table` stand in the place of the feed's own, each
-    as a whole.
+    """A feed on one cluster.
 
-    `partition` is the slice of an instance that is replicated (it may hold `${cluster.…}`); `delay` is how long after
-    the nominal time replication from this source begins.
+    `sla`, `lifecycle`, and `locations` or `table` each replace the feed's own as a whole. `partition` is the slice of
+    an instance that is replicated (it may contain `${cluster.…}`). `delay` is the time between the nominal time and the
+    start of replication from this source.
     """
 
     type: ClusterRole | None = None
@@ -127,10 +127,10 @@ class Feed(Entity):
     """A data set in instances, one every `frequency`.
 
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
-    reader and writer. An instance is available when its directory holds `availability_flag`, or without one when it
-    holds data. `partitions` names the directory levels below an instance, `replication` how it is copied from its
-    source clusters to its target clusters. A feed lies at `locations` or in a `table`
-    of the clusters' catalogs, `catalog:database:table#key=value;key=value`.
+    reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
+    contains data. `partitions` names the directory levels below an instance. `replication` is the policy of copies from
+    source clusters to target clusters. A feed has `locations`, or a `table` of the clusters' catalogs,
+    `catalog:database:table#key=value;key=value`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
     ...      clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}}).frequency.render()
@@ -158,7 +158,7 @@ class Feed(Entity):
     notification: Notification | None = None
 
     @model_validator(mode="after")
-    def _lies_somewhere(self) -> Self:
+    def _check_locations(self) -> Self:
         parts: list[tuple[str, Feed | FeedCluster]] = [("", self)]
         parts += [(f"clusters.{name}.", entry) for name, entry in self.clusters.items()]
         for where, part in parts:
@@ -167,48 +167,48 @@ class Feed(Entity):
         return self
 
     def locations_on(self, cluster: str) -> Locations | None:
-        """The locations that are in force on a cluster; None where the feed is a table, or lies nowhere."""
+        """Return the locations in force on a cluster; None if the feed is a table, or has no location."""
         entry = self.clusters[cluster]
         return None if entry.table is not None else entry.locations or self.locations
 
     def data_on(self, cluster: str) -> str | None:
-        """The template of the data on a cluster; None where the feed is a table, or lies nowhere."""
+        """Return the template of the data on a cluster; None if the feed is a table, or has no location."""
         locations = self.locations_on(cluster)
         return locations.data if locations else None
 
     def table_on(self, cluster: str) -> str | None:
-        """The table that is in force on a cluster; None where the feed lies at locations."""
+        """Return the table in force on a cluster; None if the feed has locations."""
         entry = self.clusters[cluster]
         return entry.table if entry.table is not None else None if entry.locations else self.table
 
     def lifecycle_on(self, cluster: str) -> Lifecycle | None:
-        """The lifecycle that is in force on a cluster."""
+        """Return the lifecycle in force on a cluster."""
         return self.clusters[cluster].lifecycle or self.lifecycle
 
     def retention_stage_on(self, cluster: str) -> RetentionStage | None:
-        """The retention stage that is in force on a cluster: its own, else the feed's."""
+        """Return the retention stage in force on a cluster: its own, else the feed's."""
         own = self.clusters[cluster].lifecycle
         if own is not None and own.retention_stage is not None:
             return own.retention_stage
         return self.lifecycle.retention_stage if self.lifecycle else None
 
     def retention_limit_on(self, cluster: str) -> Frequency | None:
-        """How long instances are kept on a cluster: the limit of the retention stage, else of the retention."""
+        """Return how long instances are kept on a cluster: the limit of the retention stage, else of the retention."""
         stage, retention = self.retention_stage_on(cluster), self.clusters[cluster].retention
         return stage.find_limit() if stage is not None else retention.limit if retention else None
 
     def retention_ends_on(self, cluster: str) -> bool:
-        """Whether retention stops with the validity on a cluster: as it says, or as Falcon's property does."""
+        """Return whether retention stops with the validity on a cluster, by its own setting or by Falcon's property."""
         retention = self.clusters[cluster].retention
         says_so = self.properties.get(KEEP_BEYOND_VALIDITY, "").strip().lower() == "true"
         return says_so or (retention is not None and not retention.after_validity)
 
     def sla_on(self, cluster: str) -> Sla | None:
-        """The SLA that is in force on a cluster."""
+        """Return the SLA in force on a cluster."""
         return self.clusters[cluster].sla or self.sla
 
     def sequence_on(self, cluster: str) -> InstanceSequence:
-        """The instances on a cluster."""
+        """Return the instances on a cluster."""
         validity = self.clusters[cluster].validity
         return InstanceSequence(
             start=validity.start,

@@ -1,6 +1,6 @@
-"""The kinds of values that fields of entities hold, and the sentence for each that does not fit.
+"""Types of the fields of entities, and the error message for each value that does not fit.
 
-A refusal is a pydantic custom error whose context carries `message` and `remedy`; loading adds the place.
+A refusal is a pydantic custom error whose context contains `message` and `remedy`; loading adds the file position.
 """
 
 import re
@@ -29,13 +29,13 @@ LONGEST_NAME = 200
 
 
 def refuse(code: LiteralString, message: str, remedy: str = "") -> PydanticCustomError:
-    """The error for a value that does not fit."""
+    """Return the error for a value that does not fit."""
     context = {"message": message, "remedy": remedy}
     return PydanticCustomError(code, "{message}. {remedy}", context)
 
 
 def describe(value: object) -> str:
-    """How messages quote a value.
+    """Return a value as messages quote it.
 
     >>> describe({"a": 1}), describe("x"), describe(None)
     ('a map', "'x'", 'nothing')
@@ -48,7 +48,7 @@ def describe(value: object) -> str:
 
 
 def to_plain_text(value: object) -> object:
-    """Numbers and truth values as the text that YAML writes for them; everything else unchanged."""
+    """Return numbers and truth values as the text that YAML writes for them; everything else unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
@@ -162,7 +162,7 @@ def _check_count(value: object) -> object:
 
 
 def _tags_from_text(value: object) -> object:
-    """Falcon's text form `k=v,k=v` as a map."""
+    """Return Falcon's text form `k=v,k=v` as a map."""
     if not isinstance(value, str):
         return value
     tags: dict[str, str] = {}
@@ -188,7 +188,7 @@ def _check_tags(tags: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _list_from_text(value: object) -> object:
-    """Falcon's text form `a,b` as a list."""
+    """Return Falcon's text form `a,b` as a list."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
@@ -204,7 +204,7 @@ def _check_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 Text = Annotated[str, BeforeValidator(_to_text), WithJsonSchema(_SCALAR)]
-"""Text; numbers and truth values are taken as they are written."""
+"""Text; numbers and truth values are accepted as they are written."""
 
 FilledText = Annotated[Text, AfterValidator(_check_filled)]
 """Text that is not blank."""
@@ -248,7 +248,7 @@ Count = Annotated[int, BeforeValidator(_check_count)]
 Version = Annotated[Count, Field(ge=0)]
 
 Share = Annotated[float, BeforeValidator(_check_count), AfterValidator(_check_share)]
-"""A part of a whole, above 0 and at most 1."""
+"""A fraction, above 0 and at most 1."""
 
 SizeField = Annotated[
     Size,
@@ -259,7 +259,7 @@ SizeField = Annotated[
 """A number of bytes, `500MB` or `10GiB`."""
 
 Names = Annotated[tuple[Name, ...], AfterValidator(_check_names)]
-"""Names, each once."""
+"""Distinct names."""
 
 TAGS_FROM_TEXT = BeforeValidator(_tags_from_text)
 CHECK_TAGS = AfterValidator(_check_tags)

@@ -1,11 +1,11 @@
-"""Names of flows, the replications of a feed from one of its sources; they are kept among the names of processes."""
+"""Names of flows: the replications of a feed from one of its sources. Flows and processes share one namespace."""
 
 SEPARATOR = "@"
-"""Between feed and source; no entity has it in its name."""
+"""Separates feed and source; no entity name contains it."""
 
 
 def flow_name(feed: str, source: str) -> str:
-    """The name of the flow that copies a feed from a cluster.
+    """Return the name of the flow that copies a feed from a cluster.
 
     >>> flow_name("clicks", "east")
     'clicks@east'
@@ -14,7 +14,7 @@ def flow_name(feed: str, source: str) -> str:
 
 
 def parse_flow(name: str) -> tuple[str, str] | None:
-    """The feed and the source of a flow; None if it is the name of a process.
+    """Return the feed and the source of a flow; None for the name of a process.
 
     >>> parse_flow("clicks@east"), parse_flow("clean-clicks")
     (('clicks', 'east'), None)
@@ -24,7 +24,7 @@ def parse_flow(name: str) -> tuple[str, str] | None:
 
 
 def is_flow(name: str) -> bool:
-    """Whether a name is that of a flow.
+    """Return whether a name is that of a flow.
 
     >>> is_flow("clicks@east"), is_flow("clean-clicks")
     (True, False)
@@ -33,7 +33,7 @@ def is_flow(name: str) -> bool:
 
 
 def source_of(name: str, cluster: str) -> str:
-    """The cluster whose feeds a process or flow on `cluster` reads.
+    """Return the cluster whose feeds a process or flow on `cluster` reads.
 
     >>> source_of("clicks@east", "west"), source_of("clean-clicks", "west")
     ('east', 'west')
@@ -43,7 +43,7 @@ def source_of(name: str, cluster: str) -> str:
 
 
 def describe_process(name: str) -> str:
-    """A process or flow in a sentence.
+    """Return the name of a process or flow for a sentence.
 
     >>> describe_process("clicks@east"), describe_process("clean-clicks")
     ("the replication of feed 'clicks' from east", "process 'clean-clicks'")

@@ -6,10 +6,10 @@ _CLASS = re.compile(r"\[[!^]?\]?[^\]]*\]")  # "[a-z]", "[!0-9]"
 
 
 def find_glob_fault(glob: str) -> str | None:
-    """Why a glob names nothing that anybody can have meant; None if it is in order.
+    """Return why a glob cannot be intended; None if it is valid.
 
     >>> find_glob_fault("day=*/{a,b"), find_glob_fault("[]"), find_glob_fault("[z-a]"), find_glob_fault("a}")
-    ("its '{' is not closed", "its '[' is not closed", "'[z-a]' is no choice of characters", None)
+    ("its '{' is not closed", "its '[' is not closed", "'[z-a]' is not a set of characters", None)
     """
     depth, position = 0, 0
     while position < len(glob):
@@ -21,7 +21,7 @@ def find_glob_fault(glob: str) -> str | None:
             try:
                 re.compile(translate_glob(found.group()))
             except re.error:
-                return f"{found.group()!r} is no choice of characters"
+                return f"{found.group()!r} is not a set of characters"
             position = found.end()
             continue
         depth = depth + 1 if one == "{" else max(0, depth - 1) if one == "}" else depth
@@ -30,7 +30,7 @@ def find_glob_fault(glob: str) -> str | None:
 
 
 def translate_glob(glob: str) -> str:
-    r"""A glob as the regular expression of the paths that it names.
+    r"""Return a glob as the regular expression of the paths that it names.
 
     >>> translate_glob("day=*/{a,b}?.csv"), translate_glob("**/[!x]")
     ('day=[^/]*/(?:a|b)[^/]\\.csv', '.*/[^x]')

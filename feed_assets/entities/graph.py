@@ -1,4 +1,4 @@
-"""Who depends on whom: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource."""
+"""Dependencies: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +15,14 @@ from feed_assets.issues import EntityKey, FieldPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """An entity names another at `path`; whether that one exists is not known here."""
+    """A reference of an entity to another, at `path`; the other need not exist."""
 
     target: EntityKey
     path: FieldPath
 
 
 def iter_references(entity: AnyEntity) -> Iterator[Reference]:
-    """What an entity names, in the order in which it is written."""
+    """Yield the references of an entity, in the order in which they are written."""
     match entity:
         case Cluster() | Datasource():
             return
@@ -56,14 +56,14 @@ def _clusters(names: Iterable[str]) -> Iterator[Reference]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DependencyGraph:
-    """The direct dependencies of each entity, and the reverse; also of names that no entity has."""
+    """The direct dependencies of each entity, and the reverse; includes names that no entity has."""
 
     dependencies: Mapping[EntityKey, frozenset[EntityKey]]
     dependents: Mapping[EntityKey, frozenset[EntityKey]]
 
     @classmethod
     def of(cls, bundle: Bundle) -> "DependencyGraph":
-        """The graph of a bundle."""
+        """Build the graph of a bundle."""
         dependents: dict[EntityKey, set[EntityKey]] = defaultdict(set)
         dependencies: dict[EntityKey, frozenset[EntityKey]] = {}
         for entity in bundle.entities:
@@ -74,11 +74,14 @@ class DependencyGraph:
         return cls(dependencies=dependencies, dependents={key: frozenset(found) for key, found in dependents.items()})
 
     def dependents_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
-        """Everything that depends on any of `keys`, directly or not; without the keys that do not themselves."""
+        """Return everything that depends on any of `keys`, directly or not.
+
+        A key itself is included only if it does, too.
+        """
         return _closure(self.dependents, keys)
 
     def dependencies_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
-        """Everything that `keys` depend on, directly or not."""
+        """Return everything that `keys` depend on, directly or not."""
         return _closure(self.dependencies, keys)
 
 

@@ -1,4 +1,4 @@
-"""A map that cannot change: what the models hold instead of a dict, so that an entity is a value all through."""
+"""An immutable map. Models use it instead of a dict, so that an entity is an immutable value at every level."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar

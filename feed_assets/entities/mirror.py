@@ -1,4 +1,4 @@
-"""What a mirror is: directories without dates on one cluster, kept equal to directories on another."""
+"""Mirrors: directories without dates on one cluster, kept equal to directories on another."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -15,15 +15,17 @@ _WEEK = Frequency(unit=Unit.DAYS, count=7)
 
 
 class Removal(StrEnum):
-    """What becomes of files at the target that the source does not have (any more)."""
+    """The treatment of files at the target that the source does not have, or no longer has."""
 
     KEEP = "keep"
     REMOVE = "remove"
 
 
 class MirrorSource(EntityModel):
-    """What is read: one `directory`, or several `directories`, each of which is mirrored by itself below the target
-    under its last name. They are below the storage of the `cluster`, that of the process if none is named, or URLs.
+    """The directories that are read: one `directory`, or several `directories`.
+
+    Each of several directories is mirrored separately, to a directory of its last name below the target. They are below
+    the storage of the `cluster` (by default that of the process), or URLs.
     """
 
     cluster: Name | None = None
@@ -31,7 +33,7 @@ class MirrorSource(EntityModel):
     directories: tuple[FilledText, ...] = ()
 
     @model_validator(mode="after")
-    def _names_something(self) -> Self:
+    def _check_directories(self) -> Self:
         if (self.directory is None) == (not self.directories):
             wrong = "both directory and directories are" if self.directories else "neither directory nor directories is"
             raise refuse("mirror", f"{wrong} written", "Write one of them.")
@@ -39,23 +41,23 @@ class MirrorSource(EntityModel):
 
 
 class MirrorTarget(EntityModel):
-    """What is written, as `MirrorSource`."""
+    """The directories that are written, in the form of `MirrorSource`."""
 
     cluster: Name | None = None
     directory: FilledText
 
 
 class RemovalLimits(EntityModel):
-    """How many files one run may remove without asking: a share of those that stand at the target, and a number."""
+    """The most files that one run may remove without confirmation: a share of the files at the target, and a number."""
 
     share: Share = 0.5
     files: Annotated[Count, Field(ge=1)] = 10_000
 
 
 class MirrorSnapshots(EntityModel):
-    """Every state that was mirrored has a name, on both sides.
+    """Named snapshots of every mirrored state, on both sides.
 
-    The newest `source_keep` and `target_keep` are always kept; of the others those that are older than the age go.
+    The newest `source_keep` and `target_keep` are always kept; older ones are removed when they exceed the age.
     """
 
     source_keep: Annotated[Count, Field(ge=1)]
@@ -65,16 +67,16 @@ class MirrorSnapshots(EntityModel):
 
 
 class Mirror(EntityModel):
-    """A mirror. Each run makes the target equal to the source, by copying what differs.
+    """A mirror. Each run makes the target equal to the source, by copying the differences.
 
-    `removed_files` is `keep` where nothing is written, and `remove` with `snapshots`, because a snapshot of the target
-    is one of the source. `limits` hold for what one run removes; a run that would remove more fails, and changes
-    nothing. `allow_emptying` lets a source without files empty a target that has some. `ignore_errors` publishes what
-    could be copied where files cannot be read; those stay as they stood. The other options are as those of
-    `Replication`, but for `hidden`: all files are copied unless it is false.
+    `removed_files` is `keep` by default, and `remove` with `snapshots`, because a snapshot of the target is a snapshot
+    of the source. `limits` apply to the removals of one run; a run that would remove more fails and changes nothing.
+    `allow_emptying` lets a source without files empty a target that has some. `ignore_errors` publishes the files that
+    could be copied if others cannot be read; the others stay unchanged at the target. The other options are those of
+    `Replication`, except `hidden`: all files are copied unless it is false.
 
-    Differs from Falcon: a snapshot is a list of files with their checksums, which needs nothing of the storage, and the
-    content as hard links where the target is on a local filesystem; one task copies everything there.
+    Differs from Falcon: a snapshot is a list of files with their checksums, which needs no support from the storage,
+    and the content as hard links if the target is on a local filesystem. One task copies everything there.
 
     >>> Mirror(source={"directory": "/models"}, target={"cluster": "backup", "directory": "/models"}).removes
     False
@@ -98,34 +100,34 @@ class Mirror(EntityModel):
     hidden: bool = True
 
     @model_validator(mode="after")
-    def _removes_with_snapshots(self) -> Self:
+    def _check_snapshots(self) -> Self:
         if self.snapshots is not None and self.removed_files is Removal.KEEP:
             raise refuse(
                 "mirror",
-                "removed_files is 'keep', but with snapshots the target has what the source has, and nothing else",
+                "removed_files is 'keep', but with snapshots the target has only the files of the source",
                 "Remove removed_files, or snapshots.",
             )
         return self
 
     @property
     def removes(self) -> bool:
-        """Whether files go at the target that the source does not have."""
+        """Whether files that the source does not have are removed at the target."""
         return self.removed_files is Removal.REMOVE or self.snapshots is not None
 
     def directories(self) -> Iterator[tuple[str, str]]:
-        """Each directory that is read, and the one that is written for it, as they are declared."""
+        """Yield each directory that is read, with the one that is written for it, as declared."""
         if self.source.directory is not None:
             yield self.source.directory, self.target.directory
         for directory in self.source.directories:
             yield directory, f"{self.target.directory.rstrip('/')}/{last_name(directory)}"
 
     def clusters(self, own: str) -> tuple[str, ...]:
-        """The clusters of source and target, for a mirror of a process on the cluster `own`."""
+        """Return the clusters of source and target, for a mirror of a process on the cluster `own`."""
         return (self.source.cluster or own, self.target.cluster or own)
 
 
 def last_name(directory: str) -> str:
-    """The last name of a path or URL.
+    """Return the last name of a path or URL.
 
     >>> last_name("s3://bucket/models/"), last_name("/")
     ('models', '')
@@ -134,7 +136,7 @@ def last_name(directory: str) -> str:
 
 
 def url_of(storage: str, directory: str) -> str:
-    """A directory below a cluster's storage, or somewhere else, as a URL.
+    """Return the URL of a directory: below a cluster's storage, or elsewhere.
 
     >>> url_of("file:///data/", "/models/"), url_of("file:///data", "s3://bucket/models")
     ('file:///data/models', 's3://bucket/models')

@@ -1,4 +1,4 @@
-"""Where the directories of mirrors lie, as far as that can be told from what is declared."""
+"""Locations of the directories of mirrors, as far as the declarations determine them."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ _REFUSED = re.compile(r"(?:^|/)(\.\.?|\.feed-assets)(?:/|$)")  # "a/../b", "./a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorPlace:
+class MirrorLocation:
     """One side of the directory at `position` of a mirror: its `url`, or the `fault` because of which it has none.
 
-    `own` is the cluster of the process, `text` what is declared at `path`.
+    `own` is the cluster of the process; `text` is the directory as declared at `path`.
     """
 
     process: str
@@ -32,14 +32,14 @@ class MirrorPlace:
     fault: Finding | None = None
 
 
-def find_mirror_targets(bundle: Bundle) -> tuple[MirrorPlace, ...]:
-    """The directories that mirrors write, of all processes; those that have no place are left out."""
-    places = (place for process in bundle.processes for place in iter_mirror_places(bundle, process))
+def find_mirror_targets(bundle: Bundle) -> tuple[MirrorLocation, ...]:
+    """Return the directories that mirrors of all processes write; omits those without a URL."""
+    places = (place for process in bundle.processes for place in iter_mirror_locations(bundle, process))
     return tuple(place for place in places if place.is_target and place.url is not None)
 
 
-def iter_mirror_places(bundle: Bundle, process: Process) -> Iterator[MirrorPlace]:
-    """Both sides of each directory of a mirror, on each cluster of its process; none for another process."""
+def iter_mirror_locations(bundle: Bundle, process: Process) -> Iterator[MirrorLocation]:
+    """Yield both sides of each directory of a mirror, on each cluster of its process; nothing for other processes."""
     mirror = process.workflow.mirror
     if mirror is None:
         return
@@ -53,7 +53,7 @@ def iter_mirror_places(bundle: Bundle, process: Process) -> Iterator[MirrorPlace
                 if cluster is None:
                     continue
                 url, fault = _locate(cluster, text)
-                yield MirrorPlace(
+                yield MirrorLocation(
                     process=process.name,
                     own=own,
                     position=position,
@@ -66,7 +66,7 @@ def iter_mirror_places(bundle: Bundle, process: Process) -> Iterator[MirrorPlace
 
 
 def _locate(cluster: Cluster, text: str) -> tuple[str | None, Finding | None]:
-    """The URL of a directory, or why it cannot be located."""
+    """Return the URL of a directory, or why it cannot be located."""
     try:
         template = parse_path_template(text).with_cluster(
             name=cluster.name, colo=cluster.colo, properties=cluster.properties
@@ -82,10 +82,10 @@ def _find_fault(cluster: Cluster, template: PathTemplate) -> Finding | None:
     path = rest.partition("/")[2] if found else template.text
     if template.variables:
         remedy = "Declare a feed with replication for it."
-        return Finding(message="its path has dates, so it is the place of a feed", remedy=remedy)
+        return Finding(message="its path has dates, so it is the location of a feed", remedy=remedy)
     if found and scheme not in STORAGE_SCHEMES:
         remedy = f"Use one of {', '.join(STORAGE_SCHEMES)}."
-        return Finding(message=f"no adapter opens {scheme!r} storage", remedy=remedy)
+        return Finding(message=f"{scheme!r} storage is not supported", remedy=remedy)
     if (refused := _REFUSED.search(path)) is not None:
         return Finding(message=f"its path contains {refused[1]!r}", remedy="Write the path of a directory in full.")
     if not path.strip("/") or template.text.rstrip("/") == cluster.storage.rstrip("/"):

@@ -1,4 +1,4 @@
-"""Which places of feeds meet, so that removing what lies in one would remove what lies in another."""
+"""Overlaps of feed locations, where removing the data of one would remove the data of another."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,43 +9,46 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import Feed
 from feed_assets.timing.errors import TableAddressError, TemplateError
-from feed_assets.timing.overlaps import Meeting, iter_meetings
+from feed_assets.timing.overlaps import PathOverlap, iter_overlaps
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 
-Place: TypeAlias = tuple[str, str, LocationKind | None]
-"""(feed, cluster, what lies there); None is the archive."""
+LocationKey: TypeAlias = tuple[str, str, LocationKind | None]
+"""(feed, cluster, kind of location); None is the archive."""
 
 _CLUSTER_VARIABLE = "${cluster."
 
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """For each place that meets another, where the other is, as a clause for a message."""
+    """The overlapping locations, each with the other location as a clause for a message."""
 
-    reasons: Mapping[Place, str]
+    reasons: Mapping[LocationKey, str]
 
     def find(self, feed: str, cluster: str, kind: LocationKind | None) -> str | None:
-        """How a place meets another; None where it does not."""
+        """Return how a location overlaps another; None if it does not."""
         return self.reasons.get((feed, cluster, kind))
 
 
 def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
-    """Compare the places of all feeds, or of those on one cluster; one whose template is refused is left out.
+    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out.
 
-    What stands inside the data of its own feed goes with them. Of other meetings each feed is told.
+    Locations inside the data of their own feed are removed with the data. Other overlaps are reported for both feeds.
     """
-    places = list(iter_places(bundle, cluster))
-    reasons: dict[Place, str] = {}
-    meetings = list(iter_meetings([text for _, text in places]))
-    meetings.sort(key=lambda meeting: places[meeting.outer][0][2] is not LocationKind.DATA)
-    for meeting in meetings:
-        _note(reasons, meeting, places[meeting.outer][0], places[meeting.inner][0])
+    places = list(iter_feed_locations(bundle, cluster))
+    reasons: dict[LocationKey, str] = {}
+    overlaps = list(iter_overlaps([text for _, text in places]))
+    overlaps.sort(key=lambda overlap: places[overlap.outer][0][2] is not LocationKind.DATA)
+    for overlap in overlaps:
+        _add_reasons(reasons, overlap, places[overlap.outer][0], places[overlap.inner][0])
     return Overlaps(reasons)
 
 
-def iter_places(bundle: Bundle, only: str | None = None) -> Iterator[tuple[Place, str]]:
-    """The places of all feeds, or of those on one cluster, each with its template as a URL or an absolute path."""
+def iter_feed_locations(bundle: Bundle, only: str | None = None) -> Iterator[tuple[LocationKey, str]]:
+    """Yield the locations of all feeds, or of the feeds on one cluster.
+
+    Each location comes with its template as a URL or an absolute path.
+    """
     for feed in bundle.feeds:
         for name in feed.clusters:
             cluster = bundle.find_cluster(name)
@@ -84,7 +87,7 @@ def _for_cluster(cluster: Cluster, text: str) -> str:
 
 
 def _find_partition(cluster: Cluster, text: str) -> str | None:
-    """The partition of a table, its keys in the order of their names: a table is one, whatever order they stand in."""
+    """Return the partition of a table with its keys sorted by name, because their order does not distinguish tables."""
     try:
         address = parse_table_address(text)
         keys = "/".join(f"{key.lower()}={value.text}" for key, value in sorted(address.partition, key=_key_of))
@@ -98,28 +101,24 @@ def _key_of(item: tuple[str, PathTemplate]) -> str:
     return item[0].lower()
 
 
-def _note(reasons: dict[Place, str], meeting: Meeting, outer: Place, inner: Place) -> None:
-    at = "at" if meeting.is_same_place else "inside of"
+def _add_reasons(reasons: dict[LocationKey, str], overlap: PathOverlap, outer: LocationKey, inner: LocationKey) -> None:
+    at = "at" if overlap.is_same_place else "inside"
     if outer[:2] != inner[:2]:
-        reasons.setdefault(inner, f"it lies {at} {name_place(outer)}")
-        other = (
-            f"it lies at {name_place(inner)}"
-            if meeting.is_same_place
-            else f"{name_place(inner)} lies inside of its place"
-        )
-        reasons.setdefault(outer, other)
+        other = describe_location(inner)
+        reasons.setdefault(inner, f"it is {at} {describe_location(outer)}")
+        reasons.setdefault(outer, f"it is at {other}" if overlap.is_same_place else f"{other} is inside it")
     elif None in (outer[2], inner[2]):
-        reasons.setdefault(inner, f"it lies {at} the {outer[2] or 'archive'} of the feed")
-        reasons.setdefault(outer, f"the {inner[2] or 'archive'} of the feed lies {at} its place")
+        reasons.setdefault(inner, f"it is {at} the {outer[2] or 'archive'} of the feed")
+        reasons.setdefault(outer, f"the {inner[2] or 'archive'} of the feed is {at} it")
     elif outer[2] is LocationKind.DATA:
-        reasons.setdefault(inner, f"it lies {at} the data of the feed, and goes with them")
-    elif not meeting.is_same_place:
-        reasons.setdefault(outer, f"the {inner[2]} of the feed lies inside of its place")
-    elif inner[2] is not LocationKind.DATA and meeting.outer > meeting.inner:
-        reasons.setdefault(outer, f"it lies at the {inner[2]} of the feed, and goes with it")
+        reasons.setdefault(inner, f"it is {at} the data of the feed, and is removed with them")
+    elif not overlap.is_same_place:
+        reasons.setdefault(outer, f"the {inner[2]} of the feed is inside it")
+    elif inner[2] is not LocationKind.DATA and overlap.outer > overlap.inner:
+        reasons.setdefault(outer, f"it is at the {inner[2]} of the feed, and is removed with it")
 
 
-def name_place(place: Place) -> str:
-    """A place for messages."""
+def describe_location(place: LocationKey) -> str:
+    """Return the name of a location in messages."""
     feed, cluster, kind = place
     return f"the {kind or 'archive'} of feed {feed!r} on {cluster}"

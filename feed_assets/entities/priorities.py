@@ -1,4 +1,4 @@
-"""Falcon's properties for priority and queue: what their values mean."""
+"""Falcon's properties for priority and queue, and the meaning of their values."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,7 +18,7 @@ class JobPriority(StrEnum):
 
     @property
     def level(self) -> int:
-        """From 2 to -2; NORMAL is 0.
+        """A number from 2 to -2; NORMAL is 0.
 
         >>> JobPriority.VERY_HIGH.level, JobPriority.VERY_LOW.level
         (2, -2)
@@ -27,7 +27,7 @@ class JobPriority(StrEnum):
 
 
 def find_priority(properties: Mapping[str, str]) -> JobPriority | None:
-    """The priority of an entity: NORMAL without the property, None where its value is none.
+    """Return the priority of an entity: NORMAL without the property, None if its value is not a priority.
 
     >>> find_priority({"jobPriority": "high"}), find_priority({"jobPriority": "urgent"})
     (<JobPriority.HIGH: 'HIGH'>, None)
@@ -37,7 +37,7 @@ def find_priority(properties: Mapping[str, str]) -> JobPriority | None:
 
 
 def find_queue(properties: Mapping[str, str]) -> str | None:
-    """The queue of an entity.
+    """Return the queue of an entity; None without the property.
 
     >>> find_queue({"queueName": "reports"}), find_queue({"queueName": " "})
     ('reports', None)

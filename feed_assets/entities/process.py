@@ -1,4 +1,4 @@
-"""What a process is: a periodic computation that reads windows of feed instances and writes feed instances."""
+"""Processes: a process is a periodic computation that reads windows of feed instances and writes feed instances."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -31,7 +31,7 @@ _TIMEOUT_STEPS = 6
 
 
 class Order(StrEnum):
-    """Which waiting instance is started first: the oldest, the newest, or only the newest (older ones are skipped)."""
+    """The order of waiting instances: oldest first, newest first, or only the newest (older ones are skipped)."""
 
     FIFO = "FIFO"
     LIFO = "LIFO"
@@ -39,8 +39,9 @@ class Order(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What becomes of instances whose time came while nobody looked: all run, the newest alone, or none (the others are
-    skipped).
+    """The treatment of instances that fell due while nothing was running: run all, the newest, or none.
+
+    Others are skipped.
     """
 
     ALL = "all"
@@ -49,7 +50,7 @@ class CatchUp(StrEnum):
 
 
 class RetryPolicy(StrEnum):
-    """When something is tried again: after d, d, d; after d, 2d, 4d; or once (late data: at the cut-off)."""
+    """The delays of retries: d, d, d; or d, 2d, 4d; or a single one (late data: at the cut-off)."""
 
     PERIODIC = "periodic"
     EXP_BACKOFF = "exp-backoff"
@@ -57,7 +58,7 @@ class RetryPolicy(StrEnum):
 
 
 class WorkflowEngine(StrEnum):
-    """What runs the work. Falcon's `oozie` and `pig` can be declared, and not scheduled."""
+    """The engine of the work. Falcon's `oozie` and `pig` can be declared, but not scheduled."""
 
     PYTHON = "python"
     SQL = "sql"
@@ -68,7 +69,7 @@ class WorkflowEngine(StrEnum):
 
     @property
     def runs_here(self) -> bool:
-        """Whether there is an engine for it."""
+        """Whether this program has the engine."""
         return self not in (WorkflowEngine.OOZIE, WorkflowEngine.PIG)
 
 
@@ -76,8 +77,8 @@ class Workflow(EntityModel):
     """The work itself. `master` to `submit` are for `spark-submit` only; paths are relative to the project.
 
     `path` is `package.module:function` or `file.py:function` for `python`, a file for `sql`, and a .py file or jar for
-    `spark-submit`. `submit` are further options of spark-submit by their names without dashes, such as
-    `num-executors: 2`. `mirror` stands in the place of the path, for `directory-mirror` only.
+    `spark-submit`. `submit` contains further options of spark-submit by their names without dashes, such as
+    `num-executors: 2`. `mirror` replaces the path, for `directory-mirror` only.
     """
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["path"]}, {"required": ["mirror"]}]})
@@ -96,13 +97,13 @@ class Workflow(EntityModel):
     submit: Map[PropertyName, Text] = EMPTY
 
     @model_validator(mode="after")
-    def _says_what_is_done(self) -> Self:
+    def _check_work(self) -> Self:
         is_mirror = self.engine is WorkflowEngine.DIRECTORY_MIRROR
-        wanted, other = ("mirror", "path") if is_mirror else ("path", "mirror")
-        if not getattr(self, wanted):
+        required, other = ("mirror", "path") if is_mirror else ("path", "mirror")
+        if not getattr(self, required):
             example = "{source: {directory: /a}, target: {directory: /b}}" if is_mirror else '"jobs:run"'
-            remedy = f"Add {wanted}: {example}."
-            raise refuse("missing-key", f"{wanted!r} is missing for engine {self.engine.value}", remedy)
+            remedy = f"Add {required}: {example}."
+            raise refuse("missing-key", f"{required!r} is missing for engine {self.engine.value}", remedy)
         if getattr(self, other):
             message = f"{other!r} has no meaning for engine {self.engine.value}"
             raise refuse("workflow", message, f"Remove {other}, or write another engine.")
@@ -110,7 +111,7 @@ class Workflow(EntityModel):
 
 
 class ProcessSla(EntityModel):
-    """How long after its nominal time an instance should start, and end."""
+    """The time after its nominal time at which an instance should start, and end."""
 
     should_start_in: FrequencyField | None = None
     should_end_in: FrequencyField | None = None
@@ -127,7 +128,7 @@ class ProcessCluster(EntityModel):
 class Input(EntityModel):
     """A window of a feed, from `start` to `end`, both inclusive; each is an expression such as `today(0,0)`.
 
-    `partition` is a path below each instance. An `optional` input does not keep the process waiting.
+    `partition` is a path below each instance. The process does not wait for an `optional` input.
     """
 
     feed: Name
@@ -145,7 +146,7 @@ class Output(EntityModel):
 
 
 class Retry(EntityModel):
-    """How failed instances are tried again."""
+    """The retry policy of failed instances."""
 
     policy: RetryPolicy
     delay: FrequencyField
@@ -154,7 +155,7 @@ class Retry(EntityModel):
 
 
 def _names_to_map(value: object) -> object:
-    """A list of input names as a map without workflows of their own."""
+    """Return a list of input names as a map without workflows of their own."""
     if isinstance(value, Mapping) or not isinstance(value, list | tuple):
         return value
     inputs = {name: None for name in value if isinstance(name, str)}
@@ -167,7 +168,7 @@ _NAMES_TO_MAP = BeforeValidator(_names_to_map, json_schema_input_type=list[Name]
 
 
 class LateProcess(EntityModel):
-    """How late data are handled: which inputs are watched, when, and what is run for each.
+    """The treatment of late data: the watched inputs, the times of the checks, and the workflow for each input.
 
     `inputs` is a list of input names, or a map from input name to a workflow for late data of this input.
     """
@@ -178,7 +179,7 @@ class LateProcess(EntityModel):
 
 
 def effective_timeout(written: Frequency | None, frequency: Frequency) -> Frequency:
-    """How long instances wait for their inputs: as is written, else 6 × frequency, at least 30 minutes.
+    """Return how long instances wait for their inputs: as written, else 6 × frequency, at least 30 minutes.
 
     >>> effective_timeout(None, Frequency(unit=Unit.HOURS, count=1)).render()
     'hours(6)'
@@ -190,9 +191,9 @@ def effective_timeout(written: Frequency | None, frequency: Frequency) -> Freque
 
 
 class Process(Entity):
-    """A computation, one instance every `frequency` on each cluster.
+    """A computation, with one instance every `frequency` on each cluster.
 
-    At most `parallel` instances run together. An instance that has waited `timeout` for its inputs is given up.
+    At most `parallel` instances run at the same time. An instance that has waited `timeout` for its inputs is given up.
     """
 
     kind: ClassVar[Kind] = Kind.PROCESS
@@ -214,15 +215,15 @@ class Process(Entity):
     notification: Notification | None = None
 
     def effective_timeout(self) -> Frequency:
-        """The timeout; without one 6 × frequency, at least 30 minutes."""
+        """Return the timeout; the default is 6 × frequency, at least 30 minutes."""
         return effective_timeout(self.timeout, self.frequency)
 
     def sla_on(self, cluster: str) -> ProcessSla | None:
-        """The SLA that is in force on a cluster."""
+        """Return the SLA in force on a cluster."""
         return self.clusters[cluster].sla or self.sla
 
     def sequence_on(self, cluster: str) -> InstanceSequence:
-        """The instances on a cluster."""
+        """Return the instances on a cluster."""
         validity = self.clusters[cluster].validity
         return InstanceSequence(
             start=validity.start,

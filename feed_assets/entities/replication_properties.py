@@ -1,4 +1,4 @@
-"""Falcon's properties of a feed that say how it is copied, and the fields of `replication` that say the same."""
+"""Falcon's properties for the replication of a feed, and the equivalent fields of `replication`."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -29,22 +29,22 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
         "preservePermission": "preserve",
     }
 )
-"""Falcon's properties and the fields that they stand for."""
+"""Falcon's properties and the equivalent fields."""
 
 WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
     {
         "preserveBlockSize": "blocks are those of the target's storage",
-        "preserveReplicationNumber": "how often blocks are kept is up to the target's storage",
-        "preserveUser": "copies belong to who makes them",
-        "preserveGroup": "copies belong to who makes them",
-        "preserveChecksumType": "checksums are always BLAKE3, of our own",
+        "preserveReplicationNumber": "the target's storage decides the number of replicas of a block",
+        "preserveUser": "copies belong to the user who makes them",
+        "preserveGroup": "copies belong to the user who makes them",
+        "preserveChecksumType": "feed-assets always uses BLAKE3",
         "preserveAcl": "access lists are not copied",
         "preserveXattr": "extended attributes are not copied",
-        "tdeEncryptionEnabled": "storage that encrypts is copied as any other, verified",
-        "job.counter": "bytes, files and seconds of every copy are kept anyway",
+        "tdeEncryptionEnabled": "encrypting storage is copied and verified like any other",
+        "job.counter": "bytes, files and seconds of every copy are always recorded",
     }
 )
-"""Falcon's other properties for copies, and why they change nothing."""
+"""Falcon's other properties for copies, and why they have no effect."""
 
 _MEGABYTE = 1_000_000
 _MOST_MEGABYTES = 1_000_000
@@ -55,7 +55,7 @@ _PRESERVED: Mapping[str, Preserve] = MappingProxyType(
 
 
 def complete_replication(written: Replication | None, properties: Mapping[str, str]) -> Replication:
-    """The policy with what Falcon's properties say where it says nothing; values that cannot be read say nothing.
+    """Fill the gaps of the policy from Falcon's properties; ignore unreadable values.
 
     >>> complete_replication(None, {"parallel": "4", "order": "RANDOM", "mapBandwidth": "2"}).task_bandwidth.render()
     '2MB'
@@ -83,7 +83,7 @@ def complete_replication(written: Replication | None, properties: Mapping[str, s
 
 
 def unreadable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Falcon's properties for copies that have values which say nothing."""
+    """Return Falcon's properties for copies whose values cannot be read."""
     readers: dict[str, Callable[[str], object]] = {
         "parallel": lambda text: _whole(text, MOST_PARALLEL),
         "order": _member,
@@ -95,7 +95,7 @@ def unreadable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def render_properties(policy: Replication) -> dict[str, str]:
-    """What Falcon's properties can say of a policy; what they cannot is left out.
+    """Return a policy as Falcon's properties; fields without an equivalent are left out.
 
     >>> render_properties(Replication(max_tasks=3, task_bandwidth="2MB", bandwidth="5MB", removed_files="keep"))
     {'maxMaps': '3', 'mapBandwidth': '2', 'removeDeletedFiles': 'false'}

@@ -1,4 +1,4 @@
-"""What a number of bytes is, as people write it: `500MB`, `10GiB`."""
+"""Sizes: numbers of bytes as people write them, `500MB`, `10GiB`."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Size:
         return self.render()
 
     def render(self) -> str:
-        """The shortest exact text.
+        """Return the shortest exact text.
 
         >>> Size(10 * 1024**3).render(), Size(1500).render(), Size(2_000_000).render()
         ('10GiB', '1500B', '2MB')
@@ -34,7 +34,7 @@ class Size:
 
 
 def parse_size(text: str) -> Size | None:
-    """The size of a text: a whole number of `B`, `KB` (1000), `KiB` (1024) and so on to `PB`; None if it is none.
+    """Parse a whole number of `B`, `KB` (1000), `KiB` (1024) and so on to `PB`; None if the text is not a size.
 
     >>> parse_size("10GiB"), parse_size("4096"), parse_size("1.5GB")
     (Size(bytes=10737418240), Size(bytes=4096), None)

@@ -1,4 +1,4 @@
-"""What is imported into a feed from a datasource, and exported from it: tables, columns and options."""
+"""Imports into a feed from a datasource, and exports from it: tables, columns and options."""
 
 from enum import StrEnum
 from typing import Self
@@ -11,28 +11,28 @@ from feed_assets.entities.maps import EMPTY, Map
 
 
 class ExtractType(StrEnum):
-    """Whether an import reads the whole table or what is new in it."""
+    """Whether an import reads the whole table or only new rows."""
 
     FULL = "full"
     INCREMENTAL = "incremental"
 
 
 class MergePolicy(StrEnum):
-    """What an import makes of what is there already: replaces it, or adds to it."""
+    """Whether an import replaces existing data or adds to them."""
 
     SNAPSHOT = "snapshot"
     APPEND = "append"
 
 
 class LoadType(StrEnum):
-    """What an export does with rows that the table lacks: leaves them out, or inserts them."""
+    """Whether an export leaves out rows that the table lacks, or inserts them."""
 
     UPDATE_ONLY = "updateonly"
     ALLOW_INSERT = "allowinsert"
 
 
 class Extract(EntityModel):
-    """How a table is read."""
+    """The options for reading a table."""
 
     type: ExtractType
     delta_column: FilledText | None = None
@@ -40,13 +40,13 @@ class Extract(EntityModel):
 
 
 class Fields(EntityModel):
-    """The columns that are taken, or those that are not."""
+    """The columns that are included, or those that are excluded."""
 
     includes: tuple[FilledText, ...] = ()
     excludes: tuple[FilledText, ...] = ()
 
     @model_validator(mode="after")
-    def _has_one_list(self) -> Self:
+    def _check_lists(self) -> Self:
         if bool(self.includes) == bool(self.excludes):
             wrong = "both includes and excludes are" if self.includes else "neither includes nor excludes is"
             raise refuse("fields", f"{wrong} written", "Write one of them.")
@@ -54,7 +54,7 @@ class Fields(EntityModel):
 
 
 class ImportSource(EntityModel):
-    """The table that is read, by the name of a datasource."""
+    """The table that is read, with the name of its datasource."""
 
     name: Name
     table: FilledText
@@ -71,13 +71,13 @@ class Import(EntityModel):
 
 
 class Load(EntityModel):
-    """How rows are written."""
+    """The options for writing rows."""
 
     type: LoadType
 
 
 class ExportTarget(EntityModel):
-    """The table that is written, by the name of a datasource."""
+    """The table that is written, with the name of its datasource."""
 
     name: Name
     table: FilledText

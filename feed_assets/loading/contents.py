@@ -1,4 +1,4 @@
-"""What an entity says, as plain values that can be written and read again."""
+"""Convert an entity to plain values that can be written to a file and read again."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from feed_assets.loading.interpolation import escape_references
 
 
 def content_of(entity: Entity) -> dict[str, Any]:
-    """The JSON values of an entity by the keys of its files, without what is the default anyway."""
+    """Return an entity's JSON values under the keys used in files, leaving out defaults."""
     content: dict[str, Any] = entity.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(entity, Cluster) and InterfaceType.SPARK in entity.interfaces:
-        content.setdefault("spark", {"master": LOCAL_MASTER})  # or the interface would stand for it
+        content.setdefault("spark", {"master": LOCAL_MASTER})  # else the interface would name the master
     return content
 
 
 def escaped_content(entity: Entity) -> dict[str, Any]:
-    """The same, written so that nothing in it is taken for a reference to the outside."""
+    """Return `content_of` the entity with `${` escaped, so that no text is read as a reference to an outside value."""
     escaped: dict[str, Any] = escape_references(content_of(entity), with_variables=entity.kind is Kind.CLUSTER)
     return escaped

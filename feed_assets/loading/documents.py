@@ -1,4 +1,4 @@
-"""A document as plain values, in whatever language it was written: what reading gives before anything is checked."""
+"""Documents as plain values, whatever language they were written in: the result of parsing, before validation."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +8,7 @@ from feed_assets.issues import FieldPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something in the text that is refused, and where."""
+    """A mistake in the text, with its position."""
 
     code: str
     message: str
@@ -18,7 +18,7 @@ class Problem:
 
 
 class NoteKind(StrEnum):
-    """What became of a part of the document: taken as it is, made something else of, to be looked at, or not possible
+    """How a part of the document was imported: unchanged, in another form, to be checked by a person, or not supported
     here.
     """
 
@@ -30,7 +30,7 @@ class NoteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What people who bring a document should know about a part of it."""
+    """An import note about a part of a document, for the person who imports it."""
 
     kind: NoteKind
     message: str
@@ -39,9 +39,9 @@ class Note:
 
 @dataclass(slots=True, kw_only=True)
 class PlainDocument:
-    """One document: its plain value, the line and column of each key and list item, and what was refused in it.
+    """One document: its plain value, the line and column of each key and list item, and the mistakes found in it.
 
-    `is_presence_checked` says that reading has looked for what is missing, so that nobody needs to say it again.
+    `is_presence_checked` means that parsing has already reported missing keys, so they are not reported again.
     """
 
     line: int

@@ -1,4 +1,4 @@
-"""One document → one entity, or the issues that say why not."""
+"""Turn one document into one entity, or into the issues that explain why it is not one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from feed_assets.loading.yaml_nodes import iter_documents
 
 MISSING_KEY = "missing-key"
 MAX_MISTAKES = 50
-"""Mistakes of one entity that are explained."""
+"""Mistakes of one entity that are reported; further ones are dropped."""
 _LONGEST_TEXT = 1_000
 _KIND = "kind"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityDocument:
-    """What a document gave: the entity, or None and the issues; its key where kind and name are known.
+    """The result of reading a document: the entity, or None and the issues.
 
-    `notes` say what became of the parts of a Falcon document.
+    `key` is None unless kind and name are known. `notes` say how the parts of a Falcon document were imported.
     """
 
     key: EntityKey | None
@@ -38,10 +38,10 @@ class EntityDocument:
 
 
 def iter_entities(file: str, text: str, values: Values | None) -> Iterator[EntityDocument]:
-    """The entities of a file, in order; documents without content are skipped.
+    """Yield the entities of a file, in order. Documents without content are skipped.
 
-    A file whose name ends with `.xml` is one document of Falcon, any other is YAML. Without `values` references to the
-    outside stay as they are written.
+    A file whose name ends with `.xml` is one Falcon document; any other file is YAML. Without `values`, references to
+    outside values stay as written.
     """
     for document in [read_falcon(text)] if is_falcon(file) else iter_documents(text):
         if document.value is not None or document.problems:
@@ -49,7 +49,7 @@ def iter_entities(file: str, text: str, values: Values | None) -> Iterator[Entit
 
 
 def read_entity(file: str, document: PlainDocument, values: Values | None) -> EntityDocument:
-    """The entity of a document that has been taken apart."""
+    """Read the entity of a parsed document."""
     return _Reader(file, document, values).read()
 
 

@@ -1,5 +1,6 @@
-"""`${env:NAME}` in all entities and `${NAME}` in clusters: values from outside, put into plain values before they are
-checked. Every other `${…}` (paths, expressions) is left alone; `$${` is a literal `${`.
+"""Replace `${env:NAME}` in all entities and `${NAME}` in clusters with outside values, before validation.
+
+Every other `${…}` (paths, expressions) is left alone; `$${` is a literal `${`.
 """
 
 import re
@@ -15,7 +16,7 @@ _SHORTEST_SECRET = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingValue:
-    """A reference that has no value: the place, the name and whether it can only be an environment variable."""
+    """A reference without a value: its path, its name, and whether only an environment variable can supply it."""
 
     path: FieldPath
     name: str
@@ -24,26 +25,29 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Where values come from: the variables of the settings, then the environment."""
+    """The sources of values: first the variables of the settings, then the environment."""
 
     variables: Mapping[str, str]
     environ: Mapping[str, str]
 
     def find(self, name: str, *, is_environment: bool) -> str | None:
-        """The value of `${env:name}` or `${name}`."""
+        """Return the value of `${env:name}` or `${name}`; None if there is none."""
         if is_environment or name not in self.variables:
             return self.environ.get(name)
         return self.variables[name]
 
     def iter_used(self, text: str) -> Iterator[tuple[str, str | None]]:
-        """Each reference of the text and its value, for digests; may name references that are none of ours."""
+        """Yield each reference of the text with its value, for digests.
+
+        May include references that feed-assets does not resolve.
+        """
         found = {(reference[2] or "", reference[3]) for reference in _REFERENCE.finditer(text)}
         for prefix, name in sorted(found):
             yield f"{prefix}{name}", self.find(name, is_environment=bool(prefix))
 
 
 def escape_references(value: Any, *, with_variables: bool) -> Any:
-    """Plain values written so that `Interpolation` gives them back as they are.
+    """Escape plain values so that `Interpolation` returns them unchanged.
 
     >>> escape_references({"storage": "file:///${ROOT}"}, with_variables=True)
     {'storage': 'file:///$${ROOT}'}
@@ -58,7 +62,9 @@ def escape_references(value: Any, *, with_variables: bool) -> Any:
 
 
 class Interpolation:
-    """Puts values into the plain values of one document; notes what is missing, and which environment values it used.
+    """Replacement of references in the plain values of one document.
+
+    Records the references without a value and the environment values it used.
 
     >>> filled = Interpolation(Values(variables={"ROOT": "/data"}, environ={}), with_variables=True)
     >>> filled.fill({"storage": "file://${ROOT}", "data": "$${YEAR}"})
@@ -73,11 +79,11 @@ class Interpolation:
 
     @property
     def missing(self) -> tuple[MissingValue, ...]:
-        """The references without a value, each once a place."""
+        """The references without a value, each once per path."""
         return tuple(self._missing)
 
     def fill(self, value: object, path: FieldPath = ()) -> object:
-        """A copy of plain values with references replaced; keys stay as they are."""
+        """Return a copy of plain values with references replaced. Keys are not changed."""
         if isinstance(value, str):
             return self._fill_text(value, path) if "${" in value else value
         if isinstance(value, dict):
@@ -87,7 +93,7 @@ class Interpolation:
         return value
 
     def hide(self, text: str) -> str:
-        """The text with values of the environment taken back to their references: they may be secrets."""
+        """Replace environment values in a text by their references, because they may be secrets."""
         for name, value in self._environment.items():
             text = text.replace(value, f"${{env:{name}}}")
         return text

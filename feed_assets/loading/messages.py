@@ -1,4 +1,4 @@
-"""What pydantic found → one sentence for people, with the place and the next step; never pydantic's own words."""
+"""Turn pydantic errors into one sentence for people, with the position and the next step, never in pydantic's words."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -53,7 +53,7 @@ _SHAPES: Mapping[str, str] = {
 
 
 def explain(error: ValidationError, entity_type: type[Entity]) -> Iterable[tuple[FieldPath, str, Finding]]:
-    """Each mistake of an entity: its path, a code and what to say."""
+    """Yield the path, the code and the message of each mistake of an entity."""
     for details in error.errors(include_url=False):
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
         yield path, _code(details), _finding(details, path, entity_type)
@@ -116,13 +116,13 @@ def _unknown_key(path: FieldPath, entity_type: type[Entity]) -> Finding:
 
 
 def _closest_below(key: str, model: object) -> str | None:
-    """The key that is meant, if it is one of the next level: `'retention' in clusters.<name>`."""
+    """Return the key that was probably meant, if it belongs one level below: `'retention' in clusters.<name>`."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return None
     for name, field in model.model_fields.items():
-        annotation = _bare(field.annotation)
+        annotation = _required_type(field.annotation)
         is_map = isinstance(origin := get_origin(annotation), type) and issubclass(origin, Mapping)
-        close = closest(key, keys_of(_bare(_step(annotation, "") if is_map else annotation)))
+        close = closest(key, keys_of(_required_type(_step(annotation, "") if is_map else annotation)))
         if close:
             return f"{close!r} in {field.alias or name}{'.<name>' if is_map else ''}"
     return None
@@ -151,7 +151,7 @@ def _not_a_choice(prefix: str, value: object, choices: object) -> Finding:
 
 
 def closest(text: str, known: Iterable[str]) -> str | None:
-    """The one of `known` that is most like `text`, whatever its case.
+    """Return the name in `known` that is most similar to `text`, ignoring case.
 
     >>> closest("Retentoin", ["retention", "type"])
     'retention'
@@ -164,7 +164,7 @@ def closest(text: str, known: Iterable[str]) -> str | None:
 
 
 def alternatives(names: Iterable[str]) -> str:
-    """A choice in words.
+    """Join names to a choice in words.
 
     >>> alternatives(["a", "b", "c"])
     'a, b or c'
@@ -174,12 +174,12 @@ def alternatives(names: Iterable[str]) -> str:
 
 
 def article(noun: str) -> str:
-    """A noun with its article: `a feed`."""
+    """Return a noun with its article: `a feed`."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def render_path(path: FieldPath) -> str:
-    """A path as people write it.
+    """Render a path as people write it.
 
     >>> render_path(("workflow", "args", 0))
     'workflow.args[0]'
@@ -189,18 +189,18 @@ def render_path(path: FieldPath) -> str:
 
 
 def keys_of(model: object) -> list[str]:
-    """The keys that may be written for a model, in its order."""
+    """Return the keys that a model accepts in files, in the order of the model."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         return []
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def type_at(model: object, path: FieldPath) -> object:
-    """The type of the value at a path below a model; None if the path leads nowhere."""
+    """Return the type of the value at a path below a model; None if the path leads nowhere."""
     current: object = model
     for part in path:
-        current = _step(_bare(current), part)
-    return _bare(current)
+        current = _step(_required_type(current), part)
+    return _required_type(current)
 
 
 def _step(current: object, part: str | int) -> object:
@@ -215,12 +215,12 @@ def _step(current: object, part: str | int) -> object:
     return arguments[0] if origin is tuple else None
 
 
-def _bare(annotation: object) -> object:
-    """Without `Annotated` and `| None`."""
+def _required_type(annotation: object) -> object:
+    """Strip `Annotated` and `| None` from a type."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _bare(get_args(annotation)[0])
+        return _required_type(get_args(annotation)[0])
     if origin in (Union, UnionType):
         options = [option for option in get_args(annotation) if option is not NoneType]
-        return _bare(options[0]) if len(options) == 1 else annotation
+        return _required_type(options[0]) if len(options) == 1 else annotation
     return annotation

@@ -1,4 +1,4 @@
-"""Processes that are declared on the function that does their work, with the place of the function for messages."""
+"""Declare processes on the Python functions that do their work, with the function's position for messages."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ R = TypeVar("R")
 
 
 class ProcessFunction(Generic[P, R]):
-    """A function with the process that it is the work of; called, it is the function.
+    """A function together with the process that it implements. Calling it calls the function.
 
-    `entity` is the process, `sources` where the function stands. Made by `process`.
+    `entity` is the process; `sources` is the position of the function. Created by `process`.
     """
 
     def __init__(self, function: Callable[P, R], entity: Process, sources: FieldSources) -> None:
@@ -48,19 +48,19 @@ def process(
     workflow: Mapping[str, Any] = EMPTY,
     **fields: Any,
 ) -> Callable[[Callable[P, R]], ProcessFunction[P, R]]:
-    """Declare a process on the function that does its work; give the result to `build_definitions`.
+    """Declare a process on the function that does its work; pass the result to `build_definitions`.
 
     Args:
         frequency: as in YAML, `hours(1)`.
         clusters: as in YAML, by name.
-        name: the function's name with `-` for `_` if None.
+        name: None means the function's name with `-` for `_`.
         inputs: as in YAML, by name; the function has a parameter for each.
         outputs: as in YAML, by name.
-        workflow: what YAML has there beside `engine` and `path`, such as `lib`.
+        workflow: further workflow keys as in YAML, such as `lib`, but not `engine` and `path`.
         fields: every other field of a process.
 
     Raises:
-        DefinitionsError: a field is wrong, or no run could import the function; names the function's file and line.
+        DefinitionsError: a field is wrong, or a run could not import the function; names the function's file and line.
 
     >>> @process(frequency="hours(1)", clusters={"primary": {"validity": {"start": "2015-01-01T00:00Z"}}})
     ... def clean_up() -> None: ...
@@ -103,13 +103,13 @@ def _sources_of(function: Callable[..., Any]) -> FieldSources:
 
 
 def _import_fault(function: Callable[..., Any]) -> Finding | None:
-    """Why a run, which is a process of its own, could not find the function."""
+    """Return why a run, which is a separate operating-system process, could not import the function."""
     if "." in function.__qualname__ or not function.__name__.isidentifier():
         message = f"{function.__qualname__} is not a function of a module"
         return Finding(message=message, remedy="Define it at the top level of its module.")
     if function.__module__ == "__main__":
-        message = "it stands in the script that is run, and runs import it by the name of its module"
-        return Finding(message=message, remedy="Move it to a module of its own, and import that one.")
+        message = "it is in the main script, but runs import it by the name of its module"
+        return Finding(message=message, remedy="Move it to a separate module, and import that one.")
     return None
 
 

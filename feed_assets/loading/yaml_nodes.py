@@ -1,8 +1,8 @@
-"""YAML text → plain values and where each of them stands.
+"""Parse YAML text into plain values with the position of each.
 
-Built on PyYAML's events, so that nothing is ever constructed: tags are refused, keys are text and occur once, aliases
-and depth are bounded. A plain scalar is a number or truth value only if writing that value gives the same text again
-(`8`, `true`); everything else stays as it is written (`0755`, `1.10`, `yes`, dates).
+Built on PyYAML's events, so no object is ever constructed. Tags are refused, keys are text and unique, aliases and
+depth are bounded. A plain scalar becomes a number or truth value only if writing that value gives the same text again
+(`8`, `true`). Everything else stays as written (`0755`, `1.10`, `yes`, dates).
 """
 
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ from feed_assets.loading.documents import PlainDocument, Problem
 
 MAX_DEPTH = 40
 MAX_VALUES = 50_000
-"""Values in one document, aliases expanded."""
+"""Values in one document, with aliases expanded."""
 MAX_EVENTS = 250_000
-"""Keys, values and other marks in one file."""
+"""YAML events in one file: keys, values and other marks."""
 MAX_CHARACTERS = 65_536
-"""Characters of one key or value."""
+"""Characters in one key or value."""
 MAX_PROBLEMS = 100
-"""Mistakes that are noted in one file."""
+"""Mistakes reported for one file."""
 _MAX_DIRECTIVES = 100
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,19 +47,19 @@ _TRUTH = {"true": True, "false": False}
 
 
 def iter_documents(text: str) -> Iterator[PlainDocument]:
-    """The documents of a text, in order; after a mistake in the syntax, or too much of something, there are no more."""
+    """Yield the documents of a text, in order. A syntax error or an exceeded limit ends the iteration."""
     composer = _Composer(text)
     while (document := composer.next_document()) is not None:
         yield document
 
 
 class _TooMuchError(Exception):
-    """A document that is given up; its problem has been noted."""
+    """The document is abandoned; its problem has already been recorded."""
 
 
 class _Composer:
     def __init__(self, text: str) -> None:
-        self._has_directives = text.count("\n%") > _MAX_DIRECTIVES  # libyaml needs quadratic time for them
+        self._has_directives = text.count("\n%") > _MAX_DIRECTIVES  # libyaml takes quadratic time for directives
         self._loader = _Loader("" if self._has_directives else text)
         self._document = PlainDocument(line=1)
         self._anchors: dict[str, tuple[object, int]] = {}
@@ -106,7 +106,7 @@ class _Composer:
         self._events += 1
         if self._events > MAX_EVENTS:
             line, column = _position(event)
-            self._stop(line, column, f"the file holds more than {MAX_EVENTS:,} keys and values", "Split the file.")
+            self._stop(line, column, f"the file contains more than {MAX_EVENTS:,} keys and values", "Split the file.")
             raise _TooMuchError
         return event
 
@@ -122,7 +122,7 @@ class _Composer:
         if anchor is not None:
             self._open_anchors.add(anchor)
         if node.tag is not None and node.tag != "!":
-            remedy = "Remove the tag; text that looks like a number is quoted." if depth else "Remove the tag."
+            remedy = "Remove the tag; quote text that looks like a number." if depth else "Remove the tag."
             self._note("yaml-tag", f"the tag {node.tag!r} is not allowed", remedy, event)
         value = self._untagged(node, path, depth)
         if anchor is not None:
@@ -192,7 +192,7 @@ class _Composer:
     def _aliased(self, event: AliasEvent) -> object:
         name = event.anchor
         if name not in self._anchors:
-            reason = "stands inside what it names" if name in self._open_anchors else "names nothing above it"
+            reason = "is inside its own anchor" if name in self._open_anchors else "has no anchor above it"
             self._note("yaml-alias", f"the alias *{name} {reason}", f"Write &{name} at a value above.", event)
             return None
         value, size = self._anchors[name]
@@ -203,13 +203,13 @@ class _Composer:
 
     def _give_up(self, event: Event, depth: int) -> None:
         if depth > MAX_DEPTH:
-            self._is_broken = True  # libyaml needs quadratic time to read on
+            self._is_broken = True  # libyaml would take quadratic time to read on
             message = f"values are nested more than {MAX_DEPTH} levels deep; the file is not read further"
             self._note("yaml-too-deep", message, "Nest them less.", event)
         else:
             self._note(
                 "yaml-too-big",
-                f"with its aliases expanded the document holds more than {MAX_VALUES:,} values",
+                f"with its aliases expanded the document contains more than {MAX_VALUES:,} values",
                 "Use fewer aliases, or split the document.",
                 event,
             )
@@ -242,7 +242,7 @@ class _Composer:
 
 
 def parse_scalar(text: str) -> object:
-    """The value of a plain scalar.
+    """Return the value of a plain scalar.
 
     >>> [parse_scalar(text) for text in ("8", "0755", "1.5", "1.10", "true", "yes", "~", "2015-01-01")]
     [8, '0755', 1.5, '1.10', True, 'yes', None, '2015-01-01']

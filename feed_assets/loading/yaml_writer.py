@@ -1,7 +1,9 @@
-"""An entity → a tidy YAML document that reads back as the same entity: kind first, then what is not the default anyway,
-in the model's order; short maps and lists on one line.
+"""Write an entity as a tidy YAML document that reads back as the same entity.
 
-Written as events, so that every plain scalar means what `yaml_nodes.parse_scalar` makes of it.
+The kind comes first, then every value that differs from its default, in the order of the model. Short maps and lists
+are on one line.
+
+The document is written as events, so that every plain scalar has the value that `yaml_nodes.parse_scalar` returns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +31,15 @@ WIDTH = 100
 _ENDLESS = 1_000_000
 _MERGE = "<<"
 _IN_BLOCKS = frozenset({"clusters", "inputs", "outputs", "interfaces"})
-"""Maps by name, one entry a line."""
+"""Maps by name that are written with one entry per line."""
 
 
 def render_yaml(entity: AnyEntity, *, has_references: bool = False) -> str:
-    """The YAML document of an entity.
+    """Return the YAML document of an entity.
 
     Args:
-        entity: any.
-        has_references: its texts hold `${env:NAME}` as they were written; else such texts are meant literally.
+        entity: any entity.
+        has_references: True if texts contain `${env:NAME}` as a reference; otherwise `${` is escaped.
     """
     content = content_of(entity) if has_references else escaped_content(entity)
     written = {"kind": entity.kind.value, **content}
@@ -71,7 +73,7 @@ def _events(value: Any, *, depth: int, key: str = "", flow: bool = False) -> Ite
 
 
 def _fits(value: Any, depth: int, key: str) -> bool:
-    """Whether a map or list of scalars can stand on one line."""
+    """Return whether a map or list of scalars fits on one line."""
     items = list(value.values()) if isinstance(value, Mapping) else list(value)
     if any(isinstance(item, Mapping | list) or (isinstance(item, str) and "\n" in item) for item in items):
         return False

@@ -1,4 +1,4 @@
-"""One answer from several clusters: what each had to say, and whether all of them could."""
+"""The combined answer of several clusters, with the failures of single clusters."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[Item]):
-    """What one cluster had to say, or why it could not."""
+    """The answer of one cluster, or the reason why it failed."""
 
     cluster: str
     items: tuple[Item, ...] = ()
@@ -36,12 +36,12 @@ class Consolidated(Generic[Item]):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """What all clusters had to say, one after the other."""
+        """The items of all clusters, one cluster after the other."""
         return tuple(item for part in self.parts for item in part.items)
 
     @property
     def result(self) -> Result:
-        """SUCCEEDED if no cluster failed, FAILED if all did, else PARTIAL."""
+        """SUCCEEDED if no cluster failed, FAILED if all failed, else PARTIAL."""
         failed = sum(part.error is not None for part in self.parts)
         if not failed:
             return Result.SUCCEEDED
@@ -49,15 +49,16 @@ class Consolidated(Generic[Item]):
 
     @property
     def message(self) -> str:
-        """What went wrong, each as `cluster/text`; empty if nothing did."""
+        """The failures, each as `cluster/text`; empty without any."""
         return "\n".join(f"{part.cluster}/{part.error}" for part in self.parts if part.error is not None)
 
 
 def consolidate(clusters: Iterable[str], read: Callable[[str], Sequence[Item]]) -> Consolidated[Item]:
-    """Ask one cluster after the other; one that fails takes no other along. The record belongs to all of them.
+    """Ask one cluster after the other. A cluster that fails does not stop the others; an unusable state database stops
+    all.
 
     Raises:
-        StateError: the state database refused.
+        StateError: the state database cannot be used.
 
     >>> from feed_assets.timing.errors import FrequencyError
     >>> def read(cluster: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What can be asked about definitions without running anything: are they right, and what may be written."""
+"""Checks of definitions that run nothing, and the JSON Schema of entity files."""
 
 import os
 from collections.abc import Mapping
@@ -10,8 +10,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaW
 
 from feed_assets.entities.bundle import ENTITY_TYPES, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.issues import VERSION, Issue, Severity, Source, order_of
-from feed_assets.loading.entity_files import load_bundle, usable_bundle
+from feed_assets.issues import Issue, Severity, Source, order_of
+from feed_assets.json_form import Hidden, shown
+from feed_assets.loading.bundles import load_bundle, usable_bundle
 from feed_assets.settings import Settings
 from feed_assets.validation.rules import validate_bundle
 
@@ -20,49 +21,42 @@ _MODE: JsonSchemaMode = "validation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationReport:
-    """What a validation found. `usable` has the entities that nothing keeps out."""
+    """The issues of a validation. `usable` has the entities that no issue excludes."""
 
     location: str
     issues: tuple[Issue, ...]
-    usable: Bundle
+    usable: Hidden[Bundle]
     digest: str
 
-    @property
+    @shown
     def errors(self) -> int:
-        """The number of issues that keep entities out."""
+        """The number of issues that exclude entities."""
         return sum(issue.severity is Severity.ERROR for issue in self.issues)
 
-    @property
+    @shown
     def warnings(self) -> int:
-        """The number of issues that do not."""
+        """The number of issues that exclude nothing."""
         return len(self.issues) - self.errors
 
+    @shown
+    def usable_names(self) -> dict[Kind, tuple[str, ...]]:
+        """The names of the usable entities, by kind."""
+        return {kind: self.usable.names(kind) for kind in Kind}
+
     def is_good(self, *, strict: bool) -> bool:
-        """Whether there is no error and, if `strict`, no warning either."""
+        """Return whether there is no error and, if `strict`, no warning either."""
         return not (self.issues if strict else self.errors)
 
     def render_summary(self) -> str:
-        """One line: what can be used, and how much is wrong."""
+        """Return one line: the usable entities and the number of issues."""
         counts = [(len(self.usable.names(kind)), kind.value) for kind in Kind]
         usable = ", ".join(_counted(count, noun) for count, noun in counts if count) or "nothing"
         wrong = f"{_counted(self.errors, 'error')}, {_counted(self.warnings, 'warning')}"
         return f"{self.location}: {wrong}; usable: {usable}"
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "location": self.location,
-            "digest": self.digest,
-            "errors": self.errors,
-            "warnings": self.warnings,
-            "usable": {kind.value: list(self.usable.names(kind)) for kind in Kind},
-            "issues": [issue.to_json() for issue in self.issues],
-        }
-
 
 def load_declared(settings: Settings, environ: Mapping[str, str] | None = None) -> Bundle:
-    """What the settings' location declares, as far as it can be read.
+    """Load all readable entities from the location that the settings name.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
@@ -79,14 +73,14 @@ def validate_location(
     *,
     live: bool = False,
 ) -> ValidationReport:
-    """Read the entities of a location and apply every rule; nothing of the user's code is imported.
+    """Read the entities of a location and apply every rule. No user code is imported.
 
     Args:
         settings: name the location, the variables and the folder of files.
-        as_of: stands for the present.
-        location: a folder, file or URL in the place of the settings' one.
+        as_of: the present.
+        location: a folder, file or URL that replaces that of the settings.
         environ: the environment for `${env:NAME}`; the process's own if None.
-        live: also ask storages, Spark, catalogs and databases whether they can be reached. What cannot stays usable.
+        live: also check that storages, Spark, catalogs and databases can be reached. Entities that fail stay usable.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
@@ -102,7 +96,7 @@ def validate_location(
     reached: list[Issue] = []
     if live:
         from feed_assets.operations.outside.reachability import (
-            check_reachability,  # brings adapters that nothing else needs
+            check_reachability,  # imports adapters that nothing else needs
         )
 
         reached = check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ)
@@ -122,13 +116,13 @@ def _nothing_issue(location: str) -> Issue:
 
 
 class _Schema(GenerateJsonSchema):
-    """JSON Schema without defaults that have no JSON form (they are empty maps)."""
+    """JSON Schema without the defaults that have no JSON form: empty maps."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
 def entity_schema(kind: Kind | None = None) -> dict[str, Any]:
-    """The JSON Schema of one document, for editors: of one kind, or of all, chosen by `kind:`."""
+    """Return the JSON Schema of one document, for editors: of one kind, or of all kinds, chosen by `kind:`."""
     kinds = [kind] if kind else list(Kind)
     models = [(ENTITY_TYPES[each], _MODE) for each in kinds]
     references, document = models_json_schema(models, by_alias=True, schema_generator=_Schema)
@@ -157,7 +151,7 @@ def entity_schema(kind: Kind | None = None) -> dict[str, Any]:
 
 
 def _counted(count: int, noun: str) -> str:
-    """A number of things.
+    """Return a number with its noun.
 
     >>> _counted(1, "process"), _counted(2, "process"), _counted(0, "feed")
     ('1 process', '2 processes', '0 feeds')

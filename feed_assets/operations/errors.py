@@ -1,4 +1,4 @@
-"""What people ask for that cannot be answered or done as things stand."""
+"""Errors of requests that cannot be answered or carried out in the current state."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from feed_assets.errors import FeedAssetsError
 
 
 class VersionNotFoundError(DefinitionsError):
-    """An entity has no such version, or none at that time."""
+    """An entity has no such version, or had none at that time."""
 
     def __init__(self, *, kind: str, name: str, wanted: str, known: str) -> None:
         self.kind = kind
@@ -16,12 +16,12 @@ class VersionNotFoundError(DefinitionsError):
         super().__init__(
             location=f"{kind} {name!r}",
             reason=f"there is no version {wanted}; {known}",
-            next_step="Choose one that its history lists.",
+            next_step="Choose a version from its history.",
         )
 
 
 class InstanceQueryError(FeedAssetsError):
-    """A range, filter, order or page of instances that makes no question."""
+    """A range, filter, order or page of instances is invalid."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
         self.subject = subject
@@ -30,7 +30,7 @@ class InstanceQueryError(FeedAssetsError):
 
 
 class ArrivalRefusedError(FeedAssetsError):
-    """Somebody says that an instance has arrived, and it has not, or it is not theirs to say; nothing was recorded."""
+    """A notice reports an instance that is not there, or that its sender may not report. Nothing was recorded."""
 
     def __init__(self, *, feed: str, cluster: str | None, nominal_time: datetime, reason: str, next_step: str) -> None:
         self.feed = feed
@@ -42,7 +42,7 @@ class ArrivalRefusedError(FeedAssetsError):
 
 
 class VerbRefusedError(FeedAssetsError):
-    """What was asked about an entity cannot be done as things stand; nothing was changed."""
+    """A verb cannot act on an entity in its current state. Nothing was changed."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
         self.subject = subject
@@ -52,20 +52,20 @@ class VerbRefusedError(FeedAssetsError):
 
 
 class EntityExistsError(VerbRefusedError):
-    """Another definition of that name is declared."""
+    """Another definition of that name is already declared."""
 
     def __init__(self, *, kind: str, name: str, place: str) -> None:
         self.kind = kind
         self.name = name
         super().__init__(
             subject=f"{kind} {name!r}",
-            reason=f"it is declared already, and differently, in {place}",
+            reason=f"it is already declared, with a different content, in {place}",
             next_step="Use update to change it, or delete it first.",
         )
 
 
 class EntityReferencedError(VerbRefusedError):
-    """Others name what should be removed; `referrers` are their labels."""
+    """Other entities refer to the one to be removed; `referrers` are their labels."""
 
     def __init__(self, *, kind: str, name: str, referrers: Sequence[str]) -> None:
         self.kind = kind
@@ -79,11 +79,11 @@ class EntityReferencedError(VerbRefusedError):
 
 
 class NotSchedulableError(VerbRefusedError):
-    """A kind of entity that has no schedule, or work that nothing here can do."""
+    """This kind of entity has no schedule, or no engine here can do its work."""
 
 
 class NotScheduledError(VerbRefusedError):
-    """An entity that is not scheduled anywhere."""
+    """An entity is not scheduled on any cluster."""
 
     def __init__(self, *, kind: str, name: str) -> None:
         self.kind = kind
@@ -96,29 +96,29 @@ class SafeModeError(VerbRefusedError):
 
 
 class PlanOutdatedError(VerbRefusedError):
-    """A plan that is applied to another world than it was made for."""
+    """Definitions, schedules or releases have changed since the plan was made."""
 
     def __init__(self, *, digest: str) -> None:
         self.digest = digest
         super().__init__(
             subject=f"plan {digest[:12]}",
             reason="it is outdated: files, definitions, schedules or releases have changed since",
-            next_step="Nothing was changed. Plan again, look at what it says, and apply that.",
+            next_step="Nothing was changed. Plan again, review the plan and apply it.",
         )
 
 
 class ArrivalsFileError(FeedAssetsError):
-    """A line of a file of arrivals that says nothing a simulation can do."""
+    """A line of an arrivals file is invalid."""
 
     def __init__(self, *, file: str, line: int, reason: str) -> None:
         self.file = file
         self.line = line
         self.reason = reason
-        super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, if need be, content.")
+        super().__init__(f"{file}:{line}: {reason}. Columns are feed, cluster, instance, at and, optionally, content.")
 
 
 class MirrorTemplateError(FeedAssetsError):
-    """What is given makes no mirror."""
+    """The given options do not describe a mirror."""
 
     def __init__(self, *, reason: str, next_step: str) -> None:
         self.reason = reason

@@ -1,4 +1,4 @@
-"""The record of definitions made to say what a location declares, so that releases can be made of recorded versions."""
+"""Records the definitions of a location, so that releases can refer to recorded versions."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from feed_assets.issues import EntityKey
 from feed_assets.loading.entity_files import digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
-from feed_assets.operations.location import Location
+from feed_assets.plan.location import Location
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import (
@@ -31,15 +31,15 @@ _NOBODY = "unknown"
 
 
 def values_of(settings: Settings) -> Values:
-    """The values that references in definitions have here."""
+    """Return the values of references in definitions, by the settings."""
     return Values(variables=settings.cluster_variables, environ=os.environ)
 
 
 def record_location(database: Database, settings: Settings, location: Location, as_of: datetime) -> bool:
-    """Record what a location declares, if it is not in the record yet.
+    """Record the definitions of a location, unless they are already recorded.
 
     Returns:
-        Whether the location is what was recorded; not so if the files say something else by now.
+        Whether the location equals the record; False if its files have changed meanwhile.
 
     Raises:
         DefinitionsError: the files cannot be read.
@@ -55,7 +55,7 @@ def record_location(database: Database, settings: Settings, location: Location, 
 
 
 def record_declared(database: Database, entities: Sequence[AnyEntity], as_of: datetime) -> list[DefinitionVersion]:
-    """Record entities that were built in Python: those that are new or say something else, and those that are gone."""
+    """Record entities that were built in Python: the new, the changed and the removed ones."""
     with database.changing_definitions():
         with database.read() as connection:
             newest = Definitions(connection).newest()

@@ -1,4 +1,4 @@
-"""Safe mode: a switch, kept with the state, that allows nothing but reading, stopping work, and changing clusters."""
+"""Safe mode: a stored switch that allows only reading, stopping work, and changing clusters."""
 
 import json
 from dataclasses import dataclass
@@ -9,18 +9,17 @@ from sqlalchemy import Connection
 
 from feed_assets.operations.errors import SafeModeError
 from feed_assets.state.audit import Audit
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import AuditEntry
 from feed_assets.state.errors import StateError
-from feed_assets.state.event_log import Cursors
-from feed_assets.timing.dates import render_datetime
 
 SAFE_MODE = "safe_mode"
 _VERSION = 1
 
 
 class Operation(StrEnum):
-    """What commands can do to entities and instances, as messages call it."""
+    """The operations of commands on entities and instances, as messages name them."""
 
     SUBMIT = "submit"
     SCHEDULE = "schedule"
@@ -54,33 +53,23 @@ ALLOWED = frozenset(
         Operation.INSTANCE_SUSPEND,
     }
 )
-"""What safe mode allows, beside all that only reads."""
+"""The operations that safe mode allows, besides reading."""
 
 ONLY_IN_SAFE_MODE = frozenset({Operation.UPDATE_CLUSTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeMode:
-    """Whether safe mode is on, who switched it last, when and why; None where nobody ever has."""
+    """Whether safe mode is on, who switched it last, when and why; None if it was never switched."""
 
     is_on: bool
     author: str | None = None
     changed_at: datetime | None = None
     reason: str | None = None
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": _VERSION,
-            "safe_mode": self.is_on,
-            "author": self.author,
-            "changed_at": render_datetime(self.changed_at) if self.changed_at else None,
-            "reason": self.reason,
-        }
-
 
 def load_safe_mode(connection: Connection) -> SafeMode:
-    """How the switch stands.
+    """Return the state of the switch.
 
     Raises:
         StateError: it was written by a newer release.
@@ -89,7 +78,7 @@ def load_safe_mode(connection: Connection) -> SafeMode:
 
 
 def parse_safe_mode(text: str | None) -> SafeMode:
-    """What is kept at the cursor `SAFE_MODE`; None where nothing is.
+    """Parse the value of the cursor `SAFE_MODE`; None is a switch that was never used.
 
     Raises:
         StateError: it was written by a newer release.
@@ -99,7 +88,7 @@ def parse_safe_mode(text: str | None) -> SafeMode:
     fields = json.loads(text)
     if fields["version"] > _VERSION:
         raise StateError(
-            reason=f"safe mode is noted in version {fields['version']}, and this release reads up to {_VERSION}",
+            reason=f"safe mode is recorded in version {fields['version']}, but this release reads up to {_VERSION}",
             next_step="Upgrade feed-assets here to the release that wrote it.",
         )
     return SafeMode(
@@ -111,14 +100,14 @@ def parse_safe_mode(text: str | None) -> SafeMode:
 
 
 def is_safe_mode(connection: Connection) -> bool:
-    """Whether safe mode is on; late re-runs are put off then."""
+    """Return whether safe mode is on. Late re-runs are deferred while it is."""
     return load_safe_mode(connection).is_on
 
 
 def set_safe_mode(
     database: Database, *, is_on: bool, author: str, now: datetime, reason: str | None = None, dry_run: bool = False
 ) -> SafeMode:
-    """Turn safe mode on or off; nothing happens where it is so already. Returns how the switch stands then."""
+    """Switch safe mode on or off, and return the resulting state. Nothing happens if it is already so."""
     with database.read() as connection:
         before = load_safe_mode(connection)
     if before.is_on is is_on:
@@ -142,10 +131,10 @@ def set_safe_mode(
 
 
 def require_mode(database: Database, operation: Operation) -> None:
-    """Refuse what is not allowed as safe mode stands.
+    """Refuse an operation that the current mode does not allow.
 
     Raises:
-        SafeModeError: it is on and forbids the operation, or off and the operation is for safe mode only.
+        SafeModeError: safe mode is on and forbids the operation, or is off and the operation needs it.
     """
     with database.read() as connection:
         mode = load_safe_mode(connection)

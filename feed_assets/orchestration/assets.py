@@ -1,4 +1,4 @@
-"""Feeds and processes as assets: the edges, facts and computations that Dagster is given for a layout."""
+"""Build Dagster assets for feeds and processes: dependencies, metadata and computations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -22,7 +22,6 @@ from feed_assets.entities.columns import parse_columns
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
-from feed_assets.orchestration.materialization import materialize_process
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import EntityFacts, FeedRecord, InputEdge, Key, ProcessRecord
@@ -31,7 +30,7 @@ from feed_assets.timing.sequence import InstanceSequence
 
 
 def build_assets(runtime: Runtime, layout: AssetLayout) -> list[AssetSpec | AssetsDefinition]:
-    """Every asset of the location: the feeds that come from outside, and the processes with the feeds they make."""
+    """Build every asset of the location: external feeds, and processes with the feeds they write."""
     plan = layout.plan
     built: list[AssetSpec | AssetsDefinition] = []
     for record in plan.feeds.values():
@@ -71,6 +70,8 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
     def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+        from feed_assets.orchestration.materialization import materialize_process
+
         yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
 
     return process_asset
@@ -82,7 +83,7 @@ def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceS
         by_feed.setdefault(edge.feed_key, []).append(edge)
     deps = []
     for key, edges in by_feed.items():
-        if (key, process.key) in layout.undrawn:
+        if (key, process.key) in layout.omitted_inputs:
             continue
         asset_key, feed_grid = layout.feed_asset(key)
         deps.append(AssetDep(asset_key, partition_mapping=window_mapping(edges, feed_grid.sequence, sequence)))
@@ -143,7 +144,7 @@ def _process_spec(process: ProcessRecord, key: AssetKey, run_grid: Grid, deps: S
 
 
 def _common_metadata(sequence: InstanceSequence, facts: EntityFacts) -> dict[str, object]:
-    until = render_datetime(sequence.end) if sequence.end else "without end"
+    until = render_datetime(sequence.end) if sequence.end else "no end"
     metadata: dict[str, object] = {
         names.META_FREQUENCY: sequence.frequency.render(),
         names.META_VALIDITY: f"{render_datetime(sequence.start)} to {until}",
@@ -182,5 +183,7 @@ def _owners(facts: EntityFacts) -> list[str]:
 
 
 def _tags(facts: EntityFacts) -> dict[str, str]:
-    """Tags that Dagster's rules allow (letters, digits, `_`, `-`, `.`, 63 characters); others are made to fit."""
+    """Return tags in the form that Dagster allows (letters, digits, `_`, `-`, `.`, 63 characters), adapting them if
+    needed.
+    """
     return {names.tag_text(name): names.tag_text(value) for name, value in facts.tags}

@@ -1,4 +1,4 @@
-"""feed-assets as a component, for projects that are made of `defs.yaml` files: a thin front over the same loader."""
+"""feed-assets as a Dagster component, for projects made of `defs.yaml` files. Uses the same loader."""
 
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,17 @@ from feed_assets.settings import Settings, load_settings
 
 
 class FeedAssetsScaffolder(Scaffolder[Any]):
-    """Makes a defs.yaml and the folder for the entities beside it."""
+    """The scaffolder for a defs.yaml with a folder for the entities beside it."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write what a new component begins with."""
+        """Write the initial files of a new component."""
         scaffold_component(request, {"entities": "./entities"})
         (request.target_path / "entities").mkdir(exist_ok=True)
 
 
 @scaffold_with(FeedAssetsScaffolder)
 class FeedAssetsComponent(Component, Model, Resolvable):
-    """Everything that the entity files of a folder declare. One in a code location.
+    """All definitions of the entity files in a folder. A code location has at most one.
 
     ```yaml
     type: feed_assets.FeedAssetsComponent
@@ -42,34 +42,35 @@ class FeedAssetsComponent(Component, Model, Resolvable):
 
     entities: str | None = Field(
         default=None,
-        description="Folder, file or fsspec URL of the entities; a relative path stands below the folder of this "
-        "defs.yaml. Without it the setting decides.",
+        description="Folder, file or fsspec URL of the entities; a relative path is below the folder of this "
+        "defs.yaml. By default the setting applies.",
     )
     variables: dict[str, str] | None = Field(default=None, description="Values of ${NAME} in clusters.")
     state: str | None = Field(
-        default=None, description="SQLAlchemy URL of the state; without it the database of the Dagster instance."
+        default=None, description="SQLAlchemy URL of the state; by default the database of the Dagster instance."
     )
-    strict: bool | None = Field(default=None, description="Refuse to load while any entity is wrong.")
+    strict: bool | None = Field(default=None, description="Refuse to load while any entity is invalid.")
     settings: str | None = Field(
         default=None,
-        description="Folder in which, or above which, feed_assets.yaml stands; relative to the folder of this "
-        "defs.yaml. Without it the root of the project.",
+        description="Folder of feed_assets.yaml, or a folder below it; relative to the folder of this defs.yaml. "
+        "By default the root of the project.",
     )
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
-        """The definitions.
+        """Build the definitions.
 
         Raises:
-            SettingsError: an attribute, or a setting that none overrides, is wrong.
+            SettingsError: an attribute is wrong, or a setting that no attribute overrides.
             DefinitionsError: the entities cannot be read, or are wrong and `strict` is set.
         """
         return build_definitions(settings=self.load_settings(Path(context.path), Path(context.project_root)))
 
     def load_settings(self, folder: Path, project: Path) -> Settings:
-        """The settings in force: the attributes over the environment over the file over defaults.
+        """Return the settings. Attributes override the environment, which overrides the file, which overrides the
+        defaults.
 
         Args:
-            folder: where the defs.yaml stands.
+            folder: the folder of the defs.yaml.
             project: the root of the project.
         """
         given: dict[str, Any] = {"variables": self.variables, "state": self.state, "strict": self.strict}

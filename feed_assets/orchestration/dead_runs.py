@@ -1,7 +1,7 @@
-"""Runs that Dagster believes to be at work, and whose worker is gone: found by their silence, and reported as failed.
+"""Detect runs whose worker has died, and report them to Dagster as failed.
 
-The launcher notices that a worker died only while the code server lives that had started it. After a crash of both, or
-of the machine, the run would be STARTED for ever and keep its slot.
+Dagster's launcher notices that a worker died only while the code server that started the worker lives. After a crash of
+both, or of the machine, the run would stay STARTED forever and keep its pool slot.
 """
 
 import logging
@@ -12,52 +12,55 @@ from datetime import UTC, datetime, timedelta
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.governance import BEGINNING
-from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.releases.release_timeline import BEGINNING
 from feed_assets.orchestration import names
 from feed_assets.state.database import Database
 from feed_assets.state.leases import find_held
 from feed_assets.state.records import ProcessInstance
 
 SILENCE = timedelta(seconds=120)
-"""Longer than a lease lasts. A worker renews one while it works at an instance, and logs when it begins and ends."""
+"""The longest silence of a live run; longer than a lease lasts.
+
+A worker renews its lease while it works on an instance, and logs when it begins and ends.
+"""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeSign:
-    """The last that was heard of a run, by the clocks of its worker: its newest line, and when its leases run out."""
+class Heartbeat:
+    """The newest activity of a run by its worker's clocks: its newest log line, and the expiry times of its leases."""
 
     logged_at: datetime
     expiries: tuple[datetime, ...] = ()
 
     @property
     def newest(self) -> datetime:
-        """When it was given."""
+        """The time of the newest activity."""
         return max([self.logged_at, *(moment - TTL for moment in self.expiries)])
 
 
-class Silences:
-    """For how long runs have given no new sign of life, seen by one who looks at them again and again.
+class RunHeartbeats:
+    """The observed silence of runs, measured from poll to poll.
 
-    It is counted here, from look to look, so that nobody is taken for dead because a clock was set. Only the first look
-    at a cluster believes the times that it finds: who was silent for long before is dead at once.
+    Silence is measured by this process, so a change of the system clock makes no run appear dead. Only the first poll
+    of a cluster trusts the times that it finds: a run that was already silent for too long counts as dead at once.
     """
 
     def __init__(self, patience: timedelta = SILENCE) -> None:
         self._patience = patience
-        self._known: dict[str, dict[str, tuple[LifeSign, TimeBudget]]] = {}
+        self._known: dict[str, dict[str, tuple[Heartbeat, TimeBudget]]] = {}
 
-    def look(self, cluster: str, signs: Mapping[str, LifeSign], wall: datetime) -> list[str]:
-        """Which runs of a cluster are silent for too long by now; `signs` are those of all, `wall` the wall clock."""
+    def update(self, cluster: str, newest: Mapping[str, Heartbeat], real_now: datetime) -> list[str]:
+        """Record the heartbeats of all runs of a cluster, and return the runs that have been silent for too long."""
         before = self._known.get(cluster)
         known = {}
-        for run_id, sign in signs.items():
+        for run_id, heartbeat in newest.items():
             found = (before or {}).get(run_id)
-            silent = max(wall - sign.newest, timedelta(0)) if before is None else timedelta(0)
+            silent = max(real_now - heartbeat.newest, timedelta(0)) if before is None else timedelta(0)
             budget = TimeBudget((self._patience - silent).total_seconds())
-            known[run_id] = found if found is not None and found[0] == sign else (sign, budget)
+            known[run_id] = found if found is not None and found[0] == heartbeat else (heartbeat, budget)
         self._known[cluster] = known
         return [run_id for run_id, (_, budget) in known.items() if budget.is_spent]
 
@@ -67,18 +70,18 @@ def fail_dead_runs(
     cluster: str,
     instance: DagsterInstance,
     running: Sequence[ProcessInstance],
-    silences: Silences,
-    wall: datetime,
+    heartbeats: RunHeartbeats,
+    real_now: datetime,
 ) -> list[str]:
-    """Report as failed the runs of a cluster that are STARTED and have given no sign of life for too long.
+    """Report as failed the STARTED runs of a cluster that have shown no activity for too long.
 
     Args:
-        database: has the leases.
-        cluster: whose runs; they have its tag, or are at work on one of `running`.
-        instance: where the runs are.
-        running: the instances that the record believes to be at work; runs that people started have no tag.
-        silences: what the looks before this one have seen.
-        wall: the time of day.
+        database: contains the leases.
+        cluster: the cluster of the runs; they have its tag, or work on one of `running`.
+        instance: the Dagster instance of the runs.
+        running: the instances that are RUNNING in the record. Needed because runs started by people have no tag.
+        heartbeats: the observations of earlier polls.
+        real_now: the real time.
 
     Returns:
         Their ids.
@@ -90,14 +93,16 @@ def fail_dead_runs(
         if run.run_id in working or run.tags.get(names.TAG_CLUSTER) == cluster
     }
     expiries = _expiries(database, cluster, [row for row in running if row.run_id in started])
-    signs = {
-        run_id: LifeSign(logged_at=logged_at, expiries=expiries.get(run_id, ()))
+    newest = {
+        run_id: Heartbeat(logged_at=logged_at, expiries=expiries.get(run_id, ()))
         for run_id, run in started.items()
         if (logged_at := _newest_line(instance, run)) is not None
     }
-    dead = silences.look(cluster, signs, wall)
+    dead = heartbeats.update(cluster, newest, real_now)
     for run_id in dead:
-        message = f"its worker has given no sign of life for {SILENCE.total_seconds():.0f} seconds: it is gone"
+        message = (
+            f"its worker has renewed no lease and logged nothing for {SILENCE.total_seconds():.0f} seconds: it is dead"
+        )
         _logger.warning("run %s is reported as failed: %s", run_id, message)
         instance.report_run_failed(started[run_id], message)
     return dead
@@ -111,7 +116,7 @@ def _newest_line(instance: DagsterInstance, run: DagsterRun) -> datetime | None:
 def _expiries(
     database: Database, cluster: str, running: Sequence[ProcessInstance]
 ) -> Mapping[str, tuple[datetime, ...]]:
-    """When the leases of runs on the instances that they work on run out, or have."""
+    """Return the lease expiry times of each run's instances, including past ones."""
     if not running:
         return {}
     with database.read() as connection:

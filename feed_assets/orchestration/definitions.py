@@ -1,4 +1,4 @@
-"""From a location to Dagster `Definitions`: the one place where everything that Dagster is given comes together."""
+"""Build the Dagster `Definitions` of a location. Everything that Dagster receives is assembled here."""
 
 import logging
 import os
@@ -13,9 +13,6 @@ from dagster import (
     AssetSpec,
     BetaWarning,
     Definitions,
-    SensorDefinition,
-    SensorEvaluationContext,
-    SensorResult,
     asset_check,
     in_process_executor,
 )
@@ -24,22 +21,16 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets.clock import open_clock
 from feed_assets.engines.sessions import session_conf
 from feed_assets.issues import Severity
-from feed_assets.operations.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_assets
-from feed_assets.orchestration.former_instances import build_instances_job, build_instances_sensor
-from feed_assets.orchestration.late_data import build_late_sensor
+from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.layout import AssetLayout, lay_out
-from feed_assets.orchestration.reloading import renew_code_server
-from feed_assets.orchestration.replication import build_replication_job, build_replication_schedule
-from feed_assets.orchestration.retention import build_retention_job, build_retention_schedule
 from feed_assets.orchestration.runtime import Runtime, open_runtime
-from feed_assets.orchestration.sensors import build_sensor
-from feed_assets.orchestration.ticks import issues_check, run_tick
+from feed_assets.orchestration.schedules import build_replication_schedule, build_retention_schedule
+from feed_assets.orchestration.sensors import build_arrival_sensor, build_instances_sensor, build_late_sensor
+from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
-
-MINIMUM_SECONDS = 4
 
 _logger = logging.getLogger(__name__)
 
@@ -50,18 +41,18 @@ def build_definitions(
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
 ) -> Definitions:
-    """Dagster definitions for everything that is declared.
+    """Build Dagster definitions for everything that is declared.
 
     Args:
-        entities: entities built in Python and functions that `process` declares; None loads the files that the
-            settings name.
+        entities: entities built in Python and functions declared with `process`; None loads the files named in the
+            settings.
         settings: None reads them (see `load_settings`).
-        resources: resources to use in place of those built here, such as `spark_<cluster>`.
+        resources: resources that replace those built here, such as `spark_<cluster>`.
 
     Raises:
         SettingsError: a setting is wrong.
-        DefinitionsError: entities built in Python are wrong, or the settings are strict and a file is; or the place
-            cannot be read. Without strict, a wrong file takes only itself and what depends on it away.
+        DefinitionsError: entities built in Python are wrong, or a file is wrong and the settings are strict, or the
+            location cannot be read. Without strict, a wrong file excludes only itself and its dependents.
     """
     settings = settings or load_settings()
     now = open_clock(settings).now()
@@ -108,7 +99,7 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
 
 
 def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
-    """A cluster's Spark session: opened by the first work that needs it, one a run."""
+    """Return the resource for a cluster's Spark session. Each run opens one session, when its work first needs it."""
     conf = session_conf(
         master=cluster.spark_master,
         remote=cluster.spark_remote,
@@ -119,35 +110,23 @@ def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
     return LazyPySparkResource(spark_config=conf)
 
 
-def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
-    """The sensor that finds what arrives on a cluster and asks for the runs that became ready."""
-
-    def tick(context: SensorEvaluationContext) -> SensorResult:
-        result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
-        renew_code_server(runtime, layout, context)
-        return result
-
-    return build_sensor(
-        names.arrival_sensor(cluster),
-        tick,
-        description=f"Finds arrivals on cluster {cluster} and requests the process instances that became ready.",
-        minimum_seconds=MINIMUM_SECONDS,
-    )
-
-
 def _location_asset(digest: str) -> AssetSpec:
     return AssetSpec(
         names.LOCATION_KEY,
         group_name="feed_assets",
-        description="The entities that this location declares. Its check fails while one of their files is wrong.",
+        description="The entities that this location declares. Its check fails while one of their files is invalid.",
         metadata={"feed_assets/digest": digest},
         kinds={"yaml"},
     )
 
 
 def _location_check(runtime: Runtime) -> AssetChecksDefinition:
-    @asset_check(asset=names.LOCATION_KEY, name=names.LOCATION_CHECK, description="Every entity file is in order.")
+    @asset_check(
+        asset=names.LOCATION_KEY, name=names.LOCATION_CHECK, description="Checks that every entity file is valid."
+    )
     def entities_are_valid() -> AssetCheckResult:
+        from feed_assets.orchestration.ticks import issues_check
+
         evaluation = issues_check(runtime.location.issues)
         return AssetCheckResult(
             passed=evaluation.passed,

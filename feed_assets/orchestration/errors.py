@@ -1,4 +1,4 @@
-"""What goes wrong between us and Dagster."""
+"""Errors in the exchange with Dagster."""
 
 from datetime import datetime
 
@@ -15,22 +15,22 @@ class WebserverError(FeedAssetsError):
 
 
 class RunsNotStoppedError(FeedAssetsError):
-    """Runs of instances that were killed, and that Dagster did not end; `runs` are their ids."""
+    """Dagster did not end the runs of killed instances; `runs` are their ids."""
 
     def __init__(self, *, runs: tuple[str, ...], reason: str) -> None:
         self.runs = runs
         super().__init__(
             f"the instances are killed, but their runs go on ({', '.join(runs) or 'unknown'}): {reason}. "
-            "End them in Dagster; nothing that they make is recorded as a success of an instance any more."
+            "End them in Dagster; their results are no longer recorded."
         )
 
 
 class PartitionKeyError(LifecycleError):
-    """A partition key that is no instance of a feed or process."""
+    """A partition key does not denote an instance of the feed or process."""
 
     def __init__(self, *, key: str, start: datetime, frequency: object, reason: str) -> None:
         self.key = key
         super().__init__(
-            f"partition {key!r} is no instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
-            "Choose a partition that the asset's page lists."
+            f"partition {key!r} is not an instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
+            "Choose a partition from the asset's page."
         )

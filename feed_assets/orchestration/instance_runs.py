@@ -1,15 +1,12 @@
-"""Instances of a process as work in a Dagster run, each by the definitions that govern it, one after the other in one
-session.
-"""
+"""Run instances of one process in a Dagster run, one after the other in one session, each by its active release."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import (
     AssetExecutionContext,
-    AssetKey,
     AssetMaterialization,
     Failure,
     MetadataValue,
@@ -17,30 +14,28 @@ from dagster import (
 )
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets.clock import Clock, Stopwatch
+from feed_assets.clock import Stopwatch
 from feed_assets.engines.sessions import session_conf
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.attempt_steps import Published
+from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
 from feed_assets.lifecycle.errors import ReleaseError
-from feed_assets.lifecycle.execution import InstanceRunner
-from feed_assets.lifecycle.governance import Governance, Governed
-from feed_assets.lifecycle.places import Places, other_places
-from feed_assets.lifecycle.replication.executors import run_where_worth
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
-from feed_assets.lifecycle.replication.requests import Progress
-from feed_assets.lifecycle.replication.workers import useful_workers
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.orchestration import names
 from feed_assets.orchestration.interrupts import repeated_interrupts
-from feed_assets.orchestration.partitions import Grid
+from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.plan.records import ClusterRecord, Key, Plan, ProcessRecord
-from feed_assets.state.database import Database
+from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
+from feed_assets.transfer.executors import run_where_worth
+from feed_assets.transfer.requests import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,10 +43,7 @@ if TYPE_CHECKING:
 DATA_VERSION = "dagster/data_version"
 
 PROGRESS_EVERY = 10.0
-"""Seconds between two lines of a run's log about how far its copies have come."""
-
-FindAsset: TypeAlias = Callable[[Key], tuple[AssetKey, Grid] | None]
-"""The asset and grid of a feed; None if it is not declared now."""
+"""Seconds between two log lines about the progress of copies."""
 
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
 
@@ -60,37 +52,26 @@ RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
 
 @dataclass(slots=True)
 class _ProgressLog:
-    """Tells a run's log how far copies have come, now and then."""
+    """Writes the progress of copies to a run's log at intervals."""
 
     context: RunContext
     watch: Stopwatch = field(default_factory=Stopwatch)
-    told: float = 0.0
+    logged_at: float = 0.0
 
-    def tell(self, progress: Progress) -> None:
-        if self.watch.seconds - self.told >= PROGRESS_EVERY:
-            self.told = self.watch.seconds
+    def log(self, progress: Progress) -> None:
+        if self.watch.seconds - self.logged_at >= PROGRESS_EVERY:
+            self.logged_at = self.watch.seconds
             self.context.log.info(
                 f"copied {progress.bytes:,} of {progress.all_bytes:,} bytes, {progress.files:,} of "
                 f"{progress.all_files:,} files"
             )
 
 
-class _AttemptContext(TypedDict):
-    database: Database
-    stores: StorePool
-    plan: Plan
-    clock: Clock
-    wall: Clock
-    run_id: str
-    release: int | None
-    places: Places
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRun:
-    """One Dagster run that works on instances of one process. `find_asset` says what Dagster calls a feed.
+    """One Dagster run that works on instances of one process. `find_asset` maps a feed to its asset.
 
-    `details` has what the attempts that have succeeded say of themselves, by nominal time.
+    `details` contains the details reported by successful attempts, by nominal time.
     """
 
     context: RunContext
@@ -102,19 +83,19 @@ class InstanceRun:
     def run(
         self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
     ) -> None:
-        """Run instances in the order of the process, each published and told of by itself.
+        """Run instances in the order of the process, publishing and reporting each one separately.
 
         Args:
-            times: nominal times by the names that messages use for them.
-            on_done: told of each that has succeeded, with what it has published.
+            times: nominal times, by their names in messages.
+            on_done: called for each success with the published outputs.
 
         Raises:
-            Failure: some have failed; names them, and the others are published.
+            Failure: some instances have failed; names them. The others are published.
         """
         context, database = self.context, self.runtime.database(self.context.instance)
-        governance = self.runtime.governance()
+        timeline = self.runtime.timeline()
         with database.read() as connection:
-            governance.refresh_one(connection, self.process.key)
+            timeline.refresh_one(connection, self.process.key)
         request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
         ordered = {label: times[label] for label in in_order(self.process.order, list(times))}
         failures: dict[str, str] = {}
@@ -124,12 +105,12 @@ class InstanceRun:
                 on_done(label, outcome)
                 return
             failures[label] = f"{type(outcome).__name__}: {outcome}"
-            is_ours = isinstance(outcome, FeedAssetsError)
-            context.log.error(f"{label} failed: {failures[label]}", exc_info=None if is_ours else outcome)
+            is_expected = isinstance(outcome, FeedAssetsError)
+            context.log.error(f"{label} failed: {failures[label]}", exc_info=None if is_expected else outcome)
 
         run = self._run_each if self.process.copy is None else self._run_copies
-        with repeated_interrupts(context.instance, context.run_id):
-            run(governance, ordered, request, end)
+        with repeated_interrupts(context.instance, context.run.run_id):
+            run(timeline, ordered, request, end)
         if failures:
             raise Failure(
                 description=_describe(self.process, failures, len(times)),
@@ -138,112 +119,112 @@ class InstanceRun:
             )
 
     def _run_each(
-        self, governance: Governance, times: Mapping[str, datetime], request: str | None, end: OnEnded
+        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
     ) -> None:
         for label, nominal_time in times.items():
             outcome: tuple[Published, ...] | Exception
             try:
-                if not self._is_wanted(label, nominal_time, request):
+                if not self._is_still_requested(label, nominal_time, request):
                     continue
-                outcome = self._run_one(governance, nominal_time)
+                outcome = self._run_one(timeline, nominal_time)
             except Exception as exc:
                 self.context.log.debug(label, exc_info=True)
                 outcome = exc
             end(label, outcome)
 
     def _run_copies(
-        self, governance: Governance, times: Mapping[str, datetime], request: str | None, end: OnEnded
+        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
     ) -> None:
-        """Copy many instances at once, as far as the same definitions govern them."""
-        wanted = {label: time for label, time in times.items() if self._is_wanted(label, time, request)}
-        labels = {nominal_time: label for label, nominal_time in wanted.items()}
-        groups: dict[int, tuple[Governed, Places, list[datetime]]] = {}
-        for label, nominal_time in wanted.items():
+        """Copy many instances at once, grouped by active release."""
+        requested = {label: time for label, time in times.items() if self._is_still_requested(label, time, request)}
+        labels = {nominal_time: label for label, nominal_time in requested.items()}
+        groups: dict[int, tuple[ActiveRelease, PastLocations, list[datetime]]] = {}
+        for label, nominal_time in requested.items():
             try:
-                governed, places = self._govern(governance, nominal_time)
+                active, past_locations = self._find_release(timeline, nominal_time)
             except FeedAssetsError as exc:
                 self.context.log.debug(label, exc_info=True)
                 end(label, exc)
             else:
-                groups.setdefault(id(governed.record), (governed, places, []))[2].append(nominal_time)
+                groups.setdefault(id(active.record), (active, past_locations, []))[2].append(nominal_time)
 
-        def tell(nominal_time: datetime, outcome: Published | Exception) -> None:
+        def report(nominal_time: datetime, outcome: Published | Exception) -> None:
             end(labels[nominal_time], outcome if isinstance(outcome, Exception) else (outcome,))
 
         is_remote = self.runtime.plan.clusters[self.process.cluster].spark_remote is not None
-        for governed, places, found in groups.values():
-            assert governed.record.copy is not None
-            tasks = governed.record.copy.options.max_tasks
+        for active, past_locations, found in groups.values():
+            assert active.record.copy is not None
             runner = FlowRunner(
-                **self._context_of(governed, places),
-                run_tasks=run_where_worth(self.runtime.stores, self._session, is_remote=is_remote, threads=tasks),
-                processes=useful_workers(tasks),
-                on_progress=_ProgressLog(self.context).tell,
+                context=self._context_of(active, past_locations),
+                run_tasks=run_where_worth(self._session, is_remote=is_remote),
+                on_progress=_ProgressLog(self.context).log,
             )
-            runner.run(governed.record, found, self._tell, tell)
+            runner.run(active.record, found, self._report, report)
 
-    def _run_one(self, governance: Governance, nominal_time: datetime) -> tuple[Published, ...]:
-        governed, places = self._govern(governance, nominal_time)
+    def _run_one(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[Published, ...]:
+        active, past_locations = self._find_release(timeline, nominal_time)
         runner = InstanceRunner(
-            **self._context_of(governed, places),
+            context=self._context_of(active, past_locations),
             root=self.runtime.root,
             session=self._session,
             on_report=lambda time, report: self.details.__setitem__(time, report.details),
-            on_progress=_ProgressLog(self.context).tell,
+            on_progress=_ProgressLog(self.context).log,
         )
-        return runner.run(governed.record, nominal_time, self._tell)
+        return runner.run(active.record, nominal_time, self._report)
 
-    def _govern(self, governance: Governance, nominal_time: datetime) -> tuple[Governed, Places]:
-        """The definitions that govern an instance, and where else its inputs may lie."""
+    def _find_release(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[ActiveRelease, PastLocations]:
+        """Return the active release of an instance, and past locations where its inputs may be."""
         with self.runtime.database(self.context.instance).read() as connection:
-            governed = governance.find_or_present(connection, self.process.key, nominal_time)
-            places = other_places(connection, governance, governed) if governed is not None else {}
-        if governed is None:
+            active = timeline.find_or_declared(connection, self.process.key, nominal_time)
+            past_locations = find_other_locations(connection, timeline, active) if active is not None else {}
+        if active is None:
             raise ReleaseError(
                 process=self.process.process,
                 cluster=self.process.cluster,
-                reason=f"{render_datetime(nominal_time)} is no instance by any definition that governs it",
+                reason=f"{render_datetime(nominal_time)} is not an instance of any release",
             )
-        newest = governance.newest(self.process.key)
+        newest = timeline.newest(self.process.key)
         if newest is not None:
-            self.context.log.info(describe_governed(governed, newest.release))
-        return governed, places
+            self.context.log.info(describe_active_release(active, newest.release))
+        return active, past_locations
 
-    def _context_of(self, governed: Governed, places: Places) -> "_AttemptContext":
+    def _context_of(self, active: ActiveRelease, past_locations: PastLocations) -> AttemptContext:
         runtime = self.runtime
-        return {
-            "database": runtime.database(self.context.instance),
-            "stores": runtime.stores,
-            "plan": governed.plan,
-            "clock": runtime.clock,
-            "wall": runtime.wall,
-            "run_id": self.context.run_id,
-            "release": governed.release,
-            "places": places,
-        }
+        return AttemptContext(
+            database=runtime.database(self.context.instance),
+            stores=runtime.stores,
+            clock=runtime.clock,
+            real_clock=runtime.real_clock,
+            plan=active.plan,
+            run_id=self.context.run.run_id,
+            release=active.release,
+            past_locations=past_locations,
+        )
 
     def _session(self) -> "SparkSession":
         cluster = self.process.cluster
         spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster))
-        return _session(spark, self.runtime.plan.clusters[cluster], self.context.run_id)
+        return _session(spark, self.runtime.plan.clusters[cluster], self.context.run.run_id)
 
-    def _is_wanted(self, label: str, nominal_time: datetime, request: str | None) -> bool:
-        """Whether the instance still is what the sensor asked for; a run started or repeated by hand always is."""
+    def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
+        """Return whether the instance still needs the run that the sensor requested; always True for a run started by
+        hand.
+        """
         if request is None:
             return True
         with self.runtime.database(self.context.instance).read() as connection:
             row = ProcessInstances(connection).get(*ProcessKey(*self.process.key, nominal_time))
-        is_wanted = row is None or (
+        is_requested = row is None or (
             row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
         )
-        if not is_wanted:
-            self.context.log.info(f"{label} needs no run any more")
-        return is_wanted
+        if not is_requested:
+            self.context.log.info(f"{label} no longer needs a run")
+        return is_requested
 
-    def _tell(self, done: Published) -> None:
+    def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)
         if found is None or not found[1].sequence.contains(done.nominal_time):
-            self.context.log.info(f"{done.url} is published; it is no partition of what is declared now")
+            self.context.log.info(f"{done.url} is published; it is not a partition of the current definitions")
             return
         asset_key, grid = found
         self.context.log_event(
@@ -257,20 +238,20 @@ class InstanceRun:
 
 
 def in_order(order: Order, labels: Sequence[str]) -> Sequence[str]:
-    """Instances that are given oldest first as the process takes them: newest first with LIFO, else oldest first."""
+    """Return instances, given oldest first, in the order of the process: newest first for LIFO, else oldest first."""
     return labels[::-1] if order is Order.LIFO else labels
 
 
-def describe_governed(governed: Governed, newest: int) -> str:
-    """Which definitions an instance is run by, in a sentence."""
-    if governed.release is None:
-        return "governed by what is declared now"
-    which = "the newest" if governed.release == newest else f"of {newest}; it was in force at this nominal time"
-    return f"governed by release {governed.release} ({which}), version {governed.version} of the process"
+def describe_active_release(active: ActiveRelease, newest: int) -> str:
+    """Return a sentence about the release that an instance follows."""
+    if active.release is None:
+        return "follows the current definitions"
+    which = "the newest" if active.release == newest else f"of {newest}; it was in effect at this nominal time"
+    return f"follows release {active.release} ({which}), version {active.version} of the process"
 
 
 def published_metadata(done: Published) -> dict[str, MetadataValue | str | int | float]:
-    """What a partition's page shows of a published instance."""
+    """Return the metadata of a published instance for its partition's page."""
     metadata: dict[str, MetadataValue | str | int | float] = {
         "dagster/uri": MetadataValue.url(done.url),
         names.META_NOMINAL: render_datetime(done.nominal_time),
@@ -283,7 +264,7 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | str | int |
     if done.rows is not None:
         metadata["dagster/partition_row_count"] = MetadataValue.int(done.rows)
     if done.late:
-        metadata[names.META_LATE_DATA] = f"made again for late data of {', '.join(done.late)}"
+        metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
     if done.missing:
         missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
         metadata[names.META_MISSING] = MetadataValue.json(missing)
@@ -293,7 +274,9 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | str | int |
 
 
 def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":
-    """The run's session; on a Spark Connect server it has the run's id, so that others can stop what it left behind."""
+    """Return the run's session. On a Spark Connect server the session has the run's id, so others can stop leftover
+    work.
+    """
     if cluster.spark_remote is not None and spark.spark_config.get("spark.remote") == cluster.spark_remote:
         conf = session_conf(remote=cluster.spark_remote, conf=dict(cluster.spark_conf), run_id=run_id)
         spark = LazyPySparkResource(spark_config=conf)

@@ -1,52 +1,59 @@
-"""Which asset stands for which feed or process, and by which grid it is partitioned; told from a plan alone."""
+"""Map the feeds and processes of a plan to Dagster assets and their partitions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from dagster import AssetKey
 
 from feed_assets.orchestration import names
-from feed_assets.orchestration.cycles import undrawn_inputs
+from feed_assets.orchestration.cycles import find_omitted_inputs
 from feed_assets.orchestration.partitions import Grid, grid
 from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+
+FindAsset: TypeAlias = Callable[[Key], tuple[AssetKey, Grid] | None]
+"""Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssetLayout:
-    """Which asset stands for what: `grids` has the grid that each feed's asset is partitioned by, `dynamic` those of
-    each cluster whose keys Dagster must be given, `undrawn` the inputs that Dagster's graph leaves out.
+    """The mapping of feeds and processes to assets.
 
-    A process is the `@multi_asset` of its feeds where it writes the instance of its own nominal time to each of them
-    and is the only one to do so; else it is an asset of its own, and its feeds are external assets below it.
+    `makers` has the process whose multi-asset contains a feed. `grids` has the grid that partitions each feed's asset.
+    `dynamic` has the grids of each cluster whose keys must be added to Dagster. `omitted_inputs` are the inputs that
+    Dagster's graph omits.
+
+    A process is the `@multi_asset` of its feeds if it writes the instance of its own nominal time to each of them and
+    is their only writer. Otherwise it is an asset of its own, and its feeds are external assets downstream.
     """
 
     plan: Plan
     makers: Mapping[Key, ProcessRecord]
     grids: Mapping[Key, Grid]
     dynamic: Mapping[str, frozenset[Grid]]
-    undrawn: frozenset[tuple[Key, Key]]
+    omitted_inputs: frozenset[tuple[Key, Key]]
 
     def feed_asset(self, key: Key) -> tuple[AssetKey, Grid]:
-        """The asset key and the grid of a feed."""
+        """Return the asset key and the grid of a feed."""
         return names.feed_key(self.plan.feeds[key]), self.grids[key]
 
     def find_asset(self, key: Key) -> tuple[AssetKey, Grid] | None:
-        """The asset key and the grid of a feed; None if it is not declared."""
+        """Return the asset key and the grid of a feed; None if it is not declared."""
         return self.feed_asset(key) if key in self.plan.feeds else None
 
     def is_own_asset(self, process: ProcessRecord) -> bool:
-        """Whether the process is an asset of its own."""
+        """Return whether the process is an asset of its own."""
         return not process.outputs or any(self.makers.get(edge.feed_key) is not process for edge in process.outputs)
 
     def process_grid(self, process: ProcessRecord) -> Grid:
-        """The grid by which runs of the process are partitioned."""
+        """Return the grid that partitions the runs of the process."""
         if self.is_own_asset(process):
             return grid(process.sequence)
         return self.grids[process.outputs[0].feed, process.cluster]
 
 
 def lay_out(plan: Plan) -> AssetLayout:
-    """Decide which asset stands for what."""
+    """Decide which asset represents each feed and process."""
     makers: dict[Key, ProcessRecord] = {}
     grids = {key: grid(record.sequence) for key, record in plan.feeds.items()}
     for process in plan.processes.values():
@@ -60,7 +67,7 @@ def lay_out(plan: Plan) -> AssetLayout:
         for feed in feeds:
             makers[feed.key] = process
             grids[feed.key] = shared
-    layout = AssetLayout(plan=plan, makers=makers, grids=grids, dynamic={}, undrawn=undrawn_inputs(plan))
+    layout = AssetLayout(plan=plan, makers=makers, grids=grids, dynamic={}, omitted_inputs=find_omitted_inputs(plan))
     return replace(layout, dynamic=_dynamic_grids(layout))
 
 

@@ -1,7 +1,7 @@
-"""What Dagster is told of the event log: arrivals of feeds that it does not make itself, and what retention did.
+"""Report feed events to Dagster: arrivals of feeds that Dagster does not make itself, and evictions.
 
-An arrival or a restored instance colours its partition; an eviction cannot take the colour away, so the observation on
-the partition says when the instance went, why, and how to get it back.
+An arrival or a restored instance colours its partition. An eviction cannot remove the colour, so an observation on the
+partition says when the instance was evicted, why, and how to restore it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,13 +17,13 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
 
-Told: TypeAlias = AssetMaterialization | AssetObservation
+DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 
 _THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
 
 
-def build_told(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[Told]:
-    """What Dagster is told of some events, at partitions that exist."""
+def build_asset_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[DagsterEvent]:
+    """Yield the Dagster events for feed events at existing partitions."""
     for event in events:
         key = (event.feed, event.cluster)
         record = layout.plan.feeds.get(key)
@@ -38,7 +38,7 @@ def build_told(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[Tol
 
 
 def _is_of_data(event: FeedEvent) -> bool:
-    """Whether an event is about an instance itself, and not about the stats, say, that belong to it."""
+    """Return whether an event concerns the instance itself, not for example its stats."""
     return event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
 
 
@@ -60,7 +60,7 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
 
 
 def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
-    """The figures of a copy that no run has made."""
+    """Return the figures of a copy that was not made by a run."""
     figures = event.payload.get("copy")
     if event.kind is not FeedEventKind.REPLICATED or not isinstance(figures, dict):
         return {}
@@ -68,7 +68,7 @@ def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
 
 
 def _change_metadata(event: FeedEvent) -> dict[str, str]:
-    """What is another in an instance that has changed since it arrived."""
+    """Return the changes of an instance since its arrival."""
     if event.kind is not FeedEventKind.CHANGED:
         return {}
     counts = [f"{event.payload[name]} {name}" for name in ("added", "replaced", "removed") if event.payload.get(name)]
@@ -76,7 +76,7 @@ def _change_metadata(event: FeedEvent) -> dict[str, str]:
 
 
 def _eviction(event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetObservation:
-    reason, sweep = event.payload.get("reason", "it was older than its retention"), event.payload.get("sweep")
+    reason, sweep = event.payload.get("reason", "it exceeded its retention"), event.payload.get("sweep")
     return AssetObservation(
         asset_key=asset_key,
         partition=partition,

@@ -1,6 +1,6 @@
-"""The edge that Dagster draws for an input: its built-in mapping that equals the window, else one that holds it.
+"""Choose Dagster's partition mapping for an input: a built-in one that equals the window, or else covers it.
 
-Gating, runs and explanations use the window itself; this is for the picture, and for backfills from the UI.
+The mapping serves the graph and backfills from the UI. Gating, runs and explanations use the window itself.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _SHORTEST_DAY = timedelta(hours=23)
 
 
 def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
-    """The mapping of a process's partitions (downstream) to those of a feed that it reads (upstream), by all edges."""
+    """Return the mapping from a process's partitions (downstream) to those of a feed (upstream), over all edges."""
     upstream, downstream = grid(feed), grid(process)
     if any(edge.window.is_data_driven for edge in edges):
         return AllPartitionMapping()
@@ -46,7 +46,7 @@ def window_mapping(edges: Sequence[InputEdge], feed: InstanceSequence, process: 
 
 
 def output_mapping(edge: OutputEdge, feed: InstanceSequence, process: InstanceSequence) -> PartitionMapping:
-    """The mapping of a feed's partitions (downstream) to those of the process that writes them (upstream)."""
+    """Return the mapping from a feed's partitions (downstream) to those of its process (upstream)."""
     upstream, downstream = grid(process), grid(feed)
     is_dynamic = upstream.is_dynamic or downstream.is_dynamic
     if edge.shift is None or is_dynamic or upstream.key_zone.key != downstream.key_zone.key:
@@ -61,7 +61,7 @@ def _all_own(edges: Sequence[InputEdge]) -> bool:
 
 
 def _covering(window: Window, feed: InstanceSequence, process: InstanceSequence) -> tuple[int, int]:
-    """Offsets in process periods, such that the span from the first to the last covers the window at every instance.
+    """Return offsets in process periods whose span, from the first to the last, covers the window at every instance.
 
     Dagster's rule: the partitions that overlap [start of period T + start, end of period T + end).
     """
@@ -73,7 +73,9 @@ def _covering(window: Window, feed: InstanceSequence, process: InstanceSequence)
 
 
 def _bounds(expression: TimeExpression, process: InstanceSequence) -> tuple[timedelta, timedelta]:
-    """Bounds of (result − nominal time) at the instances of a process: exact where truncating changes nothing there."""
+    """Return bounds of (result − nominal time) over the instances of a process; exact if truncation has no effect on
+    them.
+    """
     offset, wall = expression.offset, process.wall_start
     starts_days = process.frequency.is_calendar and (wall.hour, wall.minute) == (0, 0)
     starts_months = starts_days and wall.day == 1 and process.frequency.unit is Unit.MONTHS
@@ -86,7 +88,7 @@ def _bounds(expression: TimeExpression, process: InstanceSequence) -> tuple[time
 
 
 def _slack(earliest: timedelta, feed: InstanceSequence, process: InstanceSequence) -> timedelta:
-    """How far the floor to a feed instance can reach back: nothing where the bound always is one."""
+    """Return how far back the floor to a feed instance can reach; zero if the bound always is an instance."""
     if feed.is_elapsed and process.is_elapsed:
         step, stride = feed.frequency.as_duration(), process.frequency.as_duration()
         if not (process.start + earliest - feed.start) % step and not stride % step:

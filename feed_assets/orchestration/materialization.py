@@ -1,24 +1,27 @@
-"""A process as an asset that is materialized: the instances of a run's partitions, and what Dagster is told at the end.
+"""Materialize the asset of a process: run the instances of a run's partitions and report the results to Dagster.
 
-Each instance is published and told of by itself, so one that fails takes no other along; the run then fails naming it.
+Each instance is published and reported separately, so a failed instance affects no other. The run then fails and names
+it.
 """
 
 from collections.abc import Iterator, Mapping
 
 from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MaterializeResult
 
-from feed_assets.lifecycle.attempt_steps import Published
+from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.orchestration import names
-from feed_assets.orchestration.instance_runs import FindAsset, InstanceRun
+from feed_assets.orchestration.instance_runs import InstanceRun
+from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
-ALREADY_TOLD = "__source_asset_observation__"
-"""Metadata key by which Dagster leaves out the event it would write for an output. It is Dagster's own, not public:
-a ranged run has told of each partition already, and there is no public way to yield an output without an event for
-every partition of the range, those that failed included. `tests/orchestration` holds it against the real thing.
+NO_DAGSTER_EVENT = "__source_asset_observation__"
+"""Metadata key with which Dagster omits its own event for an output. Not a public API of Dagster.
+
+A ranged run has already reported each partition. No public API yields an output without an event for every partition of
+the range, including failed ones. `tests/orchestration` checks the key against real Dagster.
 """
 
 
@@ -30,19 +33,19 @@ def materialize_process(
     find_asset: FindAsset,
     own_key: AssetKey | None,
 ) -> Iterator[MaterializeResult[None]]:
-    """Run the instances of the run's partitions and tell Dagster of each output as it is published."""
+    """Run the instances of the run's partitions, and report each output to Dagster when it is published."""
 
     times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
 
-    def tell_own(partition: str, published: tuple[Published, ...]) -> None:
+    def report_own(partition: str, published: tuple[Published, ...]) -> None:
         if own_key is not None:
             details = {} if published else run.details.get(times[partition], {})
             context.log_event(_own_event(own_key, partition, process, published, details))
 
-    run.run(times, tell_own)
+    run.run(times, report_own)
     for key in context.selected_asset_keys:
-        yield MaterializeResult(asset_key=key, metadata={ALREADY_TOLD: True})
+        yield MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
 
 
 def _own_event(
@@ -60,5 +63,5 @@ def _own_event(
             **{names.META_OUTPUT + name: text for name, text in written.items()},
             **{names.META_DETAIL + name: value for name, value in details.items()},
         },
-        description=f"process '{process.process}' has run",
+        description=f"Process '{process.process}' has run.",
     )

@@ -63,75 +63,75 @@ _NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def feed_key(record: FeedRecord) -> AssetKey:
-    """`[cluster, feed]`."""
+    """Return the asset key of a feed, `[cluster, feed]`."""
     return AssetKey([record.cluster, record.feed])
 
 
 def process_key(plan: Plan, process: ProcessRecord) -> AssetKey:
-    """`[cluster, process]`; `[cluster, "process", process]` where a feed has the same name there."""
+    """Return `[cluster, process]`, or `[cluster, "process", process]` if a feed on the cluster has the same name."""
     if process.key in plan.feeds:
         return AssetKey([process.cluster, "process", process.process])
     return AssetKey([process.cluster, process.process])
 
 
 def op_name(process: ProcessRecord) -> str:
-    """A word of its own for each process and cluster: `a-b` and `a_b` would be one otherwise."""
+    """Return a unique op name for each process and cluster; distinguishes `a-b` from `a_b`."""
     plain = f"{process.process}__{process.cluster}"
     return f"{word(plain)}_{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
 
 
 def pool_name(process: ProcessRecord) -> str:
-    """The pool whose limit is the process's `parallel`."""
+    """Return the pool whose limit is the process's `parallel`."""
     return f"process/{process.cluster}/{process.process}"
 
 
 def spark_resource(cluster: str) -> str:
-    """The resource key of a cluster's Spark session."""
+    """Return the resource key of a cluster's Spark session."""
     return f"spark_{word(cluster)}"
 
 
 def arrival_sensor(cluster: str) -> str:
-    """The name of a cluster's arrival sensor."""
+    """Return the name of a cluster's arrival sensor."""
     return f"arrival_{word(cluster)}"
 
 
 def instances_job(cluster: str) -> str:
-    """The name of the job that runs listed instances of a cluster, and of its sensor."""
+    """Return the name of the job that runs listed instances of a cluster, which is also the name of its sensor."""
     return f"instances_{word(cluster)}"
 
 
 def instances_op(cluster: str) -> str:
-    """The op of that job."""
+    """Return the op of that job."""
     return f"run_instances_{word(cluster)}"
 
 
 def replication_job(cluster: str) -> str:
-    """The name of a cluster's job for replication, and of its schedule."""
+    """Return the name of a cluster's job for replication, which is also the name of its schedule."""
     return f"replication_{word(cluster)}"
 
 
 def replication_op(cluster: str) -> str:
-    """The op of that job."""
+    """Return the op of that job."""
     return f"replicate_to_{word(cluster)}"
 
 
 def retention_job(cluster: str) -> str:
-    """The name of a cluster's job for retention, and of its schedule."""
+    """Return the name of a cluster's job for retention, which is also the name of its schedule."""
     return f"retention_{word(cluster)}"
 
 
 def retention_op(step: str, cluster: str) -> str:
-    """The name of an op of that job: of a step, such as `plan`."""
+    """Return the name of an op of that job for a step, such as `plan`."""
     return f"{step}_retention_{word(cluster)}"
 
 
 def late_sensor(cluster: str) -> str:
-    """The name of the sensor that looks for late data on a cluster."""
+    """Return the name of the sensor that checks for late data on a cluster."""
     return f"late_data_{word(cluster)}"
 
 
 def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:
-    """The tag of a run that processes late data: of which inputs, by nominal time; the first few of many.
+    """Return the tag of a run that processes late data: its late inputs by nominal time, shortened to the first few.
 
     >>> from datetime import UTC
     >>> late_tags({datetime(2013, 11, 3, 5, tzinfo=UTC): ["weather"]})
@@ -145,10 +145,10 @@ def late_tags(late: Mapping[datetime, Sequence[str]]) -> dict[str, str]:
 
 
 def word(text: str) -> str:
-    """`text` with everything but letters, digits and `_` replaced by `_`."""
+    """Replace everything but letters, digits and `_` in `text` by `_`."""
     return _NOT_WORD.sub("_", text)
 
 
 def tag_text(text: str) -> str:
-    """`text` as Dagster allows it in asset tags: at most 63 letters, digits, `_`, `-` and `.`."""
+    """Convert `text` to the form that Dagster allows in asset tags: at most 63 letters, digits, `_`, `-` and `.`."""
     return _NOT_TAG.sub("_", text)[:63]

@@ -1,7 +1,7 @@
-"""Instance sequences as partitions: one shared definition a distinct grid, and keys that go both ways exactly.
+"""Represent instance sequences as Dagster partitions: one shared definition per distinct grid, and exact two-way keys.
 
-A grid that five-field cron says exactly is a time-window definition; every other grid is a dynamic one, whose keys the
-arrival sensor adds as instances come into being.
+A grid that five-field cron expresses exactly is a time-window definition. Every other grid is a dynamic one: the
+arrival sensor adds its keys when the instances are due.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _DAYS_OF_EVERY_MONTH = 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A sequence of instances as Dagster sees it."""
+    """A sequence of instances in the form of Dagster partitions."""
 
     sequence: InstanceSequence
     cron: str | None
@@ -39,7 +39,7 @@ class Grid:
 
     @property
     def key_zone(self) -> ZoneInfo:
-        """The zone in which keys are written: UTC for minutes and hours, else the sequence's own."""
+        """The zone of partition keys: UTC for minutes and hours, else the sequence's own."""
         return self.sequence.timezone if self.sequence.frequency.is_calendar else _UTC
 
     @property
@@ -54,35 +54,35 @@ class Grid:
         return f"feed_assets/{sequence.frequency.render()}/{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
 
     def key(self, nominal_time: datetime) -> str:
-        """The partition key of an instance."""
+        """Return the partition key of an instance."""
         return nominal_time.astimezone(self.key_zone).strftime(self.key_format)
 
     def nominal_time(self, key: str) -> datetime:
-        """The instance of a partition key.
+        """Return the nominal time of a partition key.
 
         Raises:
-            PartitionKeyError: the key is no instance of the sequence.
+            PartitionKeyError: the key does not denote an instance of the sequence.
         """
         try:
             wall = datetime.strptime(key, self.key_format).replace(tzinfo=self.key_zone)
         except ValueError as exc:
-            raise self._refusal(key, f"keys look like {self.key(self.sequence.start)}") from exc
+            raise self._refusal(key, f"keys have the form {self.key(self.sequence.start)}") from exc
         near = self.sequence.index_at_or_before(wall.astimezone(UTC))
         for index in (near, near + 1, near - 1):
             found = self.sequence.at(index)
             if self.key(found) == key and self.sequence.contains(found):
                 return found
-        raise self._refusal(key, "it is no instance in the validity")
+        raise self._refusal(key, "the validity has no such instance")
 
     def _refusal(self, key: str, reason: str) -> PartitionKeyError:
         return PartitionKeyError(key=key, start=self.sequence.start, frequency=self.sequence.frequency, reason=reason)
 
     def add_request(self, keys: Sequence[str]) -> AddDynamicPartitionsRequest:
-        """The request to add keys to a dynamic grid."""
+        """Return the request to add keys to a dynamic grid."""
         return AddDynamicPartitionsRequest(self.dynamic_name, keys)
 
     def definition(self) -> PartitionsDefinition[str]:
-        """The partitions definition; equal grids share one object."""
+        """Return the partitions definition; equal grids share one object."""
         return _definition(self)
 
 
@@ -91,7 +91,7 @@ _UTC = ZoneInfo("UTC")
 
 @cache
 def grid(sequence: InstanceSequence) -> Grid:
-    """The grid of a sequence."""
+    """Return the grid of a sequence."""
     wall = sequence.wall_start
     midnight = (wall.hour, wall.minute) == (0, 0)
     return Grid(
@@ -118,11 +118,11 @@ def _definition(grid: Grid) -> PartitionsDefinition[str]:
 
 
 def exact_cron(sequence: InstanceSequence) -> str | None:
-    """The five-field cron schedule with exactly the sequence's instances, None where there is none.
+    """Return the five-field cron schedule with exactly the sequence's instances; None if there is none.
 
-    Exact are N minutes with N dividing 60 (but not 1, which Dagster handles very slowly), N hours with N dividing 24,
-    one day, one week, and N months with N dividing 12 from a day that every month has; for days and months only at a
-    wall-clock time that no change of the clock skips or repeats.
+    Exact schedules are: N minutes with N dividing 60 (but not 1, which Dagster handles very slowly), N hours with N
+    dividing 24, one day, one week, and N months with N dividing 12 from a day that every month has. Days and months
+    also need a local time that no clock change skips or repeats.
     """
     frequency, count = sequence.frequency, sequence.frequency.count
     start, wall = sequence.start, sequence.wall_start
@@ -154,7 +154,7 @@ def _hours_cron(start: datetime, hours: int) -> str | None:
 
 
 def _cycle(phase: int, step: int, period: int) -> str:
-    """One cron field: every `step` from `phase`.
+    """Return one cron field: every `step` from `phase`.
 
     >>> _cycle(0, 15, 60), _cycle(17, 60, 60), _cycle(1, 6, 24), _cycle(5, 1, 24)
     ('*/15', '17', '1,7,13,19', '*')
@@ -168,7 +168,9 @@ def _cycle(phase: int, step: int, period: int) -> str:
 
 
 def _keeps_wall_time(sequence: InstanceSequence) -> bool:
-    """Whether no instance falls on a wall-clock time that is skipped or repeated, so that cron means the same times."""
+    """Return whether no instance falls on a local time that is skipped or repeated; only then cron means the same
+    times.
+    """
     wall = sequence.wall_start
     time_of_day = timedelta(hours=wall.hour, minutes=wall.minute)
     return is_fixed(sequence.timezone) or is_regular(sequence.timezone, time_of_day, sequence.start)

@@ -1,49 +1,54 @@
-"""What sensors and runs of one process share: the plan, the state database, the stores and the clocks."""
+"""The objects that sensors and runs of one process share: the plan, the state database, the stores and the clocks.
+
+Every Dagster run loads the location, so the modules that open resources are imported on first use.
+"""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dagster import DagsterInstance
 
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
-from feed_assets.lifecycle.governance import Governance
-from feed_assets.lifecycle.stores import StorePool
-from feed_assets.operations.location import Location
-from feed_assets.operations.recording import values_of
-from feed_assets.orchestration.dead_runs import Silences
-from feed_assets.orchestration.present import Present
+from feed_assets.orchestration.active_definitions import ActiveDefinitions
+from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
-from feed_assets.state.database import Database, open_database
+
+if TYPE_CHECKING:
+    from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+    from feed_assets.orchestration.dead_runs import RunHeartbeats
+    from feed_assets.state.database import Database
+    from feed_assets.storage.pool import StorePool
 
 STATE_FILE = "feed_assets.db"
 
 
-@dataclass(slots=True)
+@dataclass
 class Runtime:
-    """Opened once a process. `clock` tells the time of the data, `wall` the time of day; only a replay parts them.
+    """The shared objects of one process. `clock` gives the data's time, `real_clock` the real time; they differ only in
+    replays.
 
-    `reload` loads the location anew; None where it is not made of files. `revision`, `present` and `asked_for` belong
-    to `reloading.py`, which uses them while it holds `reloading`.
+    `reload` loads the location again; None if it is not made of files. `revision`, `active` and `requested_digest`
+    belong to `reloading.py`, which uses them while it holds the lock `reloading`.
     """
 
     settings: Settings
     location: Location
     clock: Clock
-    wall: Clock = field(default_factory=SystemClock)
-    stores: StorePool = field(default_factory=StorePool)
-    silences: Silences = field(default_factory=Silences)
+    real_clock: Clock = field(default_factory=SystemClock)
     reload: Callable[[datetime], Location] | None = None
     revision: int = 0
-    present: Present | None = None
-    asked_for: str | None = None
+    active: ActiveDefinitions | None = None
+    requested_digest: str | None = None
     reloading: threading.Lock = field(default_factory=threading.Lock)
-    _databases: dict[str, Database] = field(default_factory=dict)
-    _governance: Governance | None = None
+    _databases: "dict[str, Database]" = field(default_factory=dict)
+    _timeline: "ReleaseTimeline | None" = None
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -54,21 +59,40 @@ class Runtime:
     def root(self) -> Path:
         return self.settings.root
 
-    def governance(self, location: Location | None = None) -> Governance:
-        """Which definitions govern which instances, as seen with the plan of a location, by default the runtime's."""
+    @cached_property
+    def stores(self) -> "StorePool":
+        """The stores, each opened on first use."""
+        from feed_assets.storage.pool import StorePool
+
+        return StorePool()
+
+    @cached_property
+    def heartbeats(self) -> "RunHeartbeats":
+        """The observed activity of other workers."""
+        from feed_assets.orchestration.dead_runs import RunHeartbeats
+
+        return RunHeartbeats()
+
+    def timeline(self, location: Location | None = None) -> "ReleaseTimeline":
+        """Return the release timeline for the plan of a location, by default the runtime's."""
+        from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+        from feed_assets.operations.recording import values_of
+
         location = location or self.location
         with self._mutex:
-            known = self._governance
+            known = self._timeline
             if known is None or known.plan is not location.plan:
-                known = self._governance = Governance(location.plan, values_of(self.settings))
+                known = self._timeline = ReleaseTimeline(location.plan, values_of(self.settings))
         return known
 
-    def database(self, instance: DagsterInstance) -> Database:
-        """The state database that belongs to a Dagster instance, with its tables.
+    def database(self, instance: DagsterInstance) -> "Database":
+        """Return the state database that belongs to a Dagster instance, with its tables created.
 
         Raises:
-            StateError: it cannot be opened, or is newer than this code.
+            StateError: the database cannot be opened, or is newer than this code.
         """
+        from feed_assets.state.database import open_database
+
         url = self.settings.state or state_url(instance)
         with self._mutex:
             database = self._databases.get(url)
@@ -82,16 +106,17 @@ class Runtime:
 def open_runtime(
     settings: Settings, location: Location, reload: Callable[[datetime], Location] | None = None
 ) -> Runtime:
-    """A runtime for a location; opens nothing yet."""
+    """Return a runtime for a location; opens nothing yet."""
     return Runtime(settings=settings, location=location, clock=open_clock(settings), reload=reload)
 
 
 def state_url(instance: DagsterInstance) -> str:
-    """The URL of the state database that stands beside a Dagster instance's own: the same PostgreSQL database, or a
-    SQLite file in its home.
+    """Return the URL of the state database beside a Dagster instance's own storage.
+
+    This is the same PostgreSQL database, or a SQLite file in the instance's home.
 
     Raises:
-        SettingsError: the instance keeps its records in neither.
+        SettingsError: the instance uses neither.
     """
     url = getattr(instance.event_log_storage, "postgres_url", None)
     if isinstance(url, str):
@@ -101,7 +126,7 @@ def state_url(instance: DagsterInstance) -> str:
     except (AttributeError, NotImplementedError) as exc:
         raise SettingsError(
             setting="state",
-            reason="the Dagster instance has neither a home folder nor PostgreSQL to keep the state in",
+            reason="the Dagster instance has neither a home folder nor PostgreSQL for the state",
             tried=("settings", "storage of the Dagster instance", "DAGSTER_HOME"),
             next_step="Set DAGSTER_HOME, or state to an SQLAlchemy URL.",
         ) from exc

@@ -1,4 +1,7 @@
-"""What the sensors of a cluster have in common: they run from the start, and may tick as often as is worth it."""
+"""The sensors of a cluster. They run by default, each with its own minimum interval.
+
+Every Dagster run loads the location, so the modules of a sensor are imported by its first tick.
+"""
 
 from collections.abc import Callable
 
@@ -12,8 +15,67 @@ from dagster import (
     sensor,
 )
 
+from feed_assets.orchestration import names
+from feed_assets.orchestration.layout import AssetLayout
+from feed_assets.orchestration.runtime import Runtime
 
-def build_sensor(
+ARRIVAL_SECONDS = 4
+OTHER_SECONDS = 10
+
+
+def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that polls for arrivals on a cluster and requests the runs that become ready."""
+
+    def tick(context: SensorEvaluationContext) -> SensorResult:
+        from feed_assets.orchestration.reloading import renew_code_server
+        from feed_assets.orchestration.ticks import run_tick
+
+        result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
+        renew_code_server(runtime, layout, context)
+        return result
+
+    return _build_sensor(
+        names.arrival_sensor(cluster),
+        tick,
+        description=f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready.",
+        minimum_seconds=ARRIVAL_SECONDS,
+    )
+
+
+def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that requests runs of instances that are not partitions of the current definitions."""
+
+    def tick(context: SensorEvaluationContext) -> SensorResult:
+        from feed_assets.orchestration.past_instances import run_instances_tick
+
+        return run_instances_tick(runtime, layout, cluster, context.instance)
+
+    return _build_sensor(
+        names.instances_job(cluster),
+        tick,
+        description=f"Requests instances on cluster {cluster} of past releases.",
+        minimum_seconds=OTHER_SECONDS,
+        job_name=names.instances_job(cluster),
+    )
+
+
+def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that makes the due checks for late data on a cluster."""
+
+    def tick(context: SensorEvaluationContext) -> SkipReason:
+        from feed_assets.orchestration.late_data import run_late_tick
+
+        return run_late_tick(runtime, layout, cluster, context.instance)
+
+    return _build_sensor(
+        names.late_sensor(cluster),
+        tick,
+        description=f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed.",
+        minimum_seconds=OTHER_SECONDS,
+    )
+
+
+def _build_sensor(
     name: str,
     tick: Callable[[SensorEvaluationContext], SensorResult | SkipReason],
     *,
@@ -21,7 +83,7 @@ def build_sensor(
     minimum_seconds: int,
     job_name: str | None = None,
 ) -> SensorDefinition:
-    """A sensor that does `tick`. It asks for runs of a job, or of any assets."""
+    """Build a sensor from a tick function. It requests runs of a job, or of any assets."""
 
     @sensor(
         name=name,

@@ -1,4 +1,4 @@
-"""Ending the Dagster runs of instances that nobody wants any more, from outside of any run."""
+"""Stop the Dagster runs of killed instances from outside these runs."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from feed_assets.state.records import ProcessInstance
 
 
 def stop_runs_of(stopped: Sequence[ProcessInstance]) -> int:
-    """End the runs that instances were in, or had asked for; returns how many there were.
+    """Stop the runs that instances were in or had requested, and return how many there were.
 
     Raises:
-        RunsNotStoppedError: some could not be ended; the others are.
+        RunsNotStoppedError: some runs could not be stopped; the others were.
     """
     try:
         with DagsterInstance.get() as instance:

@@ -1,7 +1,7 @@
-"""One tick of a cluster's arrival sensor: reconcile, look, open gates, ask for runs, tell Dagster what has arrived.
+"""One tick of a cluster's arrival sensor: reconcile, poll, open gates, request runs, report arrivals to Dagster.
 
-The order makes an arrival, and the runs that it makes ready, one tick. The event log, leases and compare-and-set
-decide; a tick that is repeated asks for nothing twice.
+In this order, one tick handles both an arrival and the runs that it makes ready. The event log, leases and
+compare-and-set make a repeated tick harmless: it requests nothing twice.
 """
 
 import json
@@ -27,26 +27,27 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
-from feed_assets.lifecycle.arrivals import Found, apply_arrivals
-from feed_assets.lifecycle.clock_steps import apply_clock
-from feed_assets.lifecycle.former_inputs import apply_former_looks
-from feed_assets.lifecycle.readiness import Readied, apply_readiness
-from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
-from feed_assets.lifecycle.requests import LaunchRequest, Way, apply_requests
-from feed_assets.lifecycle.retries import Retried, apply_retries
-from feed_assets.lifecycle.run_names import is_command
-from feed_assets.lifecycle.staging import apply_staging_sweep
+from feed_assets.lifecycle.arrival.arrivals import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
+from feed_assets.lifecycle.instances.clock_setback import apply_clock
+from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
+from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
+from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
-from feed_assets.orchestration.dead_runs import Silences, fail_dead_runs
+from feed_assets.orchestration.active_definitions import ActiveDefinitions
+from feed_assets.orchestration.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.log_events import build_told
+from feed_assets.orchestration.log_events import build_asset_events
+from feed_assets.orchestration.overdue_notices import build_context, describe_oldest, report_overdue
 from feed_assets.orchestration.partitions import Grid
-from feed_assets.orchestration.present import Present
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.orchestration.telling import build_scene, describe_oldest, tell_why
-from feed_assets.plan.records import ClusterRecord
+from feed_assets.plan.records import ClusterRecord, Key, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.timing.dates import render_datetime
@@ -64,103 +65,113 @@ _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
-    """What a sensor remembers in Dagster: the last event told, and the plan whose issues are shown."""
+    """A sensor's cursor in Dagster: the last reported event, and the digest of the location whose issues are shown."""
 
-    told: int = 0
+    last_seq: int = 0
     checked: str = ""
 
     def render(self) -> str:
-        return json.dumps({"version": _CURSOR_VERSION, "told": self.told, "checked": self.checked})
+        return json.dumps({"version": _CURSOR_VERSION, "told": self.last_seq, "checked": self.checked})
 
 
 def parse_cursor(text: str | None) -> TickCursor:
-    """Read a cursor; None is the cursor of a sensor that has never run.
+    """Parse a cursor; None is the cursor of a sensor that has never run.
 
     Raises:
-        ValueError: it is none of ours; it is never restarted silently.
+        ValueError: the cursor has another format; it is never reset silently.
     """
     if text is None:
         return TickCursor()
     fields = json.loads(text)
     if not isinstance(fields, dict) or fields.get("version") != _CURSOR_VERSION:
-        raise ValueError(f"cursor {text!r} is not of version {_CURSOR_VERSION}; reset it with `dagster sensor cursor`")
-    return TickCursor(told=int(fields["told"]), checked=str(fields["checked"]))
+        raise ValueError(
+            f"cursor {text!r} does not have version {_CURSOR_VERSION}; reset it with `dagster sensor cursor`"
+        )
+    return TickCursor(last_seq=int(fields["told"]), checked=str(fields["checked"]))
 
 
 def run_tick(
     runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor_text: str | None
 ) -> SensorResult:
-    """Everything an arrival sensor does in one tick. `layout` is what Dagster was given; the definitions in force may
-    be newer by now.
+    """Do the work of one tick of an arrival sensor.
+
+    `layout` is the layout that Dagster has loaded; the active definitions may be newer.
     """
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
-    present = follow_definitions(runtime, layout, database, as_of)
-    plan, layout = present.plan, present.layout
+    active = follow_definitions(runtime, layout, database, as_of)
+    plan, layout = active.plan, active.layout
     if cluster not in plan.clusters:
-        return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is not declared any more"), cursor=cursor_text)
-    governance = follow_plan(runtime, present.location, database, as_of)
-    scene = build_scene(runtime, governance, database, as_of)
-    set_back = apply_clock(database, governance, cluster, as_of, runtime.wall.now())
+        return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
+    timeline = follow_plan(runtime, active.location, database, as_of)
+    context = build_context(runtime, timeline, database, as_of)
+    set_back = apply_clock(database, timeline, cluster, as_of, runtime.real_clock.now())
     if set_back is not None:
         _logger.warning("cluster %s: %s", cluster, set_back.render())
-    reconcile(database, plan.clusters[cluster], instance, runtime.silences, as_of, runtime.wall.now())
-    apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.wall.now())
-    found = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
-    apply_former_looks(database, runtime.stores, governance, cluster, as_of)
-    tell_exhausted(apply_retries(database, governance, cluster, as_of))
-    readied = apply_readiness(database, governance, cluster, as_of, budget, without_row=scene.without_row)
-    explained = tell_why(scene, layout, cluster, instance)
+    reconcile(database, plan.clusters[cluster], instance, runtime.heartbeats, as_of, runtime.real_clock.now())
+    apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.real_clock.now())
+    arrivals = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
+    apply_past_polls(database, runtime.stores, timeline, cluster, as_of)
+    log_exhausted(plan, apply_retries(database, timeline, cluster, as_of))
+    readiness = apply_readiness(database, timeline, cluster, as_of, budget, without_row=context.without_row)
+    explained = report_overdue(context, layout, cluster, instance)
     requests = apply_requests(
         database,
-        governance,
+        timeline,
         cluster,
         as_of,
-        runtime.wall.now(),
+        runtime.real_clock.now(),
         REQUESTS_A_TICK,
-        way=Way.PARTITIONS,
-        without_row=scene.without_row,
-        not_yet=present.not_yet,
+        mode=LaunchMode.PARTITIONS,
+        without_row=context.without_row,
+        not_yet=active.not_yet,
     )
     with database.read() as connection:
-        events = EventLog(connection).read(cursor.told, EVENTS_A_TICK, clusters=[cluster])
-    told = list(build_told(layout, events))
+        events = EventLog(connection).read(cursor.last_seq, EVENTS_A_TICK, clusters=[cluster])
+    asset_events = list(build_asset_events(layout, events))
     checks = []
-    if cursor.checked != present.location.digest:
+    if cursor.checked != active.location.digest:
         set_pool_limits(layout, cluster, instance)
-        checks.append(issues_check(present.location.issues))
+        checks.append(issues_check(active.location.issues))
     run_requests = [build_run_request(layout, request) for request in requests]
-    is_quiet = not (run_requests or told or readied.ready)
-    oldest = describe_oldest(scene, cluster) if is_quiet else ""
-    following = replace(cursor, told=events[-1].seq if events else cursor.told, checked=present.location.digest)
+    is_quiet = not (run_requests or asset_events or readiness.ready)
+    oldest = describe_oldest(context, cluster) if is_quiet else ""
+    following = replace(cursor, last_seq=events[-1].seq if events else cursor.last_seq, checked=active.location.digest)
     return SensorResult(
         run_requests=run_requests or None,
-        asset_events=[*told, *checks],
+        asset_events=[*asset_events, *checks],
         dynamic_partitions_requests=dynamic_keys(layout, cluster, instance, as_of),
         cursor=following.render(),
         skip_reason=None
         if run_requests
-        else SkipReason(describe(found, readied, len(told), explained, present) + oldest),
+        else SkipReason(describe(arrivals, readiness, len(asset_events), explained, active) + oldest),
     )
 
 
-def tell_exhausted(retried: Retried) -> None:
-    """Say loudly which instances have failed for good."""
+def log_exhausted(plan: Plan, retried: RetryResult) -> None:
+    """Log an error about the instances of each process that have no retries left."""
+    times: dict[Key, list[datetime]] = {}
     for key in retried.exhausted:
-        when = render_datetime(key.nominal_time)
-        who = describe_process(key.process)
-        _logger.error("%s on %s: all retries of instance %s have failed", who, key.cluster, when)
+        times.setdefault((key.process, key.cluster), []).append(key.nominal_time)
+    for (name, cluster), failed in times.items():
+        record = plan.processes.get((name, cluster))
+        when = ", ".join(map(render_datetime, failed)) if record is None else render_ranges(failed, record.sequence)
+        noun = "instance" if len(failed) == 1 else "instances"
+        _logger.error("%s on %s: all retries of %s %s have failed", describe_process(name), cluster, noun, when)
 
 
-def describe(found: Found, readied: Readied, told: int, explained: int, present: Present) -> str:
-    """What a tick without requests did, in a sentence."""
-    more = "" if found.is_complete and readied.is_complete else "; more is left for the next tick"
-    more += f"; {len(present.not_yet)} processes wait until Dagster has loaded them" if present.not_yet else ""
-    more += "; safe mode is on" if present.is_safe_mode else ""
+def describe(
+    arrivals: ArrivalResult, readiness: ReadinessResult, reported: int, explained: int, active: ActiveDefinitions
+) -> str:
+    """Return a phrase that summarizes a tick without requests."""
+    more = "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
+    more += f"; {len(active.not_yet)} processes wait for Dagster to load them" if active.not_yet else ""
+    more += "; safe mode is on" if active.is_safe_mode else ""
     return (
-        f"{found.looked} looks, {found.arrived} arrivals, {readied.materialized} new process instances, "
-        f"{readied.ready} ready, {readied.timed_out} timed out, {told} events told, {explained} explained{more}"
+        f"{arrivals.polled} polls, {arrivals.arrived} arrivals, {readiness.materialized} new process instances, "
+        f"{readiness.ready} ready, {readiness.timed_out} timed out, {reported} events reported, "
+        f"{explained} explained{more}"
     )
 
 
@@ -168,14 +179,14 @@ def reconcile(
     database: Database,
     cluster: ClusterRecord,
     instance: DagsterInstance,
-    silences: Silences,
+    heartbeats: RunHeartbeats,
     as_of: datetime,
-    wall: datetime,
+    real_now: datetime,
 ) -> None:
-    """Ask Dagster what became of the runs that the record believes in, and correct the record."""
-    launched = find_launched(database, cluster.name, wall)
+    """Ask Dagster for the state of the recorded runs, and correct the record."""
+    launched = find_launched(database, cluster.name, real_now)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
-    fail_dead_runs(database, cluster.name, instance, launched.running, silences, wall)
+    fail_dead_runs(database, cluster.name, instance, launched.running, heartbeats, real_now)
     requests = sorted({item.request_key for item in launched.requested if item.request_key})
     by_run = {}
     if run_ids:
@@ -185,7 +196,7 @@ def reconcile(
     if requests:
         runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
         by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
-    commands = find_commands(database, launched, wall)
+    commands = find_commands(database, launched, real_now)
     apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
     if cluster.spark_remote is not None:
         _stop_leftovers(
@@ -194,12 +205,12 @@ def reconcile(
 
 
 def _stop_leftovers(remote: str, run_ids: Sequence[str]) -> None:
-    """End what runs that are over still compute on a Spark Connect server."""
+    """Stop the remaining work of ended runs on a Spark Connect server."""
     for run_id in run_ids:
         try:
             interrupt_run(remote, run_id)
         except Exception:
-            _logger.warning("what run %s left on %s could not be stopped", run_id, remote, exc_info=True)
+            _logger.warning("the work of run %s on %s could not be stopped", run_id, remote, exc_info=True)
 
 
 def _state(status: DagsterRunStatus | None) -> RunState:
@@ -213,7 +224,7 @@ def _state(status: DagsterRunStatus | None) -> RunState:
 
 
 def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest:
-    """The run for a launch request: one partition, or a range of them."""
+    """Build the run request for a launch request: one partition, or a range of them."""
     process = request.process
     run_grid = layout.process_grid(process)
     tags = {
@@ -239,7 +250,7 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
 def dynamic_keys(
     layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime
 ) -> list[AddDynamicPartitionsRequest]:
-    """Keys that dynamic grids lack, oldest first."""
+    """Return requests for the keys that dynamic grids lack, oldest first."""
     requests: dict[str, AddDynamicPartitionsRequest] = {}
     for grid in layout.dynamic[cluster]:
         keys = _missing_keys(grid, instance, as_of)
@@ -261,7 +272,7 @@ def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Seq
 
 
 def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:
-    """Make the limit of each process's pool its `parallel`; done when a plan is new, so a limit set by hand stays."""
+    """Set the limit of each process's pool to its `parallel`, once per plan, so that a limit set by hand persists."""
     storage = instance.event_log_storage
     default = instance.get_concurrency_config().pool_config.default_pool_limit
     known = {pool.name: pool.limit for pool in storage.get_pool_limits() if not pool.from_default}
@@ -272,7 +283,7 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance
 
 
 def issues_check(issues: Sequence[Issue]) -> AssetCheckEvaluation:
-    """The result of the check on the location's own asset: passed when every entity file is in order."""
+    """Return the result of the check on the location's own asset: passed if every entity file is free of errors."""
     errors = [issue for issue in issues if issue.severity is Severity.ERROR]
     return AssetCheckEvaluation(
         asset_key=names.LOCATION_KEY,

@@ -1,4 +1,4 @@
-"""Dagster's webserver, as far as commands talk to it: it is asked to load our locations anew, over GraphQL."""
+"""Ask Dagster's webserver over GraphQL to reload the code locations of feed-assets."""
 
 import json
 from urllib.error import URLError
@@ -7,7 +7,7 @@ from urllib.request import Request, urlopen
 from feed_assets.orchestration.errors import WebserverError
 
 TIMEOUT_SECONDS = 60.0
-OUR_SENSORS = "arrival_"
+SENSOR_PREFIX = "arrival_"
 
 _SENSORS = "query {repositoriesOrError {... on RepositoryConnection {nodes {location {name} sensors {name}}}}}"
 _RELOAD = """
@@ -22,10 +22,10 @@ mutation ($name: String!) {
 
 
 def reload_locations(webserver: str) -> tuple[str, ...]:
-    """Make a webserver load each location of ours anew; returns their names.
+    """Reload each code location of feed-assets on a webserver, and return their names.
 
     Raises:
-        WebserverError: it cannot be reached, knows no location of ours, or cannot load one.
+        WebserverError: it cannot be reached, has no location of feed-assets, or cannot load one.
     """
     found = _ask(webserver, _SENSORS, {})
     repositories = _dicts(_dict(found.get("repositoriesOrError")).get("nodes"))
@@ -33,7 +33,7 @@ def reload_locations(webserver: str) -> tuple[str, ...]:
         {
             str(_dict(repository.get("location")).get("name"))
             for repository in repositories
-            if any(str(sensor.get("name")).startswith(OUR_SENSORS) for sensor in _dicts(repository.get("sensors")))
+            if any(str(sensor.get("name")).startswith(SENSOR_PREFIX) for sensor in _dicts(repository.get("sensors")))
         }
     )
     if not names:
@@ -61,14 +61,14 @@ def _ask(webserver: str, query: str, variables: dict[str, str]) -> dict[str, obj
     url = f"{webserver.rstrip('/')}/graphql"
     body = json.dumps({"query": query, "variables": variables}).encode()
     if not url.startswith(("http://", "https://")):
-        raise WebserverError(url=webserver, reason="it is no http address", next_step="Write http://host:port.")
+        raise WebserverError(url=webserver, reason="it is not an http address", next_step="Write http://host:port.")
     request = Request(url, data=body, headers={"Content-Type": "application/json"})
     try:
         with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             answer = json.load(response)
     except (URLError, OSError, ValueError) as exc:
         reason = f"it does not answer: {getattr(exc, 'reason', exc)}"
-        next_step = "Start it, or correct the setting 'webserver'; the daemon sees the change without it."
+        next_step = "Start it, or correct the setting 'webserver'; the daemon notices the change anyway."
         raise WebserverError(url=webserver, reason=reason, next_step=next_step) from exc
     data = _dict(answer).get("data")
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Entities → plan: one pass, no outside. A bundle that validation has accepted compiles without errors."""
+"""The compiler of entities to a plan: one pass without outside access. A validated bundle compiles without errors."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -30,9 +30,9 @@ from feed_assets.plan.records import (
     RetryRecord,
     TableRecord,
 )
+from feed_assets.plan.release_fingerprint import release_fingerprint
 from feed_assets.plan.replication import compile_flow, iter_flows
 from feed_assets.plan.retention import compile_retention
-from feed_assets.plan.signs import release_sign
 from feed_assets.timing.calendar_offsets import Truncation
 from feed_assets.timing.expressions import TimeExpression
 from feed_assets.timing.sequence import InstanceSequence
@@ -40,19 +40,19 @@ from feed_assets.timing.templates import PathTemplate
 from feed_assets.timing.windows import Window, parse_window
 
 Sources: TypeAlias = Mapping[EntityKey, Source]
-"""Where each entity was declared; entities built in Python have no entry."""
+"""The position of each entity's declaration; entities built in Python have no entry."""
 
 
 def compile_plan(bundle: Bundle, sources: Sources | None = None, cluster: str | None = None) -> Plan:
-    """Compile a validated bundle; with `cluster`, only what is on that one, so that others may be missing.
+    """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing.
 
-    What lies nowhere, or needs an engine that there is not, is left out.
+    Feeds and processes without a location, or with an unsupported engine, are left out.
     """
     return _Compiler(bundle, sources or {}, cluster).plan()
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
-    """Whether there is an engine for the process, and all that it reads and writes lies somewhere."""
+    """Return whether the process has a supported engine, and all its inputs and outputs have a location."""
     feeds = [item.feed for item in process.inputs.values()] + [item.feed for item in process.outputs.values()]
     return process.workflow.engine.runs_here and all(_lies_on(bundle.get_feed(name), cluster) for name in feeds)
 
@@ -88,13 +88,13 @@ class _Compiler:
         return Plan(digest=self._bundle.digest, clusters=clusters, feeds=feeds, processes=processes)
 
     def _clusters_of(self, entity: Feed | Process) -> list[str]:
-        """The clusters that count for an entity: with those that its copies on them come from."""
+        """Return the relevant clusters of an entity, including the sources of its copies on them."""
         if self._only is None:
             return list(entity.clusters)
-        wanted = {self._only} if self._only in entity.clusters else set()
-        if wanted and isinstance(entity, Feed):
-            wanted.update(iter_flows(self._bundle, entity, self._only))
-        return [name for name in entity.clusters if name in wanted]
+        relevant = {self._only} if self._only in entity.clusters else set()
+        if relevant and isinstance(entity, Feed):
+            relevant.update(iter_flows(self._bundle, entity, self._only))
+        return [name for name in entity.clusters if name in relevant]
 
     def _flows(self, feed: Feed) -> Iterator[ProcessRecord]:
         for target in feed.clusters:
@@ -137,7 +137,7 @@ class _Compiler:
             retry=_retry(process.retry),
             late=_late(process.late_process),
             digest=self._bundle.entity_digest(process),
-            sign=release_sign(self._bundle, process, cluster),
+            fingerprint=release_fingerprint(self._bundle, process, cluster),
             members=_members(process, cluster),
             facts=self._facts(process, process.pipelines),
             mirror=compile_mirror(self._bundle, mirror, cluster) if (mirror := process.workflow.mirror) else None,
@@ -262,7 +262,7 @@ def _cluster(cluster: Cluster) -> ClusterRecord:
 def relative_shift(
     window: Window, expression: TimeExpression, feed: InstanceSequence, process: InstanceSequence
 ) -> int | None:
-    """How many instances after the one of the process's nominal time an end of a window is; None if that varies."""
+    """Return how many instances after that of the process's nominal time an end of a window is; None if that varies."""
     truncates = expression.offset.truncation is not Truncation.NONE
     if truncates and window.zone is not None and window.zone.key != feed.timezone.key:
         return None

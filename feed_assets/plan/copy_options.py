@@ -1,4 +1,4 @@
-"""What can be asked of a copy."""
+"""The options of a copy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,12 +7,12 @@ from feed_assets.entities.copying import Preserve, RemovedFiles, Verification
 
 
 class OnError(StrEnum):
-    """What happens when a file of the source cannot be read.
+    """The reaction to a file of the source that cannot be read.
 
-    STOP: the copy ends at the first. REPORT: all others are copied and kept for the next try, every failure is named,
-    and nothing is published, because a part of an instance is no instance. PUBLISH, for directories that are no
-    instances: what could be copied is published without an availability flag and says that it is incomplete; the files
-    that failed stay as they stood.
+    STOP: the copy ends at the first. REPORT: all other files are copied and kept for the next attempt, every failure is
+    named, and nothing is published, because a part of an instance is not an instance. PUBLISH, for directories that are
+    not instances: the copied files are published without an availability flag and marked as incomplete; the failed
+    files stay unchanged at the target.
     """
 
     STOP = "stop"
@@ -24,16 +24,18 @@ class OnError(StrEnum):
 class CopyOptions:
     """The options of a copy.
 
-    `sub_path` is the part of the instance that is copied, a partition sub-path, possibly with globs; `include` and
-    `exclude` are globs on the paths below the instance (see `CopyFilter`). What the filter does not name is neither
-    copied nor removed at the target. `hidden` also copies what readers pass over (`_metadata`, `.crc`).
-    `overwrite` transfers every file, `removed_files` says what becomes of what the source does not have (any more).
-    `quick` takes a source that was published by this program for unchanged if its publication is the same; otherwise
-    all its files are listed. `allow_emptying`: a source without flag and manifest that has no files any more may empty
-    a target that has some. `instance_flag` writes the flag of the whole instance, too, where only a part is copied.
-    `bandwidth` is in bytes a second, over all tasks and for each. A source that changes is copied `tries` times.
+    `sub_path` is the part of the instance that is copied: a partition sub-path, possibly with globs. `include` and
+    `exclude` are globs on the paths below the instance (see `CopyFilter`). Files outside the filter are neither copied
+    nor removed at the target. `hidden` also copies files that readers ignore (`_metadata`, `.crc`).
 
-    Differs from Falcon: the target is replaced as a whole, also where files stay.
+    `overwrite` transfers every file. `removed_files` is the treatment of files that the source does not have, or no
+    longer has. `quick` treats a source that was published by this program as unchanged if its publication is the same;
+    otherwise all its files are listed. `allow_emptying`: a source without flag and manifest that no longer has any
+    files may empty a target that has some. `instance_flag` also writes the flag of the whole instance if only a part is
+    copied. `bandwidth` is in bytes per second, over all tasks and for each. A source that changes is copied `tries`
+    times.
+
+    Differs from Falcon: the target is replaced as a whole, even if files stay.
     """
 
     verification: Verification = Verification.TRANSFERRED

@@ -1,4 +1,4 @@
-"""What a difference between two sets of definitions consists of, as records with a JSON form."""
+"""The records of a difference between two sets of definitions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,18 +6,15 @@ from enum import StrEnum
 
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.differences import FieldChange
-from feed_assets.issues import EntityKey, Source
+from feed_assets.issues import Source
+from feed_assets.json_form import Hidden, NominalTime, ShownKey, shown
 from feed_assets.plan.records import Key
-from feed_assets.plan.signs import Step, Weight
-from feed_assets.plan.spans import Run
-from feed_assets.timing.dates import render_datetime
-
-VERSION = 1
-"""Version of the JSON form."""
+from feed_assets.plan.release_fingerprint import Step, Weight
+from feed_assets.plan.spans import InstanceRange
 
 
-class Turn(StrEnum):
-    """What becomes of an entity."""
+class EntityChange(StrEnum):
+    """The change of an entity."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -25,9 +22,7 @@ class Turn(StrEnum):
 
 
 class Effect(StrEnum):
-    """What becomes of instances: they come into being, and some of them are left out at once; they are given up, become
-    older than their limit, or are copied.
-    """
+    """The effect on instances: due, skipped at once, dropped, expired (older than their limit), or copied."""
 
     DUE = "due"
     SKIPPED = "skipped"
@@ -38,22 +33,18 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldDifference:
-    """A field that differs, and what that means for the processes that see it."""
+    """A field that differs, and its weight for the processes that see it."""
 
     change: FieldChange
     weight: Weight
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {**self.change.to_json(), "weight": self.weight.value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityDifference:
     """An entity that is added, changed or removed; `joined` and `left` are the clusters that it enters and leaves."""
 
-    key: EntityKey
-    turn: Turn
+    key: ShownKey
+    change: EntityChange
     fields: tuple[FieldDifference, ...]
     joined: tuple[str, ...]
     left: tuple[str, ...]
@@ -61,17 +52,20 @@ class EntityDifference:
 
     @property
     def label(self) -> str:
-        """How messages call the entity."""
+        """The entity's name in messages."""
         return label_of(self.key)
 
     @property
     def is_versioned(self) -> bool:
-        """Whether it is a cluster with another version: processes see the change when that is brought to them."""
+        """Whether it is a cluster with another version.
+
+        Processes see the change when they are updated to that version.
+        """
         is_cluster = self.key[0] == Kind.CLUSTER
         return is_cluster and any(field.change.path == ("version",) for field in self.fields)
 
     def hard_fields(self, cluster: str) -> tuple[str, ...]:
-        """The fields that make a new release of what sees the entity on a cluster."""
+        """Return the fields that cause a new release of the processes that see the entity on a cluster."""
         elsewhere = {"clusters"} if self.key[0] in (Kind.FEED, Kind.PROCESS) else frozenset()
         return tuple(
             field.change.field
@@ -80,67 +74,51 @@ class EntityDifference:
             and not (field.change.path[0] in elsewhere and field.change.path[1] != cluster)
         )
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "kind": self.key[0],
-            "name": self.key[1],
-            "turn": self.turn.value,
-            "fields": [field.to_json() for field in self.fields],
-            "clusters_joined": list(self.joined),
-            "clusters_left": list(self.left),
-            "file": self.source.file if self.source else None,
-            "line": self.source.line if self.source else None,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """An entity whose change reaches a process, and the fields that do it; no fields where it came or went."""
+    """An entity whose change affects a process, and the fields that do; no fields if it was added or removed."""
 
-    key: EntityKey
+    key: ShownKey
     fields: tuple[str, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {"kind": self.key[0], "name": self.key[1], "fields": list(self.fields)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a process stands on a cluster, as the state has it.
+class ProcessState:
+    """The recorded state of a process on a cluster.
 
-    `is_active` is False for one that nothing has scheduled: changes are only stored. `stood_from` is from when any
-    release governs, `newest_from` from when the newest does; `unended` counts the instances that exist and have not
-    ended. With `governs_all` a change holds for all that was not begun; `first_unbegun` is the first of these.
+    `is_active` is False for a process that is not scheduled: changes are only stored. `governed_from` is the start of
+    the first release, `newest_from` the start of the newest. `unended` counts the instances that exist and have not
+    ended. With `governs_all` a change applies to all instances that have not begun; `first_unstarted` is the first of
+    these.
     """
 
     is_active: bool = True
     is_suspended: bool = False
     release: int = 0
-    stood_from: datetime | None = None
+    governed_from: datetime | None = None
     newest_from: datetime | None = None
     has_begun: bool = False
     governs_all: bool = False
-    first_unbegun: datetime | None = None
+    first_unstarted: datetime | None = None
     unended: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDifference:
-    """How the releases of a process on a cluster go on: from `effective_from` its new definition governs.
+    """The next release of a process on a cluster: its new definition governs from `effective_from`.
 
-    `release` is the number of the release that governs then. Instances that have ended stay as they are, whatever the
-    step. A change of a process whose new end is past is refused.
+    `release` is the number of the release that governs then. Instances that have ended never change. A change of a
+    process whose new end is past is refused.
     """
 
     process: str
     cluster: str
     step: Step
-    effective_from: datetime | None
-    ends_at: datetime | None
+    effective_from: NominalTime | None
+    ends_at: NominalTime | None
     release: int
-    standing: Standing
+    state: Hidden[ProcessState]
     causes: tuple[Cause, ...]
     is_refused: bool = False
 
@@ -148,91 +126,65 @@ class ProcessDifference:
     def key(self) -> Key:
         return (self.process, self.cluster)
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "process": self.process,
-            "cluster": self.cluster,
-            "step": self.step.value,
-            "effective_from": render_datetime(self.effective_from) if self.effective_from else None,
-            "ends_at": render_datetime(self.ends_at) if self.ends_at else None,
-            "release": self.release,
-            "scheduled": self.standing.is_active,
-            "suspended": self.standing.is_suspended,
-            "unended": self.standing.unended,
-            "refused": self.is_refused,
-            "causes": [cause.to_json() for cause in self.causes],
-        }
+    @shown
+    def is_scheduled(self) -> bool:
+        """Whether changes affect it; otherwise they are only stored."""
+        return self.state.is_active
+
+    @shown
+    def is_suspended(self) -> bool:
+        """Whether it is suspended."""
+        return self.state.is_suspended
+
+    @shown
+    def unended(self) -> int:
+        """How many of its instances have not ended."""
+        return self.state.unended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancesDifference:
-    """What becomes of some instances of a feed or process on a cluster at once; `of` is the source that is copied."""
+    """The immediate effect on some instances of a feed or process on a cluster; `of` is the source of copies."""
 
     effect: Effect
     kind: Kind
     name: str
     cluster: str
-    runs: tuple[Run, ...]
+    ranges: tuple[InstanceRange, ...]
     of: str | None = None
 
-    @property
+    @shown
     def count(self) -> int:
-        """How many instances."""
-        return sum(run.count for run in self.runs)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "effect": self.effect.value,
-            "kind": self.kind.value,
-            "name": self.name,
-            "cluster": self.cluster,
-            "from_cluster": self.of,
-            "count": self.count,
-            "ranges": [
-                {"first": render_datetime(run.first), "last": render_datetime(run.last), "count": run.count}
-                for run in self.runs
-            ],
-        }
+        """The number of instances."""
+        return sum(run.count for run in self.ranges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDifference:
-    """All that would be otherwise. Instances that have ended are not run again by any change of a definition."""
+    """The whole difference. No change of a definition runs instances again that have ended."""
 
     as_of: datetime
     entities: tuple[EntityDifference, ...]
     processes: tuple[ProcessDifference, ...]
     instances: tuple[InstancesDifference, ...]
 
-    @property
+    @shown
     def is_empty(self) -> bool:
-        """Whether nothing would be otherwise."""
+        """Whether there is no difference."""
         return not self.entities
 
+    @shown
+    def counts(self) -> dict[str, int]:
+        """How many entities have each change, and how many instances each effect."""
+        changes = {change.value: len(self.with_change(change)) for change in EntityChange}
+        return changes | {f"instances_{effect.value}": self.count(effect) for effect in Effect}
+
     def count(self, effect: Effect, kind: Kind | None = None) -> int:
-        """How many instances are affected in one way."""
+        """Return how many instances have an effect."""
         return sum(
             each.count for each in self.instances if each.effect is effect and (kind is None or each.kind is kind)
         )
 
-    def of_turn(self, turn: Turn) -> tuple[EntityDifference, ...]:
-        """The entities of one turn."""
-        return tuple(entity for entity in self.entities if entity.turn is turn)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "as_of": render_datetime(self.as_of),
-            "is_empty": self.is_empty,
-            "entities": [entity.to_json() for entity in self.entities],
-            "processes": [process.to_json() for process in self.processes],
-            "instances": [each.to_json() for each in self.instances],
-            "counts": {
-                **{turn.value: len(self.of_turn(turn)) for turn in Turn},
-                **{f"instances_{effect.value}": self.count(effect) for effect in Effect},
-                "instances_run_again": 0,
-            },
-        }
+    def with_change(self, change: EntityChange) -> tuple[EntityDifference, ...]:
+        """Return the entities with a change."""
+        return tuple(entity for entity in self.entities if entity.change is change)

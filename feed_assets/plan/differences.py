@@ -1,4 +1,4 @@
-"""What would be otherwise under other definitions: entities field by field, and the releases of processes."""
+"""The differences under other definitions: entities field by field, and the releases of processes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,22 @@ from feed_assets.issues import EntityKey, Source
 from feed_assets.plan.compile import runs_here
 from feed_assets.plan.difference_records import (
     Cause,
+    EntityChange,
     EntityDifference,
     FieldDifference,
     ProcessDifference,
-    Standing,
-    Turn,
+    ProcessState,
 )
 from feed_assets.plan.records import Key
-from feed_assets.plan.signs import Step, Succession, Weight, decide_succession, parse_sign, release_sign, weigh
+from feed_assets.plan.release_fingerprint import (
+    Step,
+    Succession,
+    Weight,
+    decide_succession,
+    parse_fingerprint,
+    release_fingerprint,
+    weigh,
+)
 from feed_assets.timing.grids import is_same_grid
 
 Sources: TypeAlias = Mapping[EntityKey, Source]
@@ -32,7 +40,7 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 def diff_bundles(
     before: Bundle, after: Bundle, sources: Sources | None = None, *, only: Iterable[EntityKey] | None = None
 ) -> tuple[EntityDifference, ...]:
-    """The entities that differ, in the order of kinds and names; with `only`, none but these are looked at."""
+    """Return the entities that differ, in the order of kinds and names; with `only`, compare these alone."""
     if only is None:
         keys = {entity.key for entity in chain(before.entities, after.entities)}
     else:
@@ -42,11 +50,13 @@ def diff_bundles(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
-    """A process on a cluster that what differs reaches: `old` and `new` are None where it does not run before or after.
+class AffectedProcess:
+    """A process on a cluster that is affected by differences.
 
-    `reasons` are what differs of the things that it is made of. `is_alike` says that no new release is needed,
-    `is_earlier` that only the start differs, and is an earlier instance of the same grid.
+    `old` and `new` are None if it does not run before or after.
+
+    `reasons` are the differences of its members: the process, its feeds and its cluster. `is_alike` means that no new
+    release is needed. `is_earlier` means that only the start differs, and is an earlier instance of the same grid.
     """
 
     key: Key
@@ -58,28 +68,30 @@ class Touched:
 
     @property
     def own(self) -> EntityDifference | None:
-        """How the process itself differs."""
+        """The difference of the process itself; None if it does not differ."""
         return next((entity for entity in self.reasons if entity.key == (Kind.PROCESS, self.key[0])), None)
 
 
-def find_touched(before: Bundle, after: Bundle, entities: Iterable[EntityDifference]) -> tuple[Touched, ...]:
-    """The processes, on their clusters, that differ, or use something of which they see that it differs."""
+def find_affected_processes(
+    before: Bundle, after: Bundle, entities: Iterable[EntityDifference]
+) -> tuple[AffectedProcess, ...]:
+    """Return the processes, by cluster, that differ or see a difference of an entity that they use."""
     reasons = _reasons(before, after, {entity.key: entity for entity in entities})
-    found = (_find_touched(before, after, key, reasons[key]) for key in sorted(reasons))
-    return tuple(touched for touched in found if touched is not None)
+    found = (_find_affected_process(before, after, key, reasons[key]) for key in sorted(reasons))
+    return tuple(affected for affected in found if affected is not None)
 
 
 def decide_processes(
-    touched: Iterable[Touched], standings: Mapping[Key, Standing], as_of: datetime
+    affected: Iterable[AffectedProcess], states: Mapping[Key, ProcessState], as_of: datetime
 ) -> tuple[ProcessDifference, ...]:
-    """How the releases of every process go on that is touched.
+    """Decide the next release of every affected process.
 
     Args:
-        touched: the processes.
-        standings: how they stand; one that is left out has not been seen yet, and is active.
+        affected: the processes.
+        states: their recorded states; a process that is left out is new and active.
         as_of: the present.
     """
-    return tuple(_decide_process(each, standings.get(each.key, Standing()), as_of) for each in touched)
+    return tuple(_decide_process(each, states.get(each.key, ProcessState()), as_of) for each in affected)
 
 
 def _diff_entity(
@@ -91,11 +103,11 @@ def _diff_entity(
     if not changes:
         return None
     kind = Kind(key[0])
-    turn = Turn.ADDED if before is None else Turn.REMOVED if after is None else Turn.CHANGED
+    change = EntityChange.ADDED if before is None else EntityChange.REMOVED if after is None else EntityChange.CHANGED
     old, new = _clusters(before), _clusters(after)
     return EntityDifference(
         key=key,
-        turn=turn,
+        change=change,
         fields=tuple(
             FieldDifference(change=change, weight=weigh(kind, change.path, change.before, change.after))
             for change in changes
@@ -113,7 +125,7 @@ def _clusters(entity: AnyEntity | None) -> frozenset[str]:
 def _reasons(
     before: Bundle, after: Bundle, entities: Mapping[EntityKey, EntityDifference]
 ) -> dict[Key, tuple[EntityDifference, ...]]:
-    """Each process on each of its clusters → what differs of the things that it is made of."""
+    """Return, for each process on each of its clusters, the differences of its members."""
     found: dict[Key, dict[EntityKey, EntityDifference]] = defaultdict(dict)
     if not entities:
         return {}
@@ -126,79 +138,88 @@ def _reasons(
     return {key: tuple(reasons.values()) for key, reasons in found.items()}
 
 
-def _find_touched(before: Bundle, after: Bundle, key: Key, reasons: tuple[EntityDifference, ...]) -> Touched | None:
+def _find_affected_process(
+    before: Bundle, after: Bundle, key: Key, reasons: tuple[EntityDifference, ...]
+) -> AffectedProcess | None:
     name, cluster = key
     old, new = find_running(before, name, cluster), find_running(after, name, cluster)
-    touched = Touched(key=key, old=old, new=new, reasons=reasons)
+    affected = AffectedProcess(key=key, old=old, new=new, reasons=reasons)
     if old is None or new is None:
-        return None if old is new else touched
-    wanted, known = parse_sign(release_sign(after, new, cluster)), parse_sign(release_sign(before, old, cluster))
-    if wanted.is_alike(known):
-        return None if touched.own is None else replace(touched, is_alike=True)
-    declared, stood = new.sequence_on(cluster), old.sequence_on(cluster)
-    is_earlier = declared.start < stood.start and is_same_grid(declared, stood)
-    return replace(touched, is_earlier=is_earlier and wanted.is_alike(known, but_for_start=True))
+        return None if old is new else affected
+    declared_fingerprint, current_fingerprint = (
+        parse_fingerprint(release_fingerprint(after, new, cluster)),
+        parse_fingerprint(release_fingerprint(before, old, cluster)),
+    )
+    if declared_fingerprint.is_alike(current_fingerprint):
+        return None if affected.own is None else replace(affected, is_alike=True)
+    declared, previous = new.sequence_on(cluster), old.sequence_on(cluster)
+    is_earlier = declared.start < previous.start and is_same_grid(declared, previous)
+    return replace(
+        affected, is_earlier=is_earlier and declared_fingerprint.is_alike(current_fingerprint, but_for_start=True)
+    )
 
 
 def _feeds_of(process: Process) -> set[str]:
     return {item.feed for item in process.inputs.values()} | {item.feed for item in process.outputs.values()}
 
 
-def _decide_process(touched: Touched, standing: Standing, as_of: datetime) -> ProcessDifference:
-    name, cluster = touched.key
-    succession = _decide_succession(touched, standing, as_of)
+def _decide_process(affected: AffectedProcess, state: ProcessState, as_of: datetime) -> ProcessDifference:
+    name, cluster = affected.key
+    succession = _decide_succession(affected, state, as_of)
     step = succession.step
-    ends = touched.new.sequence_on(cluster).end if touched.new else None
-    is_past = touched.old is not None and ends is not None and ends < as_of
-    own = touched.own
+    ends = affected.new.sequence_on(cluster).end if affected.new else None
+    is_past = affected.old is not None and ends is not None and ends < as_of
+    own = affected.own
     return ProcessDifference(
         process=name,
         cluster=cluster,
         step=step,
         effective_from=succession.effective_from,
         ends_at=ends,
-        release=standing.release + (step is Step.SUCCEEDED or standing.release == 0),
-        standing=standing,
-        causes=_causes(touched, cluster),
-        is_refused=is_past and standing.is_active and own is not None and _is_weighty(own, cluster),
+        release=state.release + (step is Step.SUCCEEDED or state.release == 0),
+        state=state,
+        causes=_causes(affected, cluster),
+        is_refused=is_past and state.is_active and own is not None and _has_hard_changes(own, cluster),
     )
 
 
-def _decide_succession(touched: Touched, standing: Standing, as_of: datetime) -> Succession:
-    if touched.new is None:
+def _decide_succession(affected: AffectedProcess, state: ProcessState, as_of: datetime) -> Succession:
+    if affected.new is None:
         return Succession(step=Step.ENDS, effective_from=None)
-    cluster = touched.key[1]
-    declared = touched.new.sequence_on(cluster)
-    if touched.old is None:
-        return decide_succession(declared, as_of, stood_from=None, is_alike=False, is_free=True)
-    stood = touched.old.sequence_on(cluster)
-    if standing.governs_all and standing.has_begun and not touched.is_alike:
-        unbegun = filter(None, (standing.first_unbegun, declared.ceil(as_of)))
-        begins = min(unbegun, default=None)
+    cluster = affected.key[1]
+    declared = affected.new.sequence_on(cluster)
+    if affected.old is None:
+        return decide_succession(declared, as_of, governed_from=None, is_alike=False, is_free=True)
+    previous = affected.old.sequence_on(cluster)
+    if state.governs_all and state.has_begun and not affected.is_alike:
+        unstarted = filter(None, (state.first_unstarted, declared.ceil(as_of)))
+        begins = min(unstarted, default=None)
         return Succession(step=Step.OVER if begins is None else Step.CORRECTED, effective_from=begins)
     return decide_succession(
         declared,
         as_of,
-        stood_from=(standing.newest_from if touched.is_alike else standing.stood_from) or stood.start,
-        is_alike=touched.is_alike,
-        is_free=not standing.has_begun,
-        stood=stood,
-        is_earlier=touched.is_earlier,
+        governed_from=(state.newest_from if affected.is_alike else state.governed_from) or previous.start,
+        is_alike=affected.is_alike,
+        is_free=not state.has_begun,
+        previous=previous,
+        is_earlier=affected.is_earlier,
     )
 
 
-def _causes(touched: Touched, cluster: str) -> tuple[Cause, ...]:
-    """What reaches a process: its own change, and others that it sees something of."""
-    found, own = [], touched.own
-    for entity in touched.reasons:
-        fields = entity.hard_fields(cluster) if entity.turn is Turn.CHANGED and not entity.is_versioned else ()
-        if entity is own or fields or (own is None and entity.turn is not Turn.CHANGED):
+def _causes(affected: AffectedProcess, cluster: str) -> tuple[Cause, ...]:
+    """Return the entities whose change affects a process: the process itself, and others that it sees."""
+    found, own = [], affected.own
+    for entity in affected.reasons:
+        fields = (
+            entity.hard_fields(cluster) if entity.change is EntityChange.CHANGED and not entity.is_versioned else ()
+        )
+        if entity is own or fields or (own is None and entity.change is not EntityChange.CHANGED):
             found.append(Cause(key=entity.key, fields=fields))
     return tuple(found)
 
 
-def _is_weighty(process: EntityDifference, cluster: str) -> bool:
-    """Whether more than what is soft has changed on a cluster."""
+def _has_hard_changes(process: EntityDifference, cluster: str) -> bool:
+    """Return whether more than soft fields have changed on a cluster."""
     return any(
         field.weight is not Weight.SOFT
         for field in process.fields
@@ -207,7 +228,7 @@ def _is_weighty(process: EntityDifference, cluster: str) -> bool:
 
 
 def find_running(bundle: Bundle, name: str, cluster: str) -> Process | None:
-    """The process, if it is on the cluster with all that it needs and can run here."""
+    """Return the process if it is on the cluster, has all that it needs and can run here; else None."""
     process = bundle.find_process(name)
     if process is None or cluster not in process.clusters or bundle.find_cluster(cluster) is None:
         return None

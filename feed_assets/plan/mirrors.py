@@ -1,4 +1,4 @@
-"""Mirrors compiled: where their directories lie, and what is asked of each copy."""
+"""The compiler of mirrors: the stores and paths of their directories, and the options of each copy."""
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
@@ -9,11 +9,11 @@ from feed_assets.plan.places import locate
 from feed_assets.plan.records import Directory, MirrorRecord, SnapshotRules
 
 _HIDDEN = ".*"
-"""A pattern of nothing that is copied: with one, what is not looked at is not removed either."""
+"""Excludes hidden files, so that they are neither copied nor removed."""
 
 
 def compile_mirror(bundle: Bundle, mirror: Mirror, own: str) -> MirrorRecord:
-    """The mirror of a process on the cluster `own`.
+    """Return the mirror of a process on the cluster `own`.
 
     Raises:
         EntityNotFoundError: the bundle lacks the cluster of a side.
@@ -35,7 +35,7 @@ def _place(cluster: Cluster, directory: str) -> Directory:
 
 
 def _options(mirror: Mirror) -> CopyOptions:
-    """What is asked of each copy. Whether a source may be empty is decided before it."""
+    """Return the options of each copy. Whether a source may be empty is decided earlier."""
     return CopyOptions(
         verification=mirror.verification,
         on_error=OnError.PUBLISH if mirror.ignore_errors else OnError.STOP,

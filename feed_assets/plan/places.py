@@ -1,4 +1,4 @@
-"""Where the paths of entities lie on a cluster's storage: a store, and a template below it."""
+"""Locations of paths of entities on a cluster's storage: a store, and a template below it."""
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.maps import EMPTY, FrozenMap
@@ -9,7 +9,10 @@ from feed_assets.timing.templates import PathTemplate, parse_path_template
 
 
 def address_of(cluster: Cluster, url: str) -> StoreAddress:
-    """A store as the cluster reaches it; the cluster's options are meant for its own kind of storage only."""
+    """Return the address of a store as the cluster reaches it.
+
+    The cluster's options apply to its own kind of storage only.
+    """
     is_alike = url.partition("://")[0] == cluster.storage.partition("://")[0]
     return StoreAddress(url=url, options=FrozenMap(cluster.storage_options) if is_alike else EMPTY)
 
@@ -17,9 +20,9 @@ def address_of(cluster: Cluster, url: str) -> StoreAddress:
 def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]:
     """Split a location into a store and a template below it.
 
-    Absolute paths, and URLs that lead there, stand below the cluster's storage; other URLs are in a store of their own:
-    the bucket or host they name, or for local files the folder above the first variable, so that nothing is ever staged
-    outside of it.
+    Absolute paths, and URLs below the cluster's storage, belong to that storage. Other URLs have a store of their own:
+    the bucket or host that they name, or for local files the folder above the first variable, so that nothing is staged
+    outside it.
     """
     template = parse_path_template(location).with_cluster(
         name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
@@ -40,7 +43,7 @@ def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]
 
 
 def locate_table(cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:
-    """The address of a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
+    """Return a table, `catalog:database:table#partition`, as a store of partitions and their template in it."""
     address = parse_table_address(text)
     hosts = cluster.metastores
     table = TableRecord(

@@ -1,7 +1,7 @@
-"""What entities compile to: frozen records that sensors, runs, explanations and the Dagster definitions read.
+"""The records that entities compile to: frozen, and read by sensors, runs, explanations and the Dagster definitions.
 
-One record a feed or process and cluster; edges between them carry the window functions, so that the process instances
-which read a feed instance are computed, never looked for.
+There is one record for each feed or process and cluster. Edges between them carry the window functions, so the process
+instances that read a feed instance are computed without a search.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from feed_assets.timing.templates import PathTemplate
 from feed_assets.timing.windows import Window
 
 Key: TypeAlias = tuple[str, str]
-"""(entity name, cluster name): what identifies a feed record or a process record."""
+"""(entity name, cluster name): the identity of a feed record or a process record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputEdge:
-    """A process on `cluster` reads a window of a feed on `feed_cluster`: another one where it is a replication.
+    """A window of a feed on `feed_cluster` that a process on `cluster` reads; the clusters differ for a replication.
 
-    `shifts` says which instances the window always holds, counted from the one of the process's own nominal time, first
-    and last; None where that varies or there is no such instance.
+    `shifts` are the first and last instance that the window always contains, counted from the instance of the process's
+    own nominal time; None if that varies or there is no such instance.
     """
 
     name: str
@@ -79,9 +79,9 @@ class InputEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputEdge:
-    """A process writes one instance of a feed, both on one cluster: `window` is from one expression to itself.
+    """An instance of a feed that a process writes, both on one cluster: `window` is from one expression to itself.
 
-    `shift` is how many instances after the one of the process's own nominal time; None where that varies.
+    `shift` is the number of instances after that of the process's own nominal time; None if that varies.
     """
 
     name: str
@@ -102,7 +102,7 @@ class OutputEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRecord:
-    """What a flow copies: the instances of its feed on the cluster `source`."""
+    """The source of a flow: the instances of its feed on the cluster `source`."""
 
     source: str
     options: CopyOptions
@@ -110,7 +110,7 @@ class CopyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A directory by its store and its path in it."""
+    """A directory: its store and its path in it."""
 
     store: StoreAddress
     path: str
@@ -122,7 +122,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRules:
-    """How many snapshots of each side are always kept; older ones than the age go."""
+    """The numbers of snapshots of each side that are always kept, and the age that removes others."""
 
     source_keep: int
     source_age: Frequency
@@ -132,7 +132,7 @@ class SnapshotRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorRecord:
-    """What a mirror keeps equal: each (source, target) by itself. `share` and `files` limit what one run removes."""
+    """The directories of a mirror, each (source, target) separately. `share` and `files` limit what one run removes."""
 
     directories: tuple[tuple[Directory, Directory], ...]
     options: CopyOptions
@@ -143,13 +143,13 @@ class MirrorRecord:
 
     @property
     def work(self) -> str:
-        """What is mirrored, for people."""
+        """The mirrored directories, for people."""
         return ", ".join(f"{source.url} → {target.url}" for source, target in self.directories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityFacts:
-    """What people wrote about an entity for other people, shown in the UI and searched."""
+    """Descriptive fields of an entity, shown in the UI and searched."""
 
     description: str | None
     tags: tuple[tuple[str, str], ...]
@@ -161,9 +161,9 @@ class EntityFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedLocation:
-    """One place of a feed on a cluster that retention looks after.
+    """A location of a feed on a cluster that is under retention.
 
-    `obstacle` is why nothing is ever removed there, as a clause for a message; None where there is no reason.
+    `obstacle` is why nothing is ever removed there, as a clause for a message; None if there is no obstacle.
     """
 
     kind: LocationKind
@@ -174,7 +174,7 @@ class RetainedLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepLimits:
-    """What one sweep may take of a feed without asking: a share (0 to 1) and a number of its instances, and bytes."""
+    """The most that one sweep may evict of a feed without confirmation: a share (0 to 1), a number, and bytes."""
 
     share: float = 0.5
     instances: int = 10_000
@@ -183,13 +183,13 @@ class SweepLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRecord:
-    """How long instances of a feed are kept on a cluster; the meaning of each is that of `Retention`.
+    """How long instances of a feed are kept on a cluster; the fields have the meaning of those of `Retention`.
 
-    At least one of `limit`, `max_instances` and `max_bytes` is there. `stops_at` is the end of the validity where
-    retention stops with it: instances are never judged as of a later moment. `cadence` is how often it looks, `trash`
-    how long what it removes can be brought back. `priority` is from 2 (first) to -2; `queue` is only told. `archive` is
-    for the data; what else belongs to an instance goes to the trash. `partition` is that of a table, in its time zone:
-    such an instance is a whole period, and older than the limit when all of it is.
+    At least one of `limit`, `max_instances` and `max_bytes` is set. `stops_at` is the end of the validity if retention
+    stops with it: instances are never judged as of a later moment. `cadence` is the interval between sweeps, `trash`
+    the time for which removed data can be restored. `priority` is from 2 (first) to -2; `queue` is only displayed.
+    `archive` is for the data; accompanying files go to the trash. `partition` is that of a table, in its time zone:
+    such an instance is a whole period, and older than the limit when all of the period is.
     """
 
     limit: Frequency | None
@@ -209,15 +209,10 @@ class RetentionRecord:
     archive: tuple[StoreAddress, PathTemplate] | None = None
     partition: tuple[PathTemplate, ZoneInfo] | None = None
 
-    @property
-    def stops_at_end(self) -> bool:
-        """Whether retention stops with the validity."""
-        return self.stops_at is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRecord:
-    """One feed on one cluster. Its instances are partitions of a `table`, or directories where that is None."""
+    """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None."""
 
     feed: str
     cluster: str
@@ -244,7 +239,7 @@ class FeedRecord:
 
     @property
     def retention_limit(self) -> Frequency | None:
-        """How long instances are kept; None if age is no reason to remove one."""
+        """How long instances are kept; None if age is not a reason for removal."""
         return self.retention.limit if self.retention else None
 
     @property
@@ -253,13 +248,13 @@ class FeedRecord:
         return not self.outputs_of
 
     def path(self, nominal_time: datetime) -> str:
-        """Path of an instance below the root of its store."""
+        """Return the path of an instance below the root of its store."""
         return self.template.render(nominal_time, self.sequence.timezone).lstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRecord:
-    """How failed instances are tried again: `attempts` times at most, besides the first."""
+    """The retry policy of failed instances: at most `attempts` retries after the first attempt."""
 
     policy: RetryPolicy
     delay: Frequency
@@ -269,7 +264,7 @@ class RetryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateRecord:
-    """When the late inputs of an instance are looked at again; `workflows` are those that inputs have of their own."""
+    """The times of late-data checks of an instance; `workflows` are those of single inputs."""
 
     policy: RetryPolicy
     delay: Frequency
@@ -278,12 +273,12 @@ class LateRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One process on one cluster, or one flow to it: the replication of a feed from a source, which has a `copy` in the
-    place of a workflow. A process whose workflow is a `mirror` has that, too.
+    """A process on one cluster, or a flow to it: the replication of a feed from a source.
 
-    `entity` is what declares it. An instance comes into being `delay` after its nominal time. `members` are the
-    definitions that it is made of: its own, of its feeds and of its clusters. `sign` says whether others mean a new
-    release (see `plan/signs.py`). `priority` is from 2 (first) to -2; `queue` is only told.
+    A flow has a `copy` instead of a workflow. A process whose workflow is a `mirror` has that, too. `entity` is the
+    declaring entity. An instance is created `delay` after its nominal time. `members` are the definitions that the
+    record consists of: its own, its feeds' and its clusters'. `fingerprint` decides whether other definitions mean a
+    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is only displayed.
     """
 
     process: str
@@ -305,7 +300,7 @@ class ProcessRecord:
     retry: RetryRecord | None
     late: LateRecord | None
     digest: str
-    sign: str
+    fingerprint: str
     members: tuple[EntityKey, ...]
     facts: EntityFacts
     mirror: MirrorRecord | None = None
@@ -316,12 +311,12 @@ class ProcessRecord:
 
     @property
     def engine(self) -> str:
-        """What runs it, in a word."""
+        """The name of the engine, in a word."""
         return self.workflow.engine.value if self.workflow is not None else "replication"
 
     @property
     def work(self) -> str:
-        """What is run: `python package.module:function`, `replication from east`."""
+        """The work: `python package.module:function`, `replication from east`."""
         if self.workflow is not None:
             return f"{self.engine} {self.mirror.work if self.mirror is not None else self.workflow.path}"
         return f"{self.engine} from {self.copy.source}" if self.copy is not None else self.engine
@@ -329,7 +324,7 @@ class ProcessRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that is declared, compiled. Records are found by key; nothing is enumerated to find a neighbour."""
+    """All declarations, compiled. Records are found by key; neighbours are found without enumeration."""
 
     digest: str
     clusters: Mapping[str, ClusterRecord]
@@ -344,27 +339,24 @@ class Plan:
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
 
     def read_by(self, cluster: str) -> frozenset[str]:
-        """The clusters that processes and flows of a cluster read from: itself, and the sources of its replicas."""
+        """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""
         return self._reads.get(cluster, frozenset({cluster}))
 
     def input_indices(self, edge: InputEdge, nominal_time: datetime) -> range:
-        """Indices of the feed instances that the process instance at `nominal_time` reads through `edge`."""
+        """Return the indices of the feed instances that the process instance at `nominal_time` reads through `edge`."""
         return edge.window.indices(nominal_time, self.feeds[edge.feed_key].sequence)
 
     def reader_indices(self, edge: InputEdge, feed_indices: range) -> range:
-        """Indices of the process instances that read any of `feed_indices` through `edge`."""
+        """Return the indices of the process instances that read any of `feed_indices` through `edge`."""
         feed = self.feeds[edge.feed_key].sequence
         process = self.processes[edge.process_key].sequence
         return edge.window.consumers_of_range(feed_indices, feed, process)
 
     def output_time(self, edge: OutputEdge, nominal_time: datetime) -> datetime | None:
-        """Nominal time of the feed instance that the process instance writes; None outside the feed's validity."""
+        """Return the nominal time of the feed instance that the process instance writes.
+
+        None outside the feed's validity.
+        """
         feed = self.feeds[edge.feed_key].sequence
         indices = edge.window.indices(nominal_time, feed)
         return feed.at(indices[0]) if indices else None
-
-    def writer_indices(self, edge: OutputEdge, feed_index: int) -> range:
-        """Indices of the process instances that write feed instance `feed_index` through `edge`."""
-        feed = self.feeds[edge.feed_key].sequence
-        process = self.processes[edge.process_key].sequence
-        return edge.window.consumers(feed_index, feed, process)

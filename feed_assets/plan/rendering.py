@@ -1,4 +1,4 @@
-"""A difference as text: what is added, changed and removed, then what follows from it, then one line of counts."""
+"""The text form of a difference: added, changed and removed entities, the consequences, and a line of counts."""
 
 import json
 from collections.abc import Iterator
@@ -8,29 +8,29 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.plan.difference_records import (
     Cause,
     Effect,
+    EntityChange,
     EntityDifference,
     FieldDifference,
     InstancesDifference,
     PlanDifference,
     ProcessDifference,
-    Turn,
 )
-from feed_assets.plan.signs import Step, Weight
+from feed_assets.plan.release_fingerprint import Step, Weight
 from feed_assets.timing.dates import render_datetime
 
-_SIGNS = {Turn.ADDED: "+", Turn.CHANGED: "~", Turn.REMOVED: "-"}
+_SIGNS = {EntityChange.ADDED: "+", EntityChange.CHANGED: "~", EntityChange.REMOVED: "-"}
 _SHOWN_RANGES = 3
 _WIDTH = 100
 
 
 def render_difference(difference: PlanDifference) -> str:
-    """The whole difference for people; ends without a line break."""
+    """Return the whole difference for people, without a trailing line break."""
     return "\n".join(_lines(difference))
 
 
 def render_counts(difference: PlanDifference) -> str:
-    """The last line: how much of what."""
-    entities = ", ".join(f"{len(difference.of_turn(turn))} {turn.value}" for turn in Turn)
+    """Return the last line, with all counts."""
+    entities = ", ".join(f"{len(difference.with_change(change))} {change.value}" for change in EntityChange)
     releases = sum(process.step is Step.SUCCEEDED for process in difference.processes)
     follows = [
         (releases, counted(releases, "new release")),
@@ -42,15 +42,15 @@ def render_counts(difference: PlanDifference) -> str:
                 (difference.count(Effect.DUE, Kind.FEED), "newly expected"),
                 (difference.count(Effect.DROPPED), "dropped"),
                 (difference.count(Effect.EXPIRED), "expired"),
-                (difference.count(Effect.COPIED), "to be copied"),
+                (difference.count(Effect.COPIED), "to copy"),
             )
         ),
     ]
-    return f"{entities}; {', '.join([*(text for count, text in follows if count), 'none run again'])}."
+    return f"{entities}; {', '.join([*(text for count, text in follows if count), 'none repeated'])}."
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things.
+    """Return a number of things.
 
     >>> counted(1, "instance"), counted(2000, "instance")
     ('1 instance', '2,000 instances')
@@ -68,7 +68,7 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
     follows += [_instances_line(each) for each in difference.instances]
     if follows:
         yield ""
-        yield "What follows:"
+        yield "Consequences:"
         yield from (f"  {line}" for line in follows)
     yield ""
     yield render_counts(difference)
@@ -76,8 +76,8 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
 
 def _entity_lines(entity: EntityDifference) -> Iterator[str]:
     place = f"  ({entity.source.render()})" if entity.source else ""
-    yield f"{_SIGNS[entity.turn]} {entity.label}{place}"
-    if entity.turn is not Turn.CHANGED:
+    yield f"{_SIGNS[entity.change]} {entity.label}{place}"
+    if entity.change is not EntityChange.CHANGED:
         return
     for cluster in entity.joined:
         yield f"    + cluster {cluster}"
@@ -89,7 +89,7 @@ def _entity_lines(entity: EntityDifference) -> Iterator[str]:
             note = "  (new release)" if field.weight is Weight.RELEASE and not entity.is_versioned else ""
             yield f"    {_field_text(field)}{note}"
     if entity.is_versioned:
-        yield "    Feeds and processes follow by update-cluster-dependents."
+        yield "    Apply it to feeds and processes with update-cluster-dependents."
 
 
 def _field_text(field: FieldDifference) -> str:
@@ -115,27 +115,27 @@ def _process_line(process: ProcessDifference) -> str:
 def _step_text(process: ProcessDifference) -> str:
     if process.is_refused and process.ends_at is not None:
         return (
-            f"refused: its new end {render_datetime(process.ends_at)} is past. Set a later end, or delete the process "
-            "and submit it anew"
+            f"refused: its new end {render_datetime(process.ends_at)} is in the past. Set a later end, or delete the "
+            "process and submit it again"
         )
     since = render_datetime(process.effective_from) if process.effective_from else "never"
-    waiting = process.standing.unended
+    waiting = process.state.unended
     match process.step:
-        case Step.BEGINS if not process.standing.is_active:
+        case Step.BEGINS if not process.state.is_active:
             return "is only stored until it is scheduled"
         case Step.BEGINS:
-            return f"begins with the instance of {since}"
+            return f"starts with the instance of {since}"
         case Step.IN_PLACE:
-            return "changes in place; its releases go on"
+            return "changes in place; its releases continue"
         case Step.EXTENDED:
-            return f"begins earlier, with the instance of {since}; its release goes on"
+            return f"starts earlier, with the instance of {since}; its release continues"
         case Step.CORRECTED:
-            return f"the definition is corrected from {since} on, for all that was not begun"
+            return f"corrects the definition from {since} on, for all instances that have not begun"
         case Step.SUCCEEDED:
-            old = f", {counted(waiting, 'instance')} before it stay with the old definition" if waiting else ""
-            return f"release {process.release} begins at {since}{old}"
+            old = f", {counted(waiting, 'instance')} before it keep the old definition" if waiting else ""
+            return f"release {process.release} starts at {since}{old}"
         case Step.OVER:
-            return "no instance of the new definition is left; the old one stands for what there is"
+            return "the new definition has no instance left; existing instances keep the old one"
         case Step.ENDS:
             killed = (
                 "1 instance that has not ended is" if waiting == 1 else f"{waiting} instances that have not ended are"
@@ -158,7 +158,7 @@ def _instances_line(each: InstancesDifference) -> str:
     where = f"{each.kind.value} {each.name!r} on {each.cluster}"
     shown = [
         f"{render_datetime(run.first)} to {render_datetime(run.last)}" if run.count > 1 else render_datetime(run.first)
-        for run in each.runs[:_SHOWN_RANGES]
+        for run in each.ranges[:_SHOWN_RANGES]
     ]
     return f"{where}: {counted(each.count, 'instance')} {_effect_text(each)}: {', '.join(shown)}"
 
@@ -170,12 +170,12 @@ def _effect_text(each: InstancesDifference) -> str:
         case Effect.DUE:
             return "newly due"
         case Effect.SKIPPED:
-            return "skipped from the start, as catch_up and order have it"
+            return "skipped from the start because of catch_up and order"
         case Effect.DROPPED:
             return "dropped, unless they have ended"
         case Effect.EXPIRED:
             return "older than the retention limit at once"
         case Effect.COPIED:
-            return f"to be copied from {each.of}"
+            return f"to copy from {each.of}"
         case _:
             assert_never(each.effect)

@@ -1,7 +1,7 @@
-"""Flows: what the replication of a feed compiles to, one for each pair of a source and a target.
+"""The compiler of replication to flows: one for each pair of a source and a target of a feed.
 
-A flow is worked on as a process of the target cluster is: its instances wait for those of the source, are run, tried
-again, and run again for late data.
+A flow is treated as a process of the target cluster: its instances wait for those of the source, are run and retried,
+and run again for late data.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from feed_assets.plan.records import (
     ProcessRecord,
     RetryRecord,
 )
-from feed_assets.plan.signs import flow_sign
+from feed_assets.plan.release_fingerprint import flow_fingerprint
 from feed_assets.timing.windows import parse_window
 
 INPUT, OUTPUT = "source", "target"
@@ -45,9 +45,9 @@ _VARIABLE = re.compile(r"\$\{cluster\.([^}]+)\}")
 
 
 def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
-    """The sources of the flows to a target, of those that both clusters are declared of.
+    """Yield the sources of the flows to a target; both clusters are declared.
 
-    Tables, and what lies nowhere, are not copied; nor is anything where the validities do not overlap.
+    Tables, and feeds without a location, are not copied. Neither is a feed whose validities do not overlap.
     """
     if feed.clusters[target].type is not ClusterRole.TARGET or feed.data_on(target) is None:
         return
@@ -57,15 +57,16 @@ def iter_flows(bundle: Bundle, feed: Feed, target: str) -> Iterator[str]:
 
 
 def slice_path(feed: Feed, source: Cluster, target: Cluster) -> str:
-    """The part of each instance that is copied: the partition at the source, then that at the target, each with the
-    variables of its own cluster; "" for all of it.
+    """Return the copied part of each instance; "" for all of it.
+
+    The part is the partition at the source, then that at the target, each with the variables of its own cluster.
     """
     parts = (_with_variables(feed.clusters[cluster.name].partition, cluster) for cluster in (source, target))
     return normalize_slice(*parts)
 
 
 def normalize_slice(*parts: str | None) -> str:
-    """Partitions one below the other as one path, as Falcon joins them.
+    """Join partitions, each below the previous, into one path, as Falcon does.
 
     >>> normalize_slice(" /a// ", None, "  /b// ")
     'a/b'
@@ -79,7 +80,7 @@ def _with_variables(text: str | None, cluster: Cluster) -> str | None:
 
 
 def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: EntityFacts) -> ProcessRecord:
-    """The flow from a source to a target of a feed; `iter_flows` says which there are."""
+    """Compile the flow from a source to a target of a feed; see `iter_flows` for the sources."""
     sequence = flow_sequence(feed, source, target)
     assert sequence is not None
     policy = complete_replication(feed.replication, feed.properties)
@@ -120,14 +121,14 @@ def compile_flow(bundle: Bundle, feed: Feed, source: str, target: str, facts: En
         retry=_retry(policy.retry or RETRY),
         late=LateRecord(policy=LATE_POLICY, delay=LATE_DELAY, workflows=()) if is_late else None,
         digest=hashlib.sha256(f"{bundle.entity_digest(feed)}\n{source}".encode()).hexdigest(),
-        sign=flow_sign(bundle, feed, source, target, part, sequence.start),
+        fingerprint=flow_fingerprint(bundle, feed, source, target, part, sequence.start),
         members=_members(feed, source, target),
         facts=facts,
     )
 
 
 def copy_options(policy: Replication, part: str) -> CopyOptions:
-    """What is asked of each copy."""
+    """Return the options of each copy."""
     return CopyOptions(
         verification=policy.verification or Verification.TRANSFERRED,
         on_error=OnError.REPORT if policy.ignore_errors else OnError.STOP,

@@ -1,4 +1,4 @@
-"""What the retention of a feed compiles to: its limits, how often it looks, and the places that it looks after."""
+"""The compiler of retention: the limits of a feed, the interval between sweeps, and the locations under retention."""
 
 from datetime import timedelta
 
@@ -21,10 +21,10 @@ _NO_ARCHIVE = "the action is archive, and archive_to names no place"
 
 
 def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> RetentionRecord | None:
-    """The retention of a feed on a cluster; None where everything is kept.
+    """Return the retention of a feed on a cluster; None if everything is kept.
 
-    The limit, frequency, queue and priority of a retention stage stand in the place of the retention's own.
-    Differs from Falcon: what only `retention` can say holds beside a stage, too.
+    The limit, frequency, queue and priority of a retention stage replace those of the retention. Differs from Falcon:
+    fields that only `retention` has also apply with a stage.
     """
     stage = feed.retention_stage_on(cluster.name)
     written = feed.clusters[cluster.name].retention
@@ -59,11 +59,13 @@ def compile_retention(feed: Feed, cluster: Cluster, overlaps: Overlaps) -> Reten
 def decide_cadence(
     limit: Frequency | None, of_feed: Frequency, declared: Frequency | None, stage: RetentionStage | None
 ) -> Frequency:
-    """How often retention looks: as a stage says, or the larger of six hours and the feed's frequency; without a stage
-    as declared; else by the limit every six hours if it is below a day, and daily.
+    """Return the interval between sweeps.
 
-    Differs from Falcon: its documents say so, and its code takes the frequency of the feed for the limit. Here that is
-    done where there is no limit, but only a number or size of instances.
+    With a stage, this is the stage's frequency, or the larger of six hours and the feed's frequency. Without one, it is
+    the declared frequency, or else six hours for a limit below a day and one day otherwise.
+
+    Differs from Falcon: its documentation says so, but its code uses the frequency of the feed instead of the limit.
+    Here the feed's frequency is used only if there is no limit, but a number or size of instances.
 
     >>> from feed_assets.timing.frequency import parse_frequency
     >>> decide_cadence(parse_frequency("hours(12)"), parse_frequency("days(1)"), None, None).render()

@@ -1,8 +1,9 @@
-"""How many instances lie in which times: spans of time taken from each other, and counted without enumerating."""
+"""Spans of time: set differences of spans, and counts of the instances in them without enumeration."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from feed_assets.json_form import NominalTime
 from feed_assets.timing.sequence import InstanceSequence
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -11,30 +12,30 @@ _MOMENT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """The times `start <= t < stop`; none where `stop` is not after `start`."""
+    """The times `start <= t < stop`; empty if `stop` is not after `start`."""
 
     start: datetime
     stop: datetime
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no time."""
+        """Whether it contains no time."""
         return self.stop <= self.start
 
     def upto(self, moment: datetime) -> "Span":
-        """The part at or before a moment."""
+        """Return the part at or before a moment."""
         return Span(start=self.start, stop=min(self.stop, moment + _MOMENT))
 
     def before(self, moment: datetime) -> "Span":
-        """The part before a moment."""
+        """Return the part before a moment."""
         return Span(start=self.start, stop=min(self.stop, moment))
 
     def within(self, other: "Span") -> "Span":
-        """The part that `other` holds, too."""
+        """Return the part that is also in `other`."""
         return Span(start=max(self.start, other.start), stop=min(self.stop, other.stop))
 
     def without(self, other: "Span | None") -> tuple["Span", ...]:
-        """What is left when `other` is taken away: at most two spans.
+        """Return the part outside `other`: at most two spans.
 
         >>> from datetime import datetime
         >>> day = lambda n: datetime(2015, 1, n, tzinfo=UTC)
@@ -49,24 +50,26 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Neighbouring instances of one sequence: the first, the last, and how many they are."""
+class InstanceRange:
+    """A range of consecutive instances of one sequence: the first, the last, and their number."""
 
-    first: datetime
-    last: datetime
+    first: NominalTime
+    last: NominalTime
     count: int
 
 
 def validity_of(sequence: InstanceSequence) -> Span:
-    """The span in which a sequence has instances."""
+    """Return the span in which a sequence has instances."""
     return Span(start=sequence.start, stop=sequence.end or FOREVER)
 
 
-def count_runs(sequence: InstanceSequence, spans: tuple[Span, ...]) -> tuple[Run, ...]:
-    """The instances in each of some spans; spans without any are left out."""
-    runs = []
+def count_ranges(sequence: InstanceSequence, spans: tuple[Span, ...]) -> tuple[InstanceRange, ...]:
+    """Return the instances in each of some spans; spans without any are left out."""
+    ranges = []
     for span in spans:
         indices = sequence.indices_between(span.start, span.stop)
         if indices:
-            runs.append(Run(first=sequence.at(indices[0]), last=sequence.at(indices[-1]), count=len(indices)))
-    return tuple(runs)
+            ranges.append(
+                InstanceRange(first=sequence.at(indices[0]), last=sequence.at(indices[-1]), count=len(indices))
+            )
+    return tuple(ranges)

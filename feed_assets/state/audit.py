@@ -1,12 +1,14 @@
-"""Who did what and when: one row for each command that changes something, append-only."""
+"""Store who did what and when: one row for each command that changes something, append-only."""
 
 from sqlalchemy import Connection, func, insert, select
 
 from feed_assets.state.database import lock_definitions
 from feed_assets.state.definition_records import AuditEntry
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import audit
 
 _T = audit.c
+_ROWS = RowMapper(audit, AuditEntry)
 
 
 class Audit:
@@ -16,26 +18,12 @@ class Audit:
         self._connection = connection
 
     def append(self, entry: AuditEntry) -> int:
-        """Add an entry; returns its number."""
+        """Add an entry; return its number."""
         lock_definitions(self._connection)
-        seq = (self._connection.scalar(select(func.max(_T.seq))) or 0) + 1
-        row = {
-            "seq": seq,
-            "recorded_at": entry.recorded_at,
-            "author": entry.author,
-            "action": entry.action,
-            "target": entry.target,
-            "details": entry.details,
-        }
-        self._connection.execute(insert(audit), row)
+        seq: int = (self._connection.scalar(select(func.max(_T.seq))) or 0) + 1
+        self._connection.execute(insert(audit), _ROWS.values(entry) | {"seq": seq})
         return seq
 
     def newest(self, limit: int) -> list[AuditEntry]:
-        """The newest entries, newest first."""
-        statement = select(_T.seq, _T.recorded_at, _T.author, _T.action, _T.target, _T.details)
-        return [
-            AuditEntry(seq=seq, recorded_at=recorded_at, author=author, action=action, target=target, details=details)
-            for seq, recorded_at, author, action, target, details in self._connection.execute(
-                statement.order_by(_T.seq.desc()).limit(limit)
-            )
-        ]
+        """Return the newest entries, newest first."""
+        return _ROWS.find(self._connection, _ROWS.select.order_by(_T.seq.desc()).limit(limit))

@@ -1,13 +1,16 @@
-"""How values are stored in columns. Times are microseconds since 1970 in a 64-bit integer: exact, fast, and the same in
-SQLite and PostgreSQL. What is stored as JSON has a version.
+"""Column types of the state database.
+
+Times are microseconds since 1970 in a 64-bit integer: exact, fast, and the same in SQLite and PostgreSQL. Stored JSON
+has a version.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, Text, TypeDecorator
+from sqlalchemy import BigInteger, Dialect, SmallInteger, Text, TypeDecorator
 
 from feed_assets.state.errors import StateError
 from feed_assets.state.records import FrozenInput
@@ -20,7 +23,7 @@ _render_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encod
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970 of an aware time.
+    """Return an aware time as microseconds since 1970.
 
     >>> to_micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     1000000
@@ -29,7 +32,7 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC time of a number of microseconds since 1970.
+    """Return the UTC time of a number of microseconds since 1970.
 
     >>> from_micros(1000000)
     datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
@@ -38,7 +41,7 @@ def from_micros(micros: int) -> datetime:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time as microseconds since 1970; a time without a zone is refused."""
+    """An aware time as microseconds since 1970; times without a zone are rejected."""
 
     impl = BigInteger
     cache_ok = True
@@ -47,7 +50,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else (value - _EPOCH) // _MICROSECOND
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:  # noqa: ARG002
-        """Instead of `process_result_value`, which is called from another function for every value of every row."""
+        """Replaces `process_result_value`, which costs one more function call for each value of each row."""
         return _from_column
 
 
@@ -55,8 +58,44 @@ def _from_column(value: int | None) -> datetime | None:
     return None if value is None else _EPOCH + timedelta(microseconds=value)
 
 
+class Choice(TypeDecorator[StrEnum]):
+    """A member of a string enum, stored as its text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, members: type[StrEnum]) -> None:
+        super().__init__()
+        self.members = members
+
+    def process_bind_param(self, value: StrEnum | str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], StrEnum | None]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        members = {member.value: member for member in self.members}
+        return lambda value: None if value is None else members[value]
+
+
+class NumberedChoice(TypeDecorator[IntEnum]):
+    """A member of an integer enum, stored as its number."""
+
+    impl = SmallInteger
+    cache_ok = True
+
+    def __init__(self, members: type[IntEnum]) -> None:
+        super().__init__()
+        self.members = members
+
+    def process_bind_param(self, value: IntEnum | None, _dialect: Dialect) -> int | None:
+        return None if value is None else int(value)
+
+    def process_result_value(self, value: int | None, _dialect: Dialect) -> IntEnum | None:
+        return None if value is None else self.members(value)
+
+
 class Payload(TypeDecorator[Mapping[str, object]]):
-    """JSON values by name, stored with a version; nothing is stored for an empty mapping."""
+    """JSON values by name, stored with a version; an empty mapping is stored as NULL."""
 
     impl = Text
     cache_ok = True
@@ -71,8 +110,29 @@ class Payload(TypeDecorator[Mapping[str, object]]):
         return payload
 
 
+class Entries(TypeDecorator[tuple[Any, ...]]):
+    """A tuple, stored as a JSON list with a name and a version; an empty tuple is stored as NULL."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, name: str, write: Callable[[Any], object], read: Callable[[Any], object]) -> None:
+        super().__init__()
+        self.name = name
+        self.write = write
+        self.read = read
+
+    def process_bind_param(self, value: tuple[Any, ...] | None, _dialect: Dialect) -> str | None:
+        if not value:
+            return None
+        return _render_json({"version": JSON_VERSION, "payload": {self.name: [self.write(each) for each in value]}})
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> tuple[Any, ...]:
+        return () if value is None else tuple(map(self.read, _from_json(value)["payload"].get(self.name, ())))
+
+
 class FrozenInputs(TypeDecorator[tuple[FrozenInput, ...]]):
-    """A frozen input list as JSON with a version; nothing is stored for an empty list."""
+    """A list of frozen inputs as JSON with a version; an empty list is stored as NULL."""
 
     impl = Text
     cache_ok = True
@@ -109,7 +169,7 @@ def _from_json(value: str) -> Any:
     document = json.loads(value)
     if document["version"] > JSON_VERSION:
         raise StateError(
-            reason=f"a row has content of version {document['version']}, and this release reads up to {JSON_VERSION}",
+            reason=f"a row has content of version {document['version']}, but this release reads up to {JSON_VERSION}",
             next_step="Upgrade feed-assets here to the release that wrote it.",
         )
     return document

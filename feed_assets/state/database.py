@@ -1,6 +1,7 @@
-"""The state database: how it is opened, brought to its schema, and how transactions on it begin and end.
+"""Open the state database, migrate its schema, and manage transactions.
 
-SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, a read sees one moment.
+SQLite and PostgreSQL behave alike: a write transaction waits for others instead of failing, and a read transaction sees
+the database at one moment.
 """
 
 import fcntl
@@ -37,10 +38,10 @@ _alembic_in_use = threading.Lock()
 
 
 class Database:
-    """A SQLite or PostgreSQL database with the project's tables; made by `open_database`.
+    """A SQLite or PostgreSQL database with the project's tables; created by `open_database`.
 
-    One object serves all threads of a process, and a forked child. Do not begin one transaction inside another of the
-    same thread: with SQLite the inner one waits for the outer one in vain.
+    One object serves all threads of a process, and a forked child. Do not nest transactions in one thread: on SQLite
+    the inner one waits in vain for the outer one.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -56,19 +57,19 @@ class Database:
 
     @property
     def dialect(self) -> Literal["sqlite", "postgresql"]:
-        """Which of the two databases this is."""
+        """The database system."""
         return "sqlite" if self._engine.dialect.name == "sqlite" else "postgresql"
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A write transaction: committed at the end of the block, rolled back if it raises.
+        """Open a write transaction: committed at the end of the block, rolled back on an exception.
 
-        On SQLite it holds the only write lock from its start, so what it has read cannot change before it writes. On
-        PostgreSQL that is so for rows it has locked: write log and feed instances before other tables (see
+        On SQLite it holds the single write lock from its start, so what it has read cannot change before it writes. On
+        PostgreSQL this holds only for locked rows: write the log and feed instances before other tables (see
         `lock_log`), and decide by compare-and-set.
 
         Raises:
-            StateError: the database refused, is locked for longer than half a minute, or has not our schema.
+            StateError: the database refused, was locked for more than half a minute, or has another schema.
         """
         with self._translated():
             self._require_current()
@@ -78,10 +79,10 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection that sees the database at one moment and refuses to write.
+        """Open a connection that sees the database at one moment and rejects writes.
 
         Raises:
-            StateError: the database refused, or has not our schema.
+            StateError: the database refused, or has another schema.
         """
         with self._translated():
             self._require_current()
@@ -93,9 +94,9 @@ class Database:
                 yield connection
 
     def migrate(self) -> None:
-        """Bring the tables to the schema of this code; does nothing where they have it already.
+        """Migrate the tables to the schema of this code; do nothing if they have it already.
 
-        Several processes may call it at once: one does the work and the others wait for it.
+        Several processes may call it at once: one migrates and the others wait.
 
         Raises:
             StateError: the database cannot be used, or its schema is newer than this code.
@@ -115,10 +116,10 @@ class Database:
 
     @contextmanager
     def changing_definitions(self) -> Iterator[None]:
-        """The turn to change the definition store, over several transactions; waits for it.
+        """Hold the lock for changing the definition store, over several transactions; wait for it.
 
-        It ends with the process that holds it, however that ends: an advisory lock of a PostgreSQL session, or the lock
-        of a file beside the SQLite database.
+        The lock ends with the process that holds it, however the process ends. It is an advisory lock of a PostgreSQL
+        session, or a lock on a file beside the SQLite database.
 
         Raises:
             StateError: the database refused.
@@ -156,7 +157,7 @@ class Database:
         return self._engine.connect()
 
     def _begin(self, connection: Connection, statement: str) -> None:
-        """SQLite's driver begins no transactions of its own."""
+        """Begin a transaction explicitly: SQLite's driver begins none."""
         if self.dialect == "sqlite":
             connection.exec_driver_sql(statement)
 
@@ -182,7 +183,7 @@ class Database:
             raise StateError(
                 database=self.name,
                 reason=f"its schema {revision} is newer than {SCHEMA_REVISION}, the newest this release knows",
-                next_step="Upgrade feed-assets here to the release that is used elsewhere with this database.",
+                next_step="Upgrade feed-assets here to the release that others use with this database.",
             )
 
     def _upgrade(self, connection: Connection) -> None:
@@ -191,7 +192,7 @@ class Database:
             self._refuse_newer(revision)
         if revision == SCHEMA_REVISION:
             return
-        # Measured: importing alembic takes 0.1 s, and every run of the code location would pay it.
+        # Imported here: importing alembic takes 0.1 s (measured), which every run of the code location would pay.
         from alembic.command import upgrade
         from alembic.config import Config
 
@@ -201,7 +202,7 @@ class Database:
             upgrade(config, SCHEMA_REVISION)
 
     def _use_write_ahead_log(self) -> None:
-        """SQLite does not wait its turn for this switch, so several processes starting at once must ask again."""
+        """Switch SQLite to the write-ahead log. SQLite does not wait for this lock, so concurrent starts retry."""
         for attempt in range(_WAL_ATTEMPTS):
             try:
                 with self._connected() as connection:
@@ -232,19 +233,19 @@ class Database:
 
 
 def open_database(url: str) -> Database:
-    """The database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
+    """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
 
-    Nothing is connected yet. A database in memory lives as long as the object and has one connection: transactions of
-    several threads take turns.
+    Connects on first use. A database in memory lives as long as the object and has one connection; transactions of
+    several threads follow one another.
 
     Raises:
-        StateError: the URL is none, or of a database that is not supported.
+        StateError: the URL is invalid, or its database is not supported.
     """
     try:
         parsed = make_url(url)
     except ArgumentError as exc:
         raise StateError(
-            reason="its address is no database URL",
+            reason="its address is not a database URL",
             next_step="Write it like sqlite:////var/lib/feed-assets.db or postgresql://user@host/database.",
         ) from exc
     match parsed.get_backend_name():
@@ -261,17 +262,18 @@ def open_database(url: str) -> Database:
 
 
 def lock_log(connection: Connection) -> None:
-    """Take the turn to write the event log and feed instances until the transaction ends.
+    """Lock the event log and feed instances for writing until the transaction ends.
 
-    Makes the order of sequence numbers the order of commits on PostgreSQL, and keeps two transactions that write the
-    same instances from waiting for each other. Taking it again costs a round trip. SQLite has the turn already.
+    On PostgreSQL this makes the order of sequence numbers the order of commits, and keeps two transactions that write
+    the same instances from a deadlock. Locking again costs a round trip. On SQLite a write transaction has this lock
+    already.
     """
     if connection.dialect.name == "postgresql":
         _take_lock(connection, _LOG_LOCK)
 
 
 def lock_definitions(connection: Connection) -> None:
-    """Take the turn to write definitions, their journal and the audit until the transaction ends."""
+    """Lock definitions, their journal and the audit for writing until the transaction ends."""
     if connection.dialect.name == "postgresql":
         _take_lock(connection, _DEFINITIONS_LOCK)
 

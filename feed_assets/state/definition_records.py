@@ -1,4 +1,4 @@
-"""What the state database holds about definitions, as values: versions, changes, schedules, releases and the audit."""
+"""Values of the state database about definitions: versions, changes, schedules, releases and the audit."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class DefinitionAction(StrEnum):
-    """What made a version of a definition."""
+    """The action that created a version of a definition."""
 
     SUBMITTED = "SUBMITTED"
     UPDATED = "UPDATED"
@@ -16,14 +16,14 @@ class DefinitionAction(StrEnum):
 
 
 class DocumentFormat(StrEnum):
-    """How a definition is written; entities built in Python are kept as YAML."""
+    """The format of a definition; entities built in Python are stored as YAML."""
 
     YAML = "yaml"
     XML = "xml"
 
 
 class ChangeState(StrEnum):
-    """How far a change of the definition store has come."""
+    """The state of a change of the definition store."""
 
     PREPARED = "PREPARED"
     DONE = "DONE"
@@ -31,7 +31,7 @@ class ChangeState(StrEnum):
 
 
 class ScheduleState(StrEnum):
-    """Whether a feed or process on a cluster is worked on. One without a row has the state that the settings say."""
+    """Whether a feed or process on a cluster is scheduled. Without a row, the settings give the state."""
 
     SUBMITTED = "SUBMITTED"
     SCHEDULED = "SCHEDULED"
@@ -40,10 +40,10 @@ class ScheduleState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewDefinition:
-    """A version of a definition on its way into the record; `digest` and `text` are None for a deletion.
+    """A version of a definition that is not stored yet; `digest` and `text` are None for a deletion.
 
-    `text` is the document as it was written; `origin` is the command that changed it, or `folder` for files that were
-    edited by other means. `file` is relative to the folder of the entities.
+    `text` is the original document. `origin` is the command that changed it, or `folder` for files edited by other
+    means. `file` is relative to the folder of the entities.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class NewDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionVersion(NewDefinition):
-    """A version of a definition; numbers of one entity grow by one and never come again."""
+    """A stored version of a definition; the numbers of one entity grow by one and are never reused."""
 
     version: int
 
@@ -73,9 +73,9 @@ class DefinitionVersion(NewDefinition):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What a change does to a file: its whole content before and after, and the sha256 of each; None for no file.
+    """A change of a file: its whole content before and after, and the sha256 of each; None for no file.
 
-    The contents themselves are kept until the change has ended; both are None then.
+    The contents are kept until the change has ended, and are None afterwards.
     """
 
     file: str
@@ -86,7 +86,7 @@ class FileChange:
 
     @classmethod
     def of(cls, file: str, before: str | None, after: str | None) -> "FileChange":
-        """The change of a file from one content to another."""
+        """Return the change of a file from one content to another."""
         return cls(
             file=file,
             before=before,
@@ -96,20 +96,20 @@ class FileChange:
         )
 
     def without_contents(self) -> "FileChange":
-        """What is kept of it for ever."""
+        """Return the change without contents, as it is kept for ever."""
         return replace(self, before=None, after=None)
 
 
 def digest_content(content: bytes) -> str:
-    """The sha256 of a file's content, in hexadecimal."""
+    """Return the sha256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of the definition store, as its journal knows it. `number` grows by one in the order of changes.
+    """A change of the definition store in its journal. `number` grows by one in the order of changes.
 
-    When it has ended, its versions have no text here: the record of definitions has it.
+    After its end, the versions have no text here: the record of definitions has it.
     """
 
     change_id: str
@@ -125,7 +125,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How a feed or process stands on a cluster; `scheduled_at` is when it was scheduled first."""
+    """The schedule of a feed or process on a cluster; `scheduled_at` is when it was first scheduled."""
 
     kind: str
     name: str
@@ -143,7 +143,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One version of a definition that a release is made of."""
+    """One version of a definition in a release."""
 
     kind: str
     name: str
@@ -152,16 +152,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Which definitions govern the instances of a process on a cluster from a nominal time on, until the next release.
+    """The definitions that govern a process on a cluster from a nominal time on, until the next release.
 
-    `sign` changes whenever the definitions differ in what instances do; numbers of one process grow by one.
+    `fingerprint` differs if the definitions differ in what instances do. The numbers of one process
+    grow by one.
     """
 
     process: str
     cluster: str
     release: int
     effective_from: datetime
-    sign: str
+    fingerprint: str
     members: tuple[Member, ...]
     recorded_at: datetime
     reason: str
@@ -169,7 +170,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Who did what to what, and when."""
+    """Who did what to which target, and when."""
 
     recorded_at: datetime
     author: str

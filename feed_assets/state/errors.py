@@ -1,4 +1,4 @@
-"""What goes wrong in the state database, and what it must not allow."""
+"""Errors of the state database, and violations of its rules."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from feed_assets.errors import FeedAssetsError
 
 
 class StateError(FeedAssetsError):
-    """The state database refused, or holds something we do not understand."""
+    """The state database refused, or contains something unknown."""
 
     def __init__(self, *, reason: str, next_step: str, database: str | None = None) -> None:
         self.database = database
@@ -16,7 +16,7 @@ class StateError(FeedAssetsError):
 
 
 class LeaseHeldError(StateError):
-    """Somebody else works on this instance."""
+    """Another worker has the lease of this instance."""
 
     def __init__(
         self, *, database: str, entity: str, cluster: str, nominal_time: datetime, holder: str, expires_at: datetime
@@ -29,15 +29,15 @@ class LeaseHeldError(StateError):
         super().__init__(
             database=database,
             reason=(
-                f"{entity!r} on {cluster!r} at {nominal_time.isoformat()} is being worked on by {holder!r}, "
-                f"whose lease runs until {expires_at.isoformat()}"
+                f"{entity!r} on {cluster!r} at {nominal_time.isoformat()} is leased by {holder!r} "
+                f"until {expires_at.isoformat()}"
             ),
             next_step="Wait for it to finish, or end it and wait until its lease has expired.",
         )
 
 
 class FencedOutError(StateError):
-    """Our lease was taken over, released or has expired; nothing of ours may become visible."""
+    """The worker's lease was taken over, released or has expired; nothing of its work may become visible."""
 
     def __init__(
         self, *, database: str, entity: str, cluster: str, nominal_time: datetime, token: int, reason: str
@@ -49,12 +49,12 @@ class FencedOutError(StateError):
         super().__init__(
             database=database,
             reason=f"the lease {token} on {entity!r} on {cluster!r} at {nominal_time.isoformat()} {reason}",
-            next_step="What this attempt has made is discarded; whoever holds the instance now goes on.",
+            next_step="The results of this attempt are discarded; the current holder of the lease continues.",
         )
 
 
 class ChunkTakenError(StateError):
-    """A part of a sweep that we claimed is somebody else's now, or has ended; nothing of ours may become visible."""
+    """A claimed chunk of a sweep was taken over, or has ended; nothing of the worker may become visible."""
 
     def __init__(self, *, sweep: str, chunk: int, holder: str, other: str | None) -> None:
         self.sweep = sweep
@@ -63,19 +63,19 @@ class ChunkTakenError(StateError):
         self.other = other
         who = "nobody" if other is None else repr(other)
         super().__init__(
-            reason=f"chunk {chunk} of the sweep {sweep} is not worked on by {holder!r} any more, but by {who}",
-            next_step="What this attempt has done of it is taken up by whoever works on the sweep next.",
+            reason=f"chunk {chunk} of the sweep {sweep} is no longer leased by {holder!r}, but by {who}",
+            next_step="The next worker on the sweep continues from what this attempt has done.",
         )
 
 
 class SweepDamagedError(StateError):
-    """What is stored of a sweep is not what was planned; nothing of it may be removed."""
+    """The stored sweep differs from the plan; nothing of it may be removed."""
 
     def __init__(self, *, sweep: str, chunk: int | None = None) -> None:
         self.sweep = sweep
         self.chunk = chunk
         part = "its list of chunks" if chunk is None else f"its chunk {chunk}"
         super().__init__(
-            reason=f"the sweep {sweep} is not what was planned: {part} is missing or differs from its digest",
-            next_step="Cancel it and plan anew.",
+            reason=f"the sweep {sweep} differs from its plan: {part} is missing or does not match its digest",
+            next_step="Cancel it and plan again.",
         )

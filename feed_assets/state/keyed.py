@@ -1,15 +1,29 @@
-"""Asking about thousands of keys in one statement: they travel as one JSON parameter and come out as rows to join.
+"""Query thousands of keys in one statement: one JSON parameter has the keys, and the statement joins them as rows.
 
-So a statement has the same text for one key as for thousands, and is compiled once.
+So a statement has the same text for one key as for thousands, and SQLAlchemy compiles it once.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, BindParameter, ColumnElement, Subquery, Text, bindparam, cast, column, func, select
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    ColumnElement,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    column,
+    func,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -23,14 +37,16 @@ _NUMBER_COLUMNS = frozenset({"token"})
 
 
 def render_rows(rows: Iterable[Sequence[str | int | datetime]]) -> str:
-    """The text for the parameter `KEY_ROWS`."""
+    """Render the value of the parameter `KEY_ROWS`."""
     values = [[to_micros(value) if isinstance(value, datetime) else value for value in row] for row in rows]
     return json.dumps(values, separators=(",", ":"))
 
 
-@lru_cache
+@cache  # measured: building the subquery takes longer than executing it
 def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
-    """The rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text, time or number for each name."""
+    """Return the rows in the parameter `KEY_ROWS` as a table: `position` (from 0) and a text, time or number for each
+    name.
+    """
     parameter: BindParameter[str] = bindparam(KEY_ROWS, type_=Text)
     position: ColumnElement[int]
     values: list[ColumnElement[Any]]
@@ -48,6 +64,16 @@ def key_rows(dialect: str, names: tuple[str, ...]) -> Subquery:
         values = [cast(entry.c.value[i].astext, _type_of(name)) for i, name in enumerate(names)]
     labels = [value.label(name) for value, name in zip(values, names, strict=True)]
     return select(position.label(POSITION), *labels).subquery("wanted")
+
+
+@cache
+def select_keyed(
+    dialect: str, table: Table, names: tuple[str, ...], columns: tuple[ColumnElement[Any], ...]
+) -> Select[Any]:
+    """Select columns of the rows whose keys are in the parameter `KEY_ROWS`; `names` are the columns of the key."""
+    keys = key_rows(dialect, names)
+    is_match = and_(*(table.c[name] == keys.c[name] for name in names))
+    return select(*columns).join_from(keys, table, is_match)
 
 
 def _type_of(name: str) -> TypeEngine[Any]:

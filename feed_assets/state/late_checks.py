@@ -1,39 +1,25 @@
-"""When what instances have read, or hold, is looked at again for late data, and the re-runs that were decided on.
+"""Store when instances are checked again for late data, and which re-runs were decided.
 
-A row is there while there is something to come: a check, or a run that is to process what was found.
+An instance has a row while something is pending: a check, or a run that must process what was found.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Integer, Select, and_, bindparam, delete, select
+from sqlalchemy import Connection, Select
 
-from feed_assets.state.keyed import KEY_ROWS, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.rows import RowMapper, delete_keys
 from feed_assets.state.schema import IS_DUE_SOMETIME, late_checks
 from feed_assets.state.upserts import build_insert_if_absent, build_upsert
 
 _T = late_checks.c
-_INPUTS = "inputs"
-_REMOVE = delete(late_checks).where(
-    _T.kind == bindparam("of_kind"),
-    _T.name == bindparam("of_name"),
-    _T.cluster == bindparam("on_cluster"),
-    _T.nominal_time == bindparam("at"),
-)
-
-_SELECT_DUE = (
-    select(*late_checks.columns)
-    .where(_T.cluster == bindparam("on_cluster"), _T.due_at <= bindparam("not_after"), IS_DUE_SOMETIME)
-    .order_by(_T.due_at, _T.kind, _T.name, _T.nominal_time)
-    .limit(bindparam("at_most", type_=Integer))
-)
 
 
 class LateKey(NamedTuple):
-    """An instance whose late data are looked for: of a process (its inputs), or of a feed (itself)."""
+    """An instance that is checked for late data: of a process (its inputs), or of a feed (itself)."""
 
     kind: str
     name: str
@@ -43,10 +29,10 @@ class LateKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCheck:
-    """The next check of an instance, planned at `planned_at`; none is to come where `due_at` is None.
+    """The next check of an instance, planned at `planned_at`; there is none if `due_at` is None.
 
-    `cut_off_at` is until when late data count, `checks` how many were made. `changed` names the inputs whose late data
-    a run is to process that has not succeeded yet.
+    Late data count until `cut_off_at`; `checks` counts the checks made. `changed` names the inputs whose late data the
+    next successful run processes.
     """
 
     kind: str
@@ -66,8 +52,11 @@ class LateCheck:
 
     @property
     def delay(self) -> timedelta:
-        """From when the check was planned to when it is due."""
+        """The time from planning to the due time of the check."""
         return timedelta(0) if self.due_at is None else self.due_at - self.planned_at
+
+
+_ROWS = RowMapper(late_checks, LateCheck)
 
 
 class LateChecks:
@@ -78,89 +67,47 @@ class LateChecks:
         self._dialect = connection.dialect.name
 
     def due(self, cluster: str, as_of: datetime, limit: int) -> list[LateCheck]:
-        """The checks that are due, the one that waits longest first."""
-        parameters = {"on_cluster": cluster, "not_after": as_of, "at_most": limit}
-        return [_from_row(row) for row in self._connection.execute(_SELECT_DUE, parameters)]
+        """Return the due checks, the longest waiting first."""
+        statement = _ROWS.select.where(_T.cluster == cluster, _T.due_at <= as_of, IS_DUE_SOMETIME)
+        statement = statement.order_by(_T.due_at, _T.kind, _T.name, _T.nominal_time).limit(limit)
+        return _ROWS.find(self._connection, statement)
 
     def get(self, kind: str, name: str, cluster: str, nominal_time: datetime) -> LateCheck | None:
-        """What is to come for one instance; None if nothing is."""
+        """Return the pending check of one instance; None if there is none."""
         key = LateKey(kind, name, cluster, nominal_time)
         return self.get_many([key]).get(key)
 
     def get_many(self, keys: Collection[LateKey]) -> dict[LateKey, LateCheck]:
-        """Those of the instances for which something is to come, in one statement."""
+        """Return the pending checks of several instances, in one statement."""
         if not keys:
             return {}
-        found = self._connection.execute(_select_many(self._dialect), {KEY_ROWS: render_rows(keys)})
-        return {check.key: check for check in map(_from_row, found)}
+        return self._find(self._select_many(), keys)
 
     def lock_many(self, keys: Collection[LateKey]) -> dict[LateKey, LateCheck]:
-        """As `get_many`; nobody else changes them until the transaction ends."""
+        """Return as `get_many`, and lock the rows until the transaction ends."""
         if not keys:
             return {}
-        statement = _select_many(self._dialect).with_for_update(of=late_checks)
-        found = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
-        return {check.key: check for check in map(_from_row, found)}
+        return self._find(self._select_many().with_for_update(of=late_checks), keys)
 
     def put(self, checks: Iterable[LateCheck]) -> None:
-        """Plan checks, in the place of those there are."""
-        rows = [_to_row(check) for check in sorted(checks, key=lambda check: check.key)]
+        """Plan checks; replace existing ones."""
+        rows = [_ROWS.values(check) for check in sorted(checks, key=lambda check: check.key)]
         if rows:
             self._connection.execute(build_upsert(self._dialect, late_checks), rows)
 
     def add(self, checks: Iterable[LateCheck]) -> None:
-        """Plan checks of instances that have none; the others stay as they are."""
-        rows = [_to_row(check) for check in sorted(checks, key=lambda check: check.key)]
+        """Plan checks of instances without one; leave existing ones alone."""
+        rows = [_ROWS.values(check) for check in sorted(checks, key=lambda check: check.key)]
         if rows:
             self._connection.execute(build_insert_if_absent(self._dialect, late_checks), rows)
 
     def remove(self, keys: Iterable[LateKey]) -> None:
-        """Nothing more is to come for instances."""
-        parameters = [
-            {"of_kind": key.kind, "of_name": key.name, "on_cluster": key.cluster, "at": key.nominal_time}
-            for key in sorted(keys)
-        ]
-        if parameters:
-            self._connection.execute(_REMOVE, parameters)
+        """Remove the checks of instances."""
+        delete_keys(self._connection, late_checks, LateKey._fields, keys)
 
+    def _select_many(self) -> Select[Any]:
+        return select_keyed(self._dialect, late_checks, LateKey._fields, _ROWS.columns)
 
-@lru_cache
-def _select_many(dialect: str) -> Select[Any]:
-    wanted = key_rows(dialect, LateKey._fields)
-    is_wanted = and_(
-        _T.kind == wanted.c.kind,
-        _T.name == wanted.c.name,
-        _T.cluster == wanted.c.cluster,
-        _T.nominal_time == wanted.c.nominal_time,
-    )
-    return select(*late_checks.columns).join_from(wanted, late_checks, is_wanted)
-
-
-def _to_row(check: LateCheck) -> dict[str, object]:
-    return {
-        "kind": check.kind,
-        "name": check.name,
-        "cluster": check.cluster,
-        "nominal_time": check.nominal_time,
-        "planned_at": check.planned_at,
-        "due_at": check.due_at,
-        "cut_off_at": check.cut_off_at,
-        "checks": check.checks,
-        "changed": {_INPUTS: list(check.changed)} if check.changed else {},
-    }
-
-
-def _from_row(row: Sequence[Any]) -> LateCheck:
-    kind, name, cluster, nominal_time, planned_at, due_at, cut_off_at, checks, changed = row
-    inputs: Mapping[str, Sequence[str]] = changed
-    return LateCheck(
-        kind=kind,
-        name=name,
-        cluster=cluster,
-        nominal_time=nominal_time,
-        planned_at=planned_at,
-        due_at=due_at,
-        cut_off_at=cut_off_at,
-        checks=checks,
-        changed=tuple(inputs.get(_INPUTS, ())),
-    )
+    def _find(self, statement: Select[Any], keys: Collection[LateKey]) -> dict[LateKey, LateCheck]:
+        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
+        return {check.key: check for check in found}

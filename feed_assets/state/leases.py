@@ -1,19 +1,16 @@
-"""Who may write an instance and until when; a token that only grows tells a late writer that he is not the one."""
+"""Write leases on instances, with fencing tokens: a writer whose token is not the newest is rejected."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    BindParameter,
+    ColumnElement,
     Connection,
-    Select,
     Text,
     Update,
     and_,
-    bindparam,
     case,
     literal,
     or_,
@@ -27,23 +24,17 @@ from sqlalchemy.sql.dml import ReturningInsert
 from feed_assets.state.column_types import from_micros
 from feed_assets.state.database import Database
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
-from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows
+from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
 from feed_assets.state.records import Lease
+from feed_assets.state.rows import RowMapper
 from feed_assets.state.schema import HAS_HOLDER, leases
 from feed_assets.state.upserts import build_insert
 
 _T = leases.c
 _KEY = ("entity", "cluster", "nominal_time")
 _LEASE = (*_KEY, "token", "holder")
-_LONG_AGO = from_micros(0)
-_NOW: BindParameter[datetime] = bindparam("now", type_=_T.expires_at.type)
-_IS_OF_IT = and_(
-    _T.entity == bindparam("of_entity"), _T.cluster == bindparam("on_cluster"), _T.nominal_time == bindparam("at")
-)
-_IS_STILL = and_(_IS_OF_IT, _T.token == bindparam("with_token"), _T.holder == bindparam("of_holder"))
-_SELECT_ONE = select(*leases.columns).where(_IS_OF_IT)
-_RENEW = update(leases).where(_IS_STILL).returning(*leases.columns)
-_GIVEN_BACK = {"holder": None, "expires_at": _LONG_AGO}
+_ROWS = RowMapper(leases, Lease)
+_RELEASED = {"holder": None, "expires_at": from_micros(0)}
 
 
 class Leases:
@@ -57,26 +48,21 @@ class Leases:
     ) -> Lease:
         """Take the lease on an instance until `now + ttl`.
 
-        A lease that has expired or was released is taken over with the next token. The holder of a lease gets it again
-        with its token, renewed; so `holder` must name one attempt of one worker, not a machine.
+        A lease that has expired or was released is taken over with the next token. The same holder gets its lease
+        again, renewed, with the same token; so `holder` must name one attempt of one worker, not a machine.
 
         Raises:
             LeaseHeldError: another holder has it.
         """
-        values = {
-            "entity": entity,
-            "cluster": cluster,
-            "nominal_time": nominal_time,
-            "token": 1,
-            "holder": holder,
-            "expires_at": now + ttl,
-        }
+        wanted = Lease(
+            entity=entity, cluster=cluster, nominal_time=nominal_time, token=1, holder=holder, expires_at=now + ttl
+        )
         with self._database.begin() as connection:
-            statement = _acquire(connection.dialect.name)
-            row = connection.execute(statement, values | {"now": now}).one_or_none()
+            statement = _or_take_over(build_insert(connection.dialect.name, leases), now)
+            row = connection.execute(statement, _ROWS.values(wanted)).one_or_none()
             if row is not None:
-                return _from_row(row)
-            held = connection.execute(_SELECT_ONE, _parameters(entity, cluster, nominal_time)).one()
+                return _ROWS.load(row)
+            held = connection.execute(_ROWS.select.where(*_is_of(wanted))).one()
         raise LeaseHeldError(
             database=self._database.name,
             entity=entity,
@@ -89,77 +75,92 @@ class Leases:
     def acquire_many(
         self, keys: Collection[tuple[str, str, datetime]], holder: str, now: datetime, ttl: timedelta
     ) -> list[Lease]:
-        """Take the leases on those of the (entity, cluster, nominal time) that can be had, by the rules of `acquire`.
+        """Take the free leases among some (entity, cluster, nominal time) keys, by the rules of `acquire`.
 
-        In one transaction of one statement; what another holder has is left out. In the order of the keys.
+        In one transaction with one statement, in the order of the keys. Leases of other holders are left out.
         """
         wanted = sorted(set(keys))
         if not wanted:
             return []
-        parameters = {KEY_ROWS: render_rows(wanted), "holder": holder, "now": now, "expires_at": now + ttl}
         with self._database.begin() as connection:
-            found = connection.execute(_acquire_many(connection.dialect.name), parameters)
-            return sorted(map(_from_row, found), key=_place_of)
+            rows = key_rows(connection.dialect.name, _KEY)
+            new = select(
+                *(rows.c[name] for name in _KEY),
+                literal(1, BigInteger),
+                literal(holder, Text),
+                literal(now + ttl, _T.expires_at.type),
+            )
+            # In the order of the keys, so that two workers that want the same keys do not deadlock. The WHERE is for
+            # SQLite, which otherwise parses the ON of "ON CONFLICT" as that of a join.
+            ordered = new.where(true()).order_by(rows.c[POSITION])
+            insert = build_insert(connection.dialect.name, leases).from_select([*_LEASE, "expires_at"], ordered)
+            found = connection.execute(_or_take_over(insert, now), {KEY_ROWS: render_rows(wanted)})
+            return sorted(map(_ROWS.load, found), key=_place_of)
 
     def renew_many(self, held: Collection[Lease], now: datetime, ttl: timedelta) -> list[Lease]:
-        """Those of the leases that are still ours, until `now + ttl`; by the rules of `renew`."""
+        """Renew the leases that are still held until `now + ttl`, and return them; by the rules of `renew`."""
         if not held:
             return []
         with self._database.begin() as connection:
-            statement = _change_many(connection.dialect.name).returning(*leases.columns)
-            found = connection.execute(statement, {KEY_ROWS: _render_leases(held), "expires_at": now + ttl})
-            return sorted(map(_from_row, found), key=_place_of)
+            statement = _change_many(connection.dialect.name).values(expires_at=now + ttl).returning(*_ROWS.columns)
+            found = _ROWS.find(connection, statement, {KEY_ROWS: _render_leases(held)})
+            return sorted(found, key=_place_of)
 
     def release_many(self, held: Collection[Lease]) -> None:
-        """Give leases back, in one statement; those that are not ours any more stay as they are."""
+        """Release leases, in one statement; leases that are no longer held are left alone."""
         if not held:
             return
         with self._database.begin() as connection:
-            connection.execute(_change_many(connection.dialect.name), {KEY_ROWS: _render_leases(held)} | _GIVEN_BACK)
+            statement = _change_many(connection.dialect.name).values(_RELEASED)
+            connection.execute(statement, {KEY_ROWS: _render_leases(held)})
 
     def renew(self, lease: Lease, now: datetime, ttl: timedelta) -> Lease:
-        """The same lease until `now + ttl`; also one that has expired, as long as nobody has taken it over.
+        """Renew a lease until `now + ttl`, also an expired one, unless it was taken over.
 
         Raises:
             FencedOutError: it was taken over or released.
         """
         with self._database.begin() as connection:
-            row = connection.execute(_RENEW, _parameters_of(lease) | {"expires_at": now + ttl}).one_or_none()
+            is_still = (*_is_of(lease), _T.token == lease.token, _T.holder == lease.holder)
+            statement = update(leases).where(*is_still).values(expires_at=now + ttl).returning(*_ROWS.columns)
+            row = connection.execute(statement).one_or_none()
             if row is None:
                 raise self._fenced_out(connection, lease)
-        return _from_row(row)
+        return _ROWS.load(row)
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back; does nothing if it is not ours any more."""
+        """Release the lease; do nothing if it is no longer held."""
         self.release_many([lease])
 
     def release_all(self, connection: Connection, *holders: str) -> int:
-        """Inside a write transaction, take back all that holders have; how many leases. For those that have died."""
+        """Release all leases of holders that have died, inside a write transaction; return how many."""
         if not holders:
             return 0
-        statement = _change_held_by(connection.dialect.name)
-        return connection.execute(statement, {KEY_ROWS: render_rows(zip(holders))} | _GIVEN_BACK).rowcount
+        wanted = key_rows(connection.dialect.name, ("of_holder",))
+        statement = update(leases).where(_T.holder == wanted.c.of_holder, HAS_HOLDER).values(_RELEASED)
+        return connection.execute(statement, {KEY_ROWS: render_rows(zip(holders))}).rowcount
 
     def check(self, lease: Lease, now: datetime) -> None:
-        """Make sure that the lease is ours at this moment; before an effect outside the database.
+        """Make sure that the lease is held at this moment. Called before an effect outside the database.
 
         Raises:
-            FencedOutError: it was taken over or released, or has expired, so that it may be at any moment.
+            FencedOutError: it was taken over or released, or has expired, so that it can be taken over at any moment.
         """
         self.check_many([lease], now)
 
     def check_many(self, held: Collection[Lease], now: datetime) -> None:
-        """As `check`, for many leases in one statement.
+        """Check as `check` does, for many leases in one statement.
 
         Raises:
-            FencedOutError: one of them is not ours.
+            FencedOutError: one of them is no longer held.
         """
         if not held:
             return
         keys = {(lease.entity, lease.cluster, lease.nominal_time): lease for lease in held}
         with self._database.read() as connection:
-            found = connection.execute(_select_many(connection.dialect.name), {KEY_ROWS: render_rows(keys)})
-            rows = {(row.entity, row.cluster, row.nominal_time): row for row in map(_from_row, found)}
+            statement = select_keyed(connection.dialect.name, leases, _KEY, _ROWS.columns)
+            found = _ROWS.find(connection, statement, {KEY_ROWS: render_rows(keys)})
+            rows = {(row.entity, row.cluster, row.nominal_time): row for row in found}
             for key, lease in keys.items():
                 row = rows.get(key)
                 if row is None or (row.token, row.holder) != (lease.token, lease.holder):
@@ -168,9 +169,9 @@ class Leases:
                     raise self._error(lease, f"expired at {row.expires_at.isoformat()}")
 
     def check_in(self, connection: Connection, lease: Lease) -> None:
-        """Make sure inside a write transaction that nobody takes the lease over before the transaction ends.
+        """Make sure, inside a write transaction, that the lease is not taken over before the transaction ends.
 
-        An expired lease passes if nobody has taken it over: nobody can until then.
+        An expired lease passes unless it was taken over: that is impossible until the transaction ends.
 
         Raises:
             FencedOutError: it was taken over or released.
@@ -178,21 +179,24 @@ class Leases:
         self.check_many_in(connection, [lease])
 
     def check_many_in(self, connection: Connection, held: Collection[Lease]) -> None:
-        """As `check_in`, for many leases in one statement.
+        """Check as `check_in` does, for many leases in one statement.
 
         Raises:
             FencedOutError: one of them was taken over or released.
         """
         if not held:
             return
-        statement = _lock_many(connection.dialect.name)
+        wanted = key_rows(connection.dialect.name, _LEASE)
+        is_wanted = and_(*(_T[name] == wanted.c[name] for name in _LEASE))
+        statement = select(*(_T[name] for name in _LEASE)).join_from(wanted, leases, is_wanted)
+        statement = statement.order_by(wanted.c[POSITION]).with_for_update(of=leases)
         still = {tuple(row) for row in connection.execute(statement, {KEY_ROWS: _render_leases(held)})}
         for lease in sorted(held, key=_place_of):
             if _place_of(lease) not in still:
                 raise self._fenced_out(connection, lease)
 
     def _fenced_out(self, connection: Connection, lease: Lease) -> FencedOutError:
-        row = connection.execute(_SELECT_ONE, _parameters_of(lease)).one_or_none()
+        row = connection.execute(_ROWS.select.where(*_is_of(lease))).one_or_none()
         if row is None:
             return self._error(lease, "is not known")
         if row.holder is None:
@@ -211,47 +215,19 @@ class Leases:
 
 
 def find_held(connection: Connection, keys: Collection[tuple[str, str, datetime]], now: datetime) -> list[Lease]:
-    """The leases on some (entity, cluster, nominal time) that somebody has at `now`; for people who look."""
+    """Return the leases on some (entity, cluster, nominal time) keys that are held at `now`; for observers."""
     if not keys:
         return []
-    statement = _select_held(connection.dialect.name)
-    return [_from_row(row) for row in connection.execute(statement, {KEY_ROWS: render_rows(keys), "now": now})]
+    statement = select_keyed(connection.dialect.name, leases, _KEY, _ROWS.columns)
+    statement = statement.where(HAS_HOLDER, _T.expires_at > now)
+    return _ROWS.find(connection, statement, {KEY_ROWS: render_rows(keys)})
 
 
-def find_holders(connection: Connection, holders: Collection[str], now: datetime) -> set[str]:
-    """Which of the holders have a lease at `now`."""
-    held = select(_T.holder).where(_T.holder.in_(holders), HAS_HOLDER, _T.expires_at > now)
-    return {row.holder for row in connection.execute(held)}
+def _is_of(lease: Lease) -> tuple[ColumnElement[bool], ...]:
+    return (_T.entity == lease.entity, _T.cluster == lease.cluster, _T.nominal_time == lease.nominal_time)
 
 
-@lru_cache
-def _select_held(dialect: str) -> Select[Any]:
-    return _select_many(dialect).where(HAS_HOLDER, _T.expires_at > _NOW)
-
-
-@lru_cache
-def _acquire(dialect: str) -> ReturningInsert[Any]:
-    return _or_take_over(build_insert(dialect, leases))
-
-
-@lru_cache
-def _acquire_many(dialect: str) -> ReturningInsert[Any]:
-    """In the order of the keys, so that two who want the same do not wait for each other in a circle."""
-    wanted = key_rows(dialect, _KEY)
-    rows = select(
-        wanted.c.entity,
-        wanted.c.cluster,
-        wanted.c.nominal_time,
-        literal(1, BigInteger),
-        bindparam("holder", type_=Text),
-        bindparam("expires_at", type_=_T.expires_at.type),
-    )
-    # SQLite takes the ON of "ON CONFLICT" for that of a join where nothing stands between.
-    ordered = rows.where(true()).order_by(wanted.c[POSITION])
-    return _or_take_over(build_insert(dialect, leases).from_select([*_KEY, "token", "holder", "expires_at"], ordered))
-
-
-def _or_take_over(new: sqlite.Insert | postgresql.Insert) -> ReturningInsert[Any]:
+def _or_take_over(new: sqlite.Insert | postgresql.Insert, now: datetime) -> ReturningInsert[Any]:
     is_same_holder = _T.holder == new.excluded.holder
     return new.on_conflict_do_update(
         index_elements=_KEY,
@@ -260,37 +236,13 @@ def _or_take_over(new: sqlite.Insert | postgresql.Insert) -> ReturningInsert[Any
             "holder": new.excluded.holder,
             "expires_at": new.excluded.expires_at,
         },
-        where=or_(is_same_holder, _T.holder.is_(None), _T.expires_at <= _NOW),
-    ).returning(*leases.columns)
+        where=or_(is_same_holder, _T.holder.is_(None), _T.expires_at <= now),
+    ).returning(*_ROWS.columns)
 
 
-@lru_cache
 def _change_many(dialect: str) -> Update:
     wanted = key_rows(dialect, _LEASE)
     return update(leases).where(*(_T[name] == wanted.c[name] for name in _LEASE))
-
-
-@lru_cache
-def _change_held_by(dialect: str) -> Update:
-    wanted = key_rows(dialect, ("of_holder",))
-    return update(leases).where(_T.holder == wanted.c.of_holder, HAS_HOLDER)
-
-
-@lru_cache
-def _select_many(dialect: str) -> Select[Any]:
-    wanted = key_rows(dialect, _KEY)
-    is_wanted = and_(
-        _T.entity == wanted.c.entity, _T.cluster == wanted.c.cluster, _T.nominal_time == wanted.c.nominal_time
-    )
-    return select(*leases.columns).join_from(wanted, leases, is_wanted)
-
-
-@lru_cache
-def _lock_many(dialect: str) -> Select[Any]:
-    wanted = key_rows(dialect, _LEASE)
-    is_wanted = and_(*(_T[name] == wanted.c[name] for name in _LEASE))
-    columns = (_T[name] for name in _LEASE)
-    return select(*columns).join_from(wanted, leases, is_wanted).order_by(wanted.c[POSITION]).with_for_update(of=leases)
 
 
 def _render_leases(held: Iterable[Lease]) -> str:
@@ -299,19 +251,3 @@ def _render_leases(held: Iterable[Lease]) -> str:
 
 def _place_of(lease: Lease) -> tuple[str, str, datetime, int, str]:
     return (lease.entity, lease.cluster, lease.nominal_time, lease.token, lease.holder)
-
-
-def _parameters(entity: str, cluster: str, nominal_time: datetime) -> dict[str, object]:
-    return {"of_entity": entity, "on_cluster": cluster, "at": nominal_time}
-
-
-def _parameters_of(lease: Lease) -> dict[str, object]:
-    key = _parameters(lease.entity, lease.cluster, lease.nominal_time)
-    return key | {"with_token": lease.token, "of_holder": lease.holder}
-
-
-def _from_row(row: Sequence[Any]) -> Lease:
-    entity, cluster, nominal_time, token, holder, expires_at = row
-    return Lease(
-        entity=entity, cluster=cluster, nominal_time=nominal_time, token=token, holder=holder, expires_at=expires_at
-    )

@@ -1,4 +1,4 @@
-"""Where each instance of each process stands on each cluster, and the compare-and-set by which it moves on."""
+"""Store the status of each process instance on each cluster, and change it by compare-and-set."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -6,48 +6,51 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Unpack
 
-from sqlalchemy import BigInteger, Connection, Select, func, or_, select, type_coerce, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+    update,
+)
 
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.keyed import KEY_ROWS, render_rows
-from feed_assets.state.process_statements import (
-    COLUMNS,
-    OLDEST_FIRST,
-    SELECT_DUE_RETRIES,
-    SELECT_IN_FLIGHT,
-    SELECT_REQUESTED,
-    SELECT_UNDECIDED,
-    select_active,
-    select_any_unrequested,
-    select_deadlines,
-    select_many,
-    select_standing,
-    select_unrequested,
-    select_waiting,
-    select_with_status,
-    update_many,
-)
+from feed_assets.state.keyed import KEY_ROWS, POSITION, key_rows, render_rows, select_keyed
 from feed_assets.state.records import EntityKey, ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.state.schema import IS_REQUESTED, IS_WAITING_WITH_DEADLINE, process_instances
+from feed_assets.state.rows import RowMapper
+from feed_assets.state.schedules import is_process_scheduled
+from feed_assets.state.schema import (
+    HAS_FAILED,
+    IS_REQUESTED,
+    IS_UNREQUESTED,
+    IS_WAITING_WITH_DEADLINE,
+    process_instances,
+)
 from feed_assets.state.upserts import build_insert_if_absent
 
-_STATUS = {status.value: status for status in ProcessInstanceStatus}
 _UNENDED = sorted(
-    status.value
-    for status in (
+    [
         ProcessInstanceStatus.WAITING,
         ProcessInstanceStatus.READY,
         ProcessInstanceStatus.RUNNING,
         ProcessInstanceStatus.SUSPENDED,
-    )
+    ]
 )
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _T = process_instances.c
-_NAMES = tuple(column.name for column in COLUMNS)
+_OLDEST_FIRST = (_T.nominal_time, _T.process, _T.cluster)
+
+ROWS = RowMapper(process_instances, ProcessInstance)
 
 
-class Standing(NamedTuple):
-    """How far an instance has come; an attempt that has begun or ended since is told by it."""
+class Progress(NamedTuple):
+    """The progress of an instance; it differs if an attempt has begun or ended since."""
 
     status: ProcessInstanceStatus
     attempt: int
@@ -61,11 +64,11 @@ class ProcessInstances:
         self._dialect = connection.dialect.name
 
     def add_waiting(self, rows: Iterable[ProcessInstance]) -> int:
-        """Insert instances that have come into being; those that have a row stay as they are.
+        """Insert created instances; instances with a row stay as they are.
 
         Returns how many were new.
         """
-        by_key = {row.key: _to_row(row) for row in rows}
+        by_key = {row.key: ROWS.values(row) for row in rows}
         if not by_key:
             return 0
         known = self.get_many(by_key)
@@ -79,31 +82,34 @@ class ProcessInstances:
         return len(self._connection.execute(statement.returning(_T.attempt), new).all())
 
     def get(self, process: str, cluster: str, nominal_time: datetime) -> ProcessInstance | None:
-        """One instance; None if it has not come into being."""
+        """Return one instance; None if it was not created yet."""
         return self.get_many([ProcessKey(process, cluster, nominal_time)]).get(
             ProcessKey(process, cluster, nominal_time)
         )
 
     def get_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, ProcessInstance]:
-        """Those of the instances that have a row, in one statement."""
+        """Return the instances that have a row, in one statement."""
         if not keys:
             return {}
-        found = self._connection.execute(select_many(self._dialect), {KEY_ROWS: render_rows(keys)})
-        return {instance.key: instance for instance in map(from_row, found)}
+        statement = select_keyed(self._dialect, process_instances, ProcessKey._fields, ROWS.columns)
+        found = ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
+        return {instance.key: instance for instance in found}
 
-    def get_standing(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Standing]:
-        """Where those of the instances stand that have a row, in one statement; cheaper than whole rows."""
+    def get_progress(self, keys: Collection[tuple[str, str, datetime]]) -> dict[ProcessKey, Progress]:
+        """Return the progress of the instances that have a row, in one statement; cheaper than whole rows."""
         if not keys:
             return {}
-        found = self._connection.execute(select_standing(self._dialect), {KEY_ROWS: render_rows(keys)})
-        return {ProcessKey(*key): Standing(_STATUS[status], attempt) for *key, status, attempt in found}
+        columns = (_T.process, _T.cluster, _T.nominal_time, _T.status, _T.attempt)
+        statement = select_keyed(self._dialect, process_instances, ProcessKey._fields, columns)
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(keys)})
+        return {ProcessKey(*key): Progress(status, attempt) for *key, status, attempt in found}
 
     def find_between(self, process: str, cluster: str, first: datetime, last: datetime) -> list[ProcessInstance]:
-        """The instances with a row from `first` to `last`, both inclusive, oldest first."""
+        """Return the instances with a row from `first` to `last`, both inclusive, oldest first."""
         return self._find(
-            select(*COLUMNS)
-            .where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
-            .order_by(_T.nominal_time)
+            ROWS.select.where(
+                _T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last)
+            ).order_by(_T.nominal_time)
         )
 
     def with_status(
@@ -115,17 +121,27 @@ class ProcessInstances:
         limit: int,
         newest_first: bool = False,
     ) -> list[ProcessInstance]:
-        """At most `limit` instances with a status, by nominal time; of one process and one cluster if given."""
-        statement = select_with_status(process is not None, cluster is not None, newest_first)
-        return self._find(statement, of_status=status.value, of_process=process, on_cluster=cluster, at_most=limit)
+        """Return at most `limit` instances with a status, by nominal time; of one process and one cluster if given."""
+        is_wanted = [_T.status == status]
+        if process is not None:
+            is_wanted.append(_T.process == process)
+        if cluster is not None:
+            is_wanted.append(_T.cluster == cluster)
+        order = (_T.nominal_time.desc(), _T.process, _T.cluster) if newest_first else _OLDEST_FIRST
+        statement = ROWS.select.where(*is_wanted).order_by(*order).limit(limit)
+        if process is not None and cluster is not None:
+            # The times first: SQLite finds them in an index alone, instead of scanning the ended instances.
+            times = select(_T.nominal_time).where(*is_wanted).order_by(order[0]).limit(limit).correlate(None)
+            statement = statement.where(_T.nominal_time.in_(times))
+        return self._find(statement)
 
     def waiting_times(
         self, spans: Mapping[tuple[str, str], Sequence[tuple[datetime, datetime | None]]]
     ) -> dict[EntityKey, list[datetime]]:
-        """Nominal times of the WAITING instances in spans of several processes, in one statement, oldest first.
+        """Return the nominal times of WAITING instances in spans of several processes, in one statement, oldest first.
 
-        `spans` has for each (process, cluster) first and last nominal time, both inclusive; None means without end.
-        A process that has none is left out.
+        `spans` has for each (process, cluster) first and last nominal times, both inclusive; None means no end.
+        Processes without such instances are left out.
         """
         rows = [
             (process, cluster, first, _FOREVER if last is None else last)
@@ -135,7 +151,17 @@ class ProcessInstances:
         if not rows:
             return {}
         times: dict[EntityKey, set[datetime]] = {}
-        found = self._connection.execute(select_waiting(self._dialect), {KEY_ROWS: render_rows(rows)})
+        wanted = key_rows(self._dialect, ("process", "cluster", "first", "last"))
+        is_wanted = and_(
+            _T.process == wanted.c.process,
+            _T.cluster == wanted.c.cluster,
+            _T.status == ProcessInstanceStatus.WAITING,
+            _T.nominal_time.between(wanted.c.first, wanted.c.last),
+        )
+        # An outer join, in which a span without instances gives a null: SQLite keeps its order, spans before instances.
+        statement = select(wanted.c[POSITION], _T.nominal_time)
+        statement = statement.join_from(wanted, process_instances, is_wanted, isouter=True)
+        found = self._connection.execute(statement, {KEY_ROWS: render_rows(rows)})
         for position, nominal_time in found:
             if nominal_time is not None:
                 process, cluster, *_ = rows[position]
@@ -148,7 +174,9 @@ class ProcessInstances:
         expected: AbstractSet[ProcessInstanceStatus],
         **changes: Unpack[ProcessChanges],
     ) -> bool:
-        """Change an instance if its status is one of `expected`; whether it was. Of two racing, one wins."""
+        """Change an instance if its status is one of `expected`; return whether it was. Of two concurrent calls, one
+        wins.
+        """
         return self.transition_many([key], expected, **changes) == 1
 
     def transition_many(
@@ -157,14 +185,15 @@ class ProcessInstances:
         expected: AbstractSet[ProcessInstanceStatus],
         **changes: Unpack[ProcessChanges],
     ) -> int:
-        """Make the same change to those of the instances whose status is one of `expected`; how many there were."""
+        """Make the same change to the instances whose status is one of `expected`; return how many were changed."""
         if not keys:
             return 0
-        values: dict[str, Any] = dict(changes)
-        if "status" in values:
-            values["status"] = values["status"].value
-        statement = update_many(self._dialect, frozenset(expected))
-        return self._connection.execute(statement, values | {KEY_ROWS: render_rows(keys)}).rowcount
+        wanted = key_rows(self._dialect, ProcessKey._fields)
+        # Concatenated, so that SQLite looks up the keys instead of scanning all instances with the status.
+        is_expected = _T.status.concat("").in_(sorted(expected))
+        is_wanted = (_T[name] == wanted.c[name] for name in ProcessKey._fields)
+        statement = update(process_instances).where(*is_wanted, is_expected).values(**changes)
+        return self._connection.execute(statement, {KEY_ROWS: render_rows(keys)}).rowcount
 
     def deadlines_passed(
         self,
@@ -174,15 +203,17 @@ class ProcessInstances:
         cluster: str | None = None,
         without_row: ScheduleState = ScheduleState.SCHEDULED,
     ) -> list[ProcessInstance]:
-        """WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue first.
+        """Return WAITING instances of scheduled processes whose deadline is `as_of` or before, the longest overdue
+        first.
 
         Of one cluster if given; `without_row` is the state of a process that has no schedule.
         """
-        statement = select_deadlines(cluster is not None, without_row)
-        return self._find(statement, not_after=as_of, on_cluster=cluster, at_most=limit)
+        is_passed = (_T.deadline_at <= as_of, IS_WAITING_WITH_DEADLINE, _is_active(without_row))
+        statement = ROWS.select.where(*is_passed, *_is_on(cluster))
+        return self._find(statement.order_by(_T.deadline_at, _T.nominal_time, _T.process).limit(limit))
 
-    def put_off_deadlines(self, process: str, cluster: str, delay: timedelta, updated_at: datetime) -> int:
-        """Give the WAITING instances of a process that have a deadline so much more time; how many there were."""
+    def postpone_deadlines(self, process: str, cluster: str, delay: timedelta, updated_at: datetime) -> int:
+        """Put off the deadlines of a process's WAITING instances by a delay; return how many there were."""
         later = type_coerce(_T.deadline_at, BigInteger) + delay // timedelta(microseconds=1)
         statement = update(process_instances).where(
             _T.process == process, _T.cluster == cluster, IS_WAITING_WITH_DEADLINE
@@ -191,117 +222,99 @@ class ProcessInstances:
         return self._connection.execute(statement.values(values)).rowcount
 
     def unended(self, process: str, cluster: str) -> list[ProcessInstance]:
-        """The instances of a process that have come into being and not ended, oldest first."""
-        statement = select(*COLUMNS).where(_T.process == process, _T.cluster == cluster, _T.status.in_(_UNENDED))
-        return self._find(statement.order_by(*OLDEST_FIRST))
+        """Return the instances of a process that were created and have not ended, oldest first."""
+        statement = ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.status.in_(_UNENDED))
+        return self._find(statement.order_by(*_OLDEST_FIRST))
 
     def undecided(self, cluster: str, limit: int) -> list[ProcessInstance]:
-        """FAILED and TIMEDOUT instances of which it is not decided whether they are tried again."""
-        return self._find(SELECT_UNDECIDED, on_cluster=cluster, at_most=limit)
+        """Return FAILED and TIMEDOUT instances without a decision about a retry."""
+        is_undecided = (_T.cluster == cluster, HAS_FAILED, _T.retry_at.is_(None))
+        return self._find(ROWS.select.where(*is_undecided).order_by(*_OLDEST_FIRST).limit(limit))
 
     def due_retries(self, cluster: str, as_of: datetime, limit: int) -> list[ProcessInstance]:
-        """FAILED and TIMEDOUT instances that are to be tried again at `as_of` or before, the longest overdue first."""
-        return self._find(SELECT_DUE_RETRIES, on_cluster=cluster, not_after=as_of, at_most=limit)
+        """Return FAILED and TIMEDOUT instances whose retry is due at `as_of`, the longest overdue first."""
+        is_due = (_T.cluster == cluster, HAS_FAILED, _T.retry_at <= as_of)
+        return self._find(ROWS.select.where(*is_due).order_by(_T.retry_at, *_OLDEST_FIRST).limit(limit))
 
     def has_unrequested(
         self, cluster: str | None = None, *, without_row: ScheduleState = ScheduleState.SCHEDULED
     ) -> bool:
-        """Whether an instance of a scheduled process is READY and no run has been asked for it."""
-        statement = select_any_unrequested(cluster is not None, without_row)
-        return self._connection.execute(statement, {"on_cluster": cluster}).first() is not None
+        """Return whether an instance of a scheduled process is READY without a requested run."""
+        is_unrequested = (IS_UNREQUESTED, _is_active(without_row))
+        statement = select(_T.nominal_time).where(*is_unrequested, *_is_on(cluster)).limit(1)
+        return self._connection.execute(statement).first() is not None
 
     def unrequested(
         self, cluster: str, limit: int, *, without_row: ScheduleState = ScheduleState.SCHEDULED
     ) -> list[ProcessKey]:
-        """Keys of READY instances of scheduled processes for which no run has been asked, oldest first.
+        """Return the keys of READY instances of scheduled processes without a requested run, oldest first.
 
-        In a write transaction only: the rows are ours until it ends, so no two ask for the same.
+        In a write transaction only: it locks the rows, so that no two transactions request the same run.
         """
-        found = self._connection.execute(select_unrequested(without_row), {"on_cluster": cluster, "at_most": limit})
-        return [ProcessKey(*row) for row in found]
+        is_unrequested = (_T.cluster == cluster, IS_UNREQUESTED, _is_active(without_row))
+        statement = select(_T.process, _T.cluster, _T.nominal_time).where(*is_unrequested)
+        statement = statement.order_by(_T.nominal_time).limit(limit).with_for_update()
+        return [ProcessKey(*row) for row in self._connection.execute(statement)]
 
     def requested_before(self, cluster: str, moment: datetime) -> list[ProcessInstance]:
-        """READY instances for which a run was asked at `moment` or before, and that it has not begun with."""
-        return self._find(SELECT_REQUESTED, on_cluster=cluster, not_after=moment)
+        """Return READY instances whose run was requested at `moment` or before and has not begun with them."""
+        is_open = (_T.cluster == cluster, IS_REQUESTED, _T.requested_at <= moment)
+        return self._find(ROWS.select.where(*is_open).order_by(_T.requested_at, *_OLDEST_FIRST))
 
     def of_request(self, cluster: str, request_key: str) -> list[ProcessInstance]:
-        """The instances that were asked for with a key and have not ended, oldest first."""
-        is_open = or_(IS_REQUESTED, _T.status == ProcessInstanceStatus.RUNNING.value)
-        statement = select(*COLUMNS).where(_T.cluster == cluster, _T.request_key == request_key, is_open)
-        return self._find(statement.order_by(*OLDEST_FIRST))
+        """Return the instances of a request that have not ended, oldest first."""
+        is_open = or_(IS_REQUESTED, _T.status == ProcessInstanceStatus.RUNNING)
+        statement = ROWS.select.where(_T.cluster == cluster, _T.request_key == request_key, is_open)
+        return self._find(statement.order_by(*_OLDEST_FIRST))
 
     def in_flight(self, keys: Collection[tuple[str, str]]) -> dict[EntityKey, int]:
-        """How many runs each (process, cluster) has that were asked for or are running; one without is left out.
+        """Return how many requested or running runs each (process, cluster) has; keys without runs are left out.
 
-        Instances launched together share their request key; a run that somebody else started has its run id only.
+        Instances launched together share their request key; a run that somebody started by hand has only its run id.
         """
         if not keys:
             return {}
         wanted = {EntityKey(*key) for key in keys}
-        in_flight = self._connection.execute(SELECT_IN_FLIGHT, {"clusters": sorted({key.cluster for key in wanted})})
-        found = (EntityKey(process, cluster) for process, cluster, _ in in_flight)
+        runs = select(_T.process, _T.cluster, func.coalesce(_T.request_key, _T.run_id).label("run")).where(
+            _T.cluster.in_(sorted({key.cluster for key in wanted}))
+        )
+        statement = union(runs.where(_T.status == ProcessInstanceStatus.RUNNING), runs.where(IS_REQUESTED))
+        found = (EntityKey(process, cluster) for process, cluster, _ in self._connection.execute(statement))
         return dict(Counter(key for key in found if key in wanted))
 
     def active_with_run(self, cluster: str | None = None) -> list[ProcessInstance]:
-        """RUNNING instances that know their run, oldest first; of one cluster if given."""
-        return self._find(select_active(cluster is not None), on_cluster=cluster)
+        """Return RUNNING instances with a run id, oldest first; of one cluster if given."""
+        is_active = (_T.status == ProcessInstanceStatus.RUNNING, _T.run_id.is_not(None), *_is_on(cluster))
+        return self._find(ROWS.select.where(*is_active).order_by(*_OLDEST_FIRST))
 
     def counts(self, process: str, cluster: str) -> dict[ProcessInstanceStatus, int]:
-        """How many instances of a process have each status; a status that none has is left out."""
+        """Return how many instances of a process have each status; a status without instances is left out."""
         statement = (
             select(_T.status, func.count()).where(_T.process == process, _T.cluster == cluster).group_by(_T.status)
         )
-        return {_STATUS[status]: count for status, count in self._connection.execute(statement)}
+        return dict(self._connection.execute(statement).all())
 
     def unended_counts(self) -> dict[EntityKey, int]:
-        """How many instances of each process have come into being and not ended; one without is left out."""
+        """Return how many unended instances each process has; processes without any are left out."""
         statement = select(_T.process, _T.cluster, func.count()).where(_T.status.in_(_UNENDED))
         found = self._connection.execute(statement.group_by(_T.process, _T.cluster))
         return {EntityKey(process, cluster): count for process, cluster, count in found}
 
     def newest(self, process: str, cluster: str, first: datetime, last: datetime, limit: int) -> list[ProcessInstance]:
-        """The newest instances with a row from `first` to `last`, both inclusive, newest first."""
+        """Return the newest instances with a row from `first` to `last`, both inclusive, newest first."""
         return self._find(
-            select(*COLUMNS)
-            .where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
+            ROWS.select.where(_T.process == process, _T.cluster == cluster, _T.nominal_time.between(first, last))
             .order_by(_T.nominal_time.desc())
             .limit(limit)
         )
 
-    def _find(self, statement: Select[Any], **parameters: object) -> list[ProcessInstance]:
-        return [from_row(row) for row in self._connection.execute(statement, parameters)]
+    def _find(self, statement: Select[Any]) -> list[ProcessInstance]:
+        return ROWS.find(self._connection, statement)
 
 
-def _to_row(instance: ProcessInstance) -> dict[str, object]:
-    return {
-        "process": instance.process,
-        "cluster": instance.cluster,
-        "nominal_time": instance.nominal_time,
-        "status": instance.status.value,
-        "updated_at": instance.updated_at,
-        "attempt": instance.attempt,
-        "run_id": instance.run_id,
-        "request_key": instance.request_key,
-        "requested_at": instance.requested_at,
-        "inputs": instance.inputs,
-        "materialized_at": instance.materialized_at,
-        "ready_at": instance.ready_at,
-        "deadline_at": instance.deadline_at,
-        "started_at": instance.started_at,
-        "ended_at": instance.ended_at,
-        "reason": instance.reason,
-        "definition_digest": instance.definition_digest,
-        "release": instance.release,
-        "retries": instance.retries,
-        "retry_at": instance.retry_at,
-        "overrides": instance.overrides,
-        "tell_at": instance.tell_at,
-        "told": instance.told,
-    }
+def _is_on(cluster: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if cluster is None else (_T.cluster == cluster,)
 
 
-def from_row(row: Sequence[Any]) -> ProcessInstance:
-    """The instance in a row of `COLUMNS`."""
-    fields = dict(zip(_NAMES, row, strict=True))
-    fields["status"] = _STATUS[fields["status"]]
-    return ProcessInstance(**fields)
+def _is_active(without_row: ScheduleState) -> ColumnElement[bool]:
+    return is_process_scheduled(_T.process, _T.cluster, without_row)

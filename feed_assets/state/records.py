@@ -1,10 +1,12 @@
-"""What the state database holds, as values: events, instances, frontiers and leases, with the closed sets they use."""
+"""Values of the state database: events, instances, watermarks and leases, with their enums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, Required, TypedDict
+
+from feed_assets.state.causes import Cause, describe_cause
 
 
 class FeedEventKind(StrEnum):
@@ -20,7 +22,7 @@ class FeedEventKind(StrEnum):
 
 
 class FeedInstanceStatus(StrEnum):
-    """How an instance of a feed stands on a cluster; an instance without a row is MISSING too."""
+    """The status of a feed instance on a cluster; an instance without a row is MISSING too."""
 
     MISSING = "MISSING"
     PARTIAL = "PARTIAL"
@@ -30,7 +32,7 @@ class FeedInstanceStatus(StrEnum):
 
 
 class ProcessInstanceStatus(StrEnum):
-    """How an instance of a process stands; the last five are ends, which a rerun leaves again."""
+    """The status of a process instance; the last five are final until a rerun."""
 
     WAITING = "WAITING"
     READY = "READY"
@@ -43,8 +45,8 @@ class ProcessInstanceStatus(StrEnum):
     SKIPPED = "SKIPPED"
 
 
-class FrontierKind(StrEnum):
-    """Whose instances a frontier walks along."""
+class WatermarkKind(StrEnum):
+    """The kind of instances that a watermark counts."""
 
     FEED = "feed"
     PROCESS = "process"
@@ -74,7 +76,7 @@ class EntityKey(NamedTuple):
 
 
 class FeedSpan(NamedTuple):
-    """A stretch of a feed on a cluster, both ends inclusive."""
+    """A span of nominal times of a feed on a cluster, both ends inclusive."""
 
     feed: str
     cluster: str
@@ -82,15 +84,15 @@ class FeedSpan(NamedTuple):
     last: datetime
 
 
-class PlannedLook(NamedTuple):
-    """When to look at an instance of a feed again, and a sign of what the last look found (empty: unknown)."""
+class ArrivalPoll(NamedTuple):
+    """The next poll of storage for a feed instance, and a summary of the last result (empty: unknown)."""
 
     feed: str
     cluster: str
     nominal_time: datetime
     found: str
-    looked_at: datetime
-    next_look_at: datetime
+    polled_at: datetime
+    next_poll_at: datetime
 
     @property
     def key(self) -> FeedKey:
@@ -100,10 +102,10 @@ class PlannedLook(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFeedEvent:
-    """A row on its way into the event log.
+    """An event that is not in the log yet.
 
-    `origin` says who saw or did it (a sensor, a run id, a person). `payload` holds JSON values only.
-    `idempotency_key`, where given, makes a repeat of the same append a no-op.
+    `origin` names who observed or caused it (a sensor, a run id, a person). `payload` holds JSON values only. With an
+    `idempotency_key`, repeating the append has no effect.
     """
 
     feed: str
@@ -128,10 +130,10 @@ class FeedEvent(NewFeedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedInstance:
-    """Where an instance of a feed stands on a cluster.
+    """A feed instance on a cluster.
 
-    `event_seq` is the event that brought it there, `fence` the token of the lease under which it was last written
-    (0: none).
+    `event_seq` is the event of its last change, `fence` the token of the lease under which it was last written (0:
+    none).
     """
 
     feed: str
@@ -154,9 +156,9 @@ class FeedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenInput:
-    """The instances one input had when the process instance was launched.
+    """The instances that one input had when the process instance was launched.
 
-    `digests` has one entry for each nominal time; None where the instance had no manifest.
+    `digests` has one entry for each nominal time; None if the instance had no manifest.
     """
 
     name: str
@@ -167,12 +169,13 @@ class FrozenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInstance:
-    """Where an instance of a process stands on a cluster, with the attempt and run that brought it there.
+    """A process instance on a cluster, with its current attempt and run.
 
-    `definition_digest` is of the process's definition, `release` the number of the release that governs it. `retries`
-    counts automatic attempts since the first, or since a person ran it; `retry_at` is when the next begins, NEVER if
-    there is none, None until that is decided. `overrides` are properties that a person has given for the next runs.
-    `tell_at` is when people are told why it is not done, if it is not; `told` is a digest of what they were told last.
+    `definition_digest` is of the process's definition, `release` the number of the release that governs the instance.
+    `retries` counts automatic attempts since the first one, or since a person ran it. `retry_at` is when the next
+    attempt begins: NEVER if there is none, None until that is decided. `overrides` are properties that a person gave
+    for the following runs. `notice_at` is when people are notified that it is not done; `notice_digest` is of the last
+    notice. `cause` is the cause of its last transition, `cause_detail` an additional sentence.
     """
 
     process: str
@@ -190,25 +193,33 @@ class ProcessInstance:
     deadline_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    reason: str | None = None
+    cause: Cause | None = None
+    cause_detail: str | None = None
     definition_digest: str | None = None
     release: int | None = None
     retries: int = 0
     retry_at: datetime | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
-    tell_at: datetime | None = None
-    told: str | None = None
+    notice_at: datetime | None = None
+    notice_digest: str | None = None
 
     @property
     def key(self) -> ProcessKey:
         """The instance without its state."""
         return ProcessKey(self.process, self.cluster, self.nominal_time)
 
+    @property
+    def reason(self) -> str | None:
+        """The sentence for people about its last transition."""
+        return describe_cause(self.cause, self.cause_detail)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at a process instance. `trigger` says what began it, in a few words (empty: unknown); `ended_at` is
-    None while it runs.
+    """One attempt at a process instance.
+
+    `cause` is what triggered it (None: unknown), `cause_detail` an additional sentence; `reason` says how it ended.
+    `ended_at` is None while it runs.
     """
 
     process: str
@@ -220,7 +231,8 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None = None
     reason: str | None = None
-    trigger: str = ""
+    cause: Cause | None = None
+    cause_detail: str = ""
     release: int | None = None
 
     @property
@@ -228,9 +240,14 @@ class Attempt:
         """The instance."""
         return ProcessKey(self.process, self.cluster, self.nominal_time)
 
+    @property
+    def trigger(self) -> str | None:
+        """The sentence for people about what triggered it."""
+        return describe_cause(self.cause, self.cause_detail)
+
 
 class ProcessChanges(TypedDict, total=False):
-    """What a transition may change; what is left out stays, and None clears."""
+    """The columns that a transition may change; columns left out stay, and None clears."""
 
     updated_at: Required[datetime]
     status: ProcessInstanceStatus
@@ -244,25 +261,26 @@ class ProcessChanges(TypedDict, total=False):
     deadline_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
-    reason: str | None
+    cause: Cause | None
+    cause_detail: str | None
     definition_digest: str | None
     release: int | None
     retries: int
     retry_at: datetime | None
     overrides: Mapping[str, object]
-    tell_at: datetime | None
-    told: str | None
+    notice_at: datetime | None
+    notice_digest: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frontier:
+class Watermark:
     """How far the instances of an entity on a cluster have been created.
 
-    `next_index` is the first instance that has no row yet and `next_time` its nominal time; None means there is none
-    (the validity has ended). It comes into being `delay` after its nominal time.
+    `next_index` is the first instance that has no row yet and `next_time` its nominal time; None means that there is
+    none (the validity has ended). It is created `delay` after its nominal time.
     """
 
-    kind: FrontierKind
+    kind: WatermarkKind
     entity: str
     cluster: str
     next_index: int
@@ -277,7 +295,7 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to write one instance until `expires_at`; `token` never repeats or falls for the same instance."""
+    """The right to write one instance until `expires_at`; the `token` of an instance only grows."""
 
     entity: str
     cluster: str

@@ -1,6 +1,10 @@
-"""The tables of retention: sweeps and what they take, turns of feeds, holds, and messages on their way outside. They
-belong to the same schema as all others.
+"""Tables of retention: sweeps and their chunks, the schedule, holds, and the outbox.
+
+They belong to the same schema as all other tables.
 """
+
+from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -9,25 +13,39 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
-    SmallInteger,
     Table,
     Text,
     text,
 )
 
-from feed_assets.state.column_types import Payload, UtcDateTime
+from feed_assets.state.column_types import Choice, Entries, NumberedChoice, Payload, UtcDateTime
 from feed_assets.state.schema import metadata
+from feed_assets.state.sweep_records import ChunkState, FeedCount, SweepObstacle, SweepState
 
-# Repeated literally in the queries that use them, as in the other tables.
+# Queries repeat these conditions literally, as for the other tables.
 IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
 IS_UNSENT = text("sent_at IS NULL")
+
+
+def _obstacle_values(obstacle: SweepObstacle) -> list[str]:
+    return [obstacle.code, obstacle.sentence]
+
+
+def _to_obstacle(values: list[str]) -> SweepObstacle:
+    code, sentence = values
+    return SweepObstacle(code=code, sentence=sentence)
+
+
+def _to_count(values: dict[str, Any]) -> FeedCount:
+    return FeedCount(**values)
+
 
 sweeps = Table(
     "fa_sweeps",
     metadata,
     Column("sweep_id", Text, nullable=False),
     Column("cluster", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Choice(SweepState), nullable=False),
     Column("as_of", UtcDateTime, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
@@ -39,8 +57,8 @@ sweeps = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("files", BigInteger, nullable=False),
     Column("chunks", BigInteger, nullable=False),
-    Column("obstacles", Payload),
-    Column("counts", Payload),
+    Column("obstacles", Entries("obstacles", _obstacle_values, _to_obstacle)),
+    Column("counts", Entries("counts", asdict, _to_count)),
     Column("approved_by", Text),
     Column("approved_at", UtcDateTime),
     Column("started_at", UtcDateTime),
@@ -70,30 +88,29 @@ sweep_chunks = Table(
     Column("number", BigInteger, nullable=False),
     Column("feed", Text, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("first_time", UtcDateTime, nullable=False),
-    Column("last_time", UtcDateTime, nullable=False),
+    Column("first_time", UtcDateTime, key="first", nullable=False),
+    Column("last_time", UtcDateTime, key="last", nullable=False),
     Column("count", BigInteger, nullable=False),
     Column("digest", Text, nullable=False),
-    Column("state", SmallInteger, nullable=False),
+    Column("state", NumberedChoice(ChunkState), nullable=False),
     Column("holder", Text),
     Column("held_until", UtcDateTime),
     Column("results", LargeBinary),
     Column("content", LargeBinary, nullable=False),
     PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
     Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
-    Index("fa_sweep_chunks_by_feed", "sweep_id", "feed", "first_time"),
 )
 
-sweep_turns = Table(
-    "fa_sweep_turns",
+retention_schedule = Table(
+    "fa_retention_schedule",
     metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("next_at", UtcDateTime, nullable=False),
     Column("last_at", UtcDateTime),
     Column("policy_digest", Text, nullable=False),
-    PrimaryKeyConstraint("feed", "cluster", name="fa_sweep_turns_pk"),
-    Index("fa_sweep_turns_due", "cluster", "next_at"),
+    PrimaryKeyConstraint("feed", "cluster", name="fa_retention_schedule_pk"),
+    Index("fa_retention_schedule_due", "cluster", "next_at"),
     sqlite_with_rowid=False,
 )
 
@@ -105,8 +122,8 @@ holds = Table(
     Column("name", Text, nullable=False),
     Column("feed", Text),
     Column("cluster", Text),
-    Column("first_time", UtcDateTime),
-    Column("last_time", UtcDateTime),
+    Column("first_time", UtcDateTime, key="first"),
+    Column("last_time", UtcDateTime, key="last"),
     Column("reason", Text, nullable=False),
     Column("author", Text, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),

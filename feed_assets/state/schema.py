@@ -1,6 +1,9 @@
-"""The tables of the state database, and the indexes its questions need; those of retention stand beside this module.
-What changes here needs a migration; a test compares the two.
+"""Tables and indexes of the state database; the tables of retention are in `retention_schema`.
+
+A change here needs a migration; a test compares the two.
 """
+
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -15,24 +18,37 @@ from sqlalchemy import (
     text,
 )
 
-from feed_assets.state.column_types import FrozenInputs, Payload, UtcDateTime
+from feed_assets.state.causes import Cause
+from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, UtcDateTime
+from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
 metadata = MetaData()
 
-# The texts of partial indexes are repeated literally in the queries that use them: SQLite proves nothing else.
+# Queries repeat the conditions of partial indexes literally: else SQLite does not use the index.
 IS_WAITING_WITH_DEADLINE = text("status = 'WAITING' AND deadline_at IS NOT NULL")
 IS_UNREQUESTED = text("status = 'READY' AND request_key IS NULL")
 IS_REQUESTED = text("status = 'READY' AND request_key IS NOT NULL")
 HAS_FAILED = text("status IN ('FAILED', 'TIMEDOUT')")
-IS_TOLD_SOMETIME = text("status IN ('FAILED', 'TIMEDOUT', 'WAITING') AND tell_at IS NOT NULL")
+HAS_NOTICE_TIME = text("status IN ('FAILED', 'TIMEDOUT', 'WAITING') AND notice_at IS NOT NULL")
 IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
 HAS_HOLDER = text("holder IS NOT NULL")
+
+
+def _member_values(member: Member) -> list[object]:
+    return [member.kind, member.name, member.version]
+
+
+def _to_member(values: list[Any]) -> Member:
+    kind, name, version = values
+    return Member(kind=kind, name=name, version=version)
+
 
 feed_events = Table(
     "fa_feed_events",
@@ -41,7 +57,7 @@ feed_events = Table(
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
-    Column("kind", Text, nullable=False),
+    Column("kind", Choice(FeedEventKind), nullable=False),
     Column("origin", Text, nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("manifest_digest", Text),
@@ -66,7 +82,7 @@ feed_instances = Table(
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("status", Choice(FeedInstanceStatus), nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("manifest_digest", Text),
     Column("bytes", BigInteger),
@@ -78,17 +94,17 @@ feed_instances = Table(
     sqlite_with_rowid=False,
 )
 
-looks = Table(
-    "fa_looks",
+arrival_polls = Table(
+    "fa_arrival_polls",
     metadata,
     Column("feed", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("found", Text, nullable=False),
-    Column("looked_at", UtcDateTime, nullable=False),
-    Column("next_look_at", UtcDateTime, nullable=False),
-    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_looks_pk"),
-    Index("fa_looks_due", "cluster", "next_look_at", "feed", "nominal_time"),
+    Column("polled_at", UtcDateTime, nullable=False),
+    Column("next_poll_at", UtcDateTime, nullable=False),
+    PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_arrival_polls_pk"),
+    Index("fa_arrival_polls_due", "cluster", "next_poll_at", "feed", "nominal_time"),
     sqlite_with_rowid=False,
 )
 
@@ -116,7 +132,7 @@ late_checks = Table(
     Column("due_at", UtcDateTime),
     Column("cut_off_at", UtcDateTime, nullable=False),
     Column("checks", BigInteger, nullable=False),
-    Column("changed", Payload),
+    Column("changed", Entries("inputs", str, str)),
     PrimaryKeyConstraint("kind", "name", "cluster", "nominal_time", name="fa_late_checks_pk"),
     sqlite_with_rowid=False,
 )
@@ -134,7 +150,7 @@ process_instances = Table(
     Column("process", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("nominal_time", UtcDateTime, nullable=False),
-    Column("status", Text, nullable=False),
+    Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("updated_at", UtcDateTime, nullable=False),
     Column("attempt", BigInteger, nullable=False),
     Column("run_id", Text),
@@ -146,14 +162,15 @@ process_instances = Table(
     Column("deadline_at", UtcDateTime),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
-    Column("reason", Text),
+    Column("cause_detail", Text),
     Column("definition_digest", Text),
     Column("release", BigInteger),
     Column("retries", BigInteger, nullable=False, server_default=text("0")),
     Column("retry_at", UtcDateTime),
     Column("overrides", Payload),
-    Column("tell_at", UtcDateTime),
-    Column("told", Text),
+    Column("notice_at", UtcDateTime),
+    Column("notice_digest", Text),
+    Column("cause", Choice(Cause)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", name="fa_process_instances_pk"),
     Index("fa_process_instances_by_status", "status", "nominal_time"),
     Index("fa_process_instances_by_process", "process", "cluster", "status", "nominal_time"),
@@ -174,11 +191,11 @@ Index(
     postgresql_where=HAS_FAILED,
 )
 Index(
-    "fa_process_instances_to_tell",
+    "fa_process_instances_notices",
     process_instances.c.cluster,
-    process_instances.c.tell_at,
-    sqlite_where=IS_TOLD_SOMETIME,
-    postgresql_where=IS_TOLD_SOMETIME,
+    process_instances.c.notice_at,
+    sqlite_where=HAS_NOTICE_TIME,
+    postgresql_where=HAS_NOTICE_TIME,
 )
 Index(
     "fa_process_instances_unrequested",
@@ -203,32 +220,33 @@ attempts = Table(
     Column("nominal_time", UtcDateTime, nullable=False),
     Column("attempt", BigInteger, nullable=False),
     Column("run_id", Text),
-    Column("status", Text, nullable=False),
+    Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("started_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
     Column("reason", Text),
-    Column("trigger", Text, nullable=False),
+    Column("cause_detail", Text, nullable=False),
     Column("release", BigInteger),
+    Column("cause", Choice(Cause)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
     sqlite_with_rowid=False,
 )
 
-frontiers = Table(
-    "fa_frontiers",
+watermarks = Table(
+    "fa_watermarks",
     metadata,
-    Column("kind", Text, nullable=False),
+    Column("kind", Choice(WatermarkKind), nullable=False),
     Column("entity", Text, nullable=False),
     Column("cluster", Text, nullable=False),
     Column("next_index", BigInteger, nullable=False),
     Column("next_time", UtcDateTime),
     Column("due_at", UtcDateTime),
-    PrimaryKeyConstraint("kind", "entity", "cluster", name="fa_frontiers_pk"),
+    PrimaryKeyConstraint("kind", "entity", "cluster", name="fa_watermarks_pk"),
     sqlite_with_rowid=False,
 )
 Index(
-    "fa_frontiers_due",
-    frontiers.c.kind,
-    frontiers.c.due_at,
+    "fa_watermarks_due",
+    watermarks.c.kind,
+    watermarks.c.due_at,
     sqlite_where=HAS_NEXT_TIME,
     postgresql_where=HAS_NEXT_TIME,
 )
@@ -261,10 +279,10 @@ definitions = Table(
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("version", BigInteger, nullable=False),
-    Column("action", Text, nullable=False),
+    Column("action", Choice(DefinitionAction), nullable=False),
     Column("digest", Text),
     Column("text", Text),
-    Column("format", Text, nullable=False),
+    Column("format", Choice(DocumentFormat), nullable=False),
     Column("file", Text, nullable=False),
     Column("author", Text, nullable=False),
     Column("origin", Text, nullable=False),
@@ -281,7 +299,7 @@ changes = Table(
     metadata,
     Column("change_id", Text, primary_key=True),
     Column("number", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Choice(ChangeState), nullable=False),
     Column("author", Text, nullable=False),
     Column("origin", Text, nullable=False),
     Column("begun_at", UtcDateTime, nullable=False),
@@ -298,7 +316,7 @@ schedules = Table(
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("cluster", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("state", Choice(ScheduleState), nullable=False),
     Column("changed_at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("scheduled_at", UtcDateTime),
@@ -313,8 +331,8 @@ releases = Table(
     Column("cluster", Text, nullable=False),
     Column("release", BigInteger, nullable=False),
     Column("effective_from", UtcDateTime, nullable=False),
-    Column("sign", Text, nullable=False),
-    Column("members", Payload, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("members", Entries("members", _member_values, _to_member), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
     Column("reason", Text, nullable=False),
     PrimaryKeyConstraint("process", "cluster", "release", name="fa_releases_pk"),

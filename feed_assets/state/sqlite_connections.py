@@ -1,7 +1,7 @@
-"""Connections to SQLite that refuse to write in a transaction that has begun to read.
+"""SQLite connections that reject writes in a transaction begun for reading.
 
-In place of `PRAGMA query_only`: SQLite prepares every statement anew after each pragma that is set, which makes up most
-of the work of a tick.
+They replace `PRAGMA query_only`: after each pragma, SQLite prepares every statement again, which would take most of the
+time of a tick.
 """
 
 import sqlite3

@@ -1,5 +1,6 @@
-"""How the items of a sweep are cut into chunks, stored and read: column by column as compressed JSON with a version. A
-digest over what is stored says whether a plan is still the one that was made.
+"""Cut the items of a sweep into chunks, and encode them: column by column as compressed JSON with a version.
+
+A digest of the stored content proves that a plan is unchanged.
 """
 
 import hashlib
@@ -30,19 +31,19 @@ DATA = "data"
 _VERSION = 1
 _FAST = 1
 _OUTCOME = {outcome.value: outcome for outcome in ItemOutcome}
-_render_json = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: paths may hold bytes that are no text
+_render_json = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: paths may contain bytes that are not text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChunk:
-    """A chunk on its way into the database."""
+    """A chunk that is not stored yet."""
 
     head: ChunkHead
     content: bytes
 
 
 class SweepDraft:
-    """Collects what a sweep takes and counts it; outside of any transaction, with little memory for each item.
+    """Collects and counts what a sweep removes; outside of any transaction, with little memory for each item.
 
     >>> from datetime import UTC
     >>> draft = SweepDraft("s1", "primary")
@@ -59,7 +60,7 @@ class SweepDraft:
         self._counts: dict[str, FeedCount] = {}
 
     def add(self, feed: str, kind: str, items: Iterable[SweepItem]) -> None:
-        """Take paths of one feed and one kind of location, in the order given."""
+        """Add paths of one feed and one kind of location, in the given order."""
         rest = iter(items)
         while batch := tuple(islice(rest, CHUNK_ITEMS)):
             content, digest = encode_items(batch)
@@ -79,7 +80,7 @@ class SweepDraft:
 
     @property
     def counts(self) -> tuple[FeedCount, ...]:
-        """What is taken of each feed, by name."""
+        """The counts of each feed, by name."""
         return tuple(self._counts[feed] for feed in sorted(self._counts))
 
     @property
@@ -94,18 +95,18 @@ class SweepDraft:
 
     @property
     def bytes(self) -> int:
-        """How many bytes, of what was measured."""
+        """How many bytes, as far as measured."""
         return sum(count.bytes for count in self._counts.values())
 
     @property
     def files(self) -> int:
-        """How many files, of what was measured."""
+        """How many files, as far as measured."""
         return sum(count.files for count in self._counts.values())
 
     def finish(
         self, state: SweepState, *, as_of: datetime, created_at: datetime, author: str, origin: str, log_seq: int
     ) -> Sweep:
-        """The sweep of what was taken; with obstacles and the like added by `replace`, `Sweeps.add` stores it."""
+        """Return the sweep of the collected items. Obstacles can be added with `replace`; `Sweeps.add` stores it."""
         return Sweep(
             sweep_id=self.sweep_id,
             cluster=self.cluster,
@@ -136,7 +137,7 @@ class SweepDraft:
 
 
 def digest_chunks(cluster: str, heads: Iterable[ChunkHead]) -> str:
-    """The digest of all that a sweep takes: two plans with the same digest take the same for the same reasons."""
+    """Return the digest of a sweep's plan: equal digests mean equal paths for equal reasons."""
     chunks = [
         [head.number, head.feed, head.kind, to_micros(head.first), to_micros(head.last), head.count, head.digest]
         for head in heads
@@ -145,8 +146,8 @@ def digest_chunks(cluster: str, heads: Iterable[ChunkHead]) -> str:
 
 
 def encode_items(items: Sequence[SweepItem]) -> tuple[bytes, str]:
-    """Items as they are stored, and their digest."""
-    paths, times, sizes, files, rules, reasons, signs = zip(*items, strict=True) if items else ((),) * 7
+    """Encode items for storage; return them with their digest."""
+    paths, times, sizes, files, rules, reasons, fingerprints = zip(*items, strict=True) if items else ((),) * 7
     document: dict[str, object] = {
         "version": _VERSION,
         "paths": paths,
@@ -156,17 +157,17 @@ def encode_items(items: Sequence[SweepItem]) -> tuple[bytes, str]:
         "rules": _fold(rules),
         "reasons": _fold(reasons),
     }
-    if any(signs):
-        document["signs"] = signs
+    if any(fingerprints):
+        document["signs"] = fingerprints
     raw = _render_json(document).encode()
     return zlib.compress(raw, _FAST), _digest(raw)
 
 
 def decode_chunk(head: ChunkHead, content: bytes, results: bytes | None) -> SweepChunk:
-    """A stored chunk.
+    """Decode a stored chunk.
 
     Raises:
-        SweepDamagedError: what is stored is not what was planned.
+        SweepDamagedError: the content differs from the plan.
         StateError: a newer release has written it.
     """
     try:
@@ -192,7 +193,7 @@ def decode_chunk(head: ChunkHead, content: bytes, results: bytes | None) -> Swee
 
 
 def encode_results(results: Sequence[ItemResult]) -> bytes:
-    """Results of a chunk as they are stored."""
+    """Encode the results of a chunk for storage."""
     outcomes, reasons, sizes, files = zip(*results, strict=True) if results else ((),) * 4
     document = {
         "version": _VERSION,
@@ -213,7 +214,7 @@ def _decode_results(results: bytes | None) -> tuple[ItemResult, ...]:
 
 
 def _fold(values: Sequence[str | None]) -> dict[str, object]:
-    """Values of which most are alike, as the distinct ones and a place among them for each."""
+    """Encode mostly repeated values as the distinct values and an index for each."""
     places: dict[str | None, int] = {}
     at = [places.setdefault(value, len(places)) for value in values]
     return {"values": list(places), "at": at}
@@ -228,7 +229,7 @@ def _load(raw: bytes) -> Any:
     document = json.loads(raw)
     if document["version"] > _VERSION:
         raise StateError(
-            reason=f"a sweep has content of version {document['version']}, and this release reads up to {_VERSION}",
+            reason=f"a sweep has content of version {document['version']}, but this release reads up to {_VERSION}",
             next_step="Upgrade feed-assets here to the release that wrote it.",
         )
     return document

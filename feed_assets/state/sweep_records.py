@@ -1,6 +1,4 @@
-"""What the state database holds about retention, as values: sweeps with their chunks and items, holds, and the turns
-that feeds have.
-"""
+"""Values of the state database about retention: sweeps with their chunks and items, holds, and the schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +6,15 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Required, TypedDict
 
+from feed_assets.json_form import NominalTime
+
 CHUNK_ITEMS = 1000
 
 
 class SweepState(StrEnum):
-    """How far a sweep has come. ASKING has exceeded a limit and waits for a person; the last four are ends, apart from
-    DONE and UNDONE, whose trash is purged later.
+    """The state of a sweep. An ASKING sweep has exceeded a limit and waits for approval.
+
+    DONE, UNDONE, PURGED, CANCELLED and SUPERSEDED are final, but the trash of DONE and UNDONE sweeps is purged later.
     """
 
     PLANNED = "PLANNED"
@@ -31,7 +32,7 @@ OPEN_STATES = frozenset({SweepState.PLANNED, SweepState.ASKING, SweepState.RUNNI
 
 
 class ChunkState(IntEnum):
-    """How far a chunk of a sweep has come."""
+    """The state of a chunk of a sweep."""
 
     OPEN = 0
     DONE = 1
@@ -39,7 +40,7 @@ class ChunkState(IntEnum):
 
 
 class ItemOutcome(StrEnum):
-    """What became of an item when its chunk was run, or undone."""
+    """The result of running or undoing a chunk for one item."""
 
     EVICTED = "EVICTED"
     KEPT = "KEPT"
@@ -52,10 +53,10 @@ class ItemOutcome(StrEnum):
 
 
 class SweepItem(NamedTuple):
-    """One path that a sweep takes, relative to the root of its store; `bytes` and `files` are None where not measured.
+    """One path that a sweep removes, relative to the root of its store; `bytes` and `files` are None if not measured.
 
-    `rule` and `reason` say what made it eligible, by a name and in a sentence. `sign` is what storage tells a later
-    change by (empty: unknown).
+    `rule` and `reason` say why it is eligible, as a name and a sentence. `fingerprint` is that of
+    `Measure` when the sweep was planned (empty: unknown).
     """
 
     path: str
@@ -64,11 +65,11 @@ class SweepItem(NamedTuple):
     files: int | None
     rule: str
     reason: str
-    sign: str = ""
+    fingerprint: str = ""
 
 
 class ItemResult(NamedTuple):
-    """What became of an item, why if it was not evicted or restored, and what it really held."""
+    """The outcome of an item, the reason unless it was evicted or restored, and its actual size."""
 
     outcome: ItemOutcome
     reason: str | None = None
@@ -78,10 +79,10 @@ class ItemResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkHead:
-    """A chunk without its items: the paths of one feed and one kind of location, `first` to `last` nominal time.
+    """A chunk without its items: paths of one feed and one kind of location, with nominal times from `first` to `last`.
 
-    `digest` is of the items as they were planned. `holder` works on it until `held_until`; both are None where nobody
-    does. Numbers begin at 0.
+    `digest` covers the planned items. `holder` has a claim until `held_until`; both are None without a claim. Numbers
+    begin at 0.
     """
 
     sweep_id: str
@@ -99,7 +100,7 @@ class ChunkHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChunk(ChunkHead):
-    """A chunk with its items. `results` has one for each item, or none at all before it was run."""
+    """A chunk with its items. `results` has one entry for each item; it is empty before the chunk was run."""
 
     items: tuple[SweepItem, ...]
     results: tuple[ItemResult, ...] = ()
@@ -107,7 +108,7 @@ class SweepChunk(ChunkHead):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepObstacle:
-    """Why a sweep does not run before a person has approved it: a code and a sentence."""
+    """Why a sweep needs approval before it runs: a code and a sentence."""
 
     code: str
     sentence: str
@@ -115,11 +116,12 @@ class SweepObstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedCount:
-    """What a sweep takes of one feed: instances (paths of data), paths of all kinds, bytes and files where measured.
+    """The counts of a sweep for one feed: instances (paths of data), paths of all kinds, bytes and files as far as
+    measured.
 
-    `evicted`, `kept` and `failed` count paths after the run: gone to the trash or archive, left because something
-    protects them or they have changed, refused by storage. `policy` is a digest of the retention that it was planned
-    by, `protected` how many eligible paths the plan leaves out, and `keepers` how many of them each kind of protection.
+    After the run, `evicted` counts paths moved to the trash or archive, `kept` paths that were protected or have
+    changed, and `failed` paths that storage refused. `policy` is the digest of the retention at planning. `protected`
+    counts the eligible paths that the plan leaves out, and `keepers` counts them by kind of protection.
     """
 
     feed: str
@@ -139,9 +141,10 @@ class FeedCount:
 class Sweep:
     """One planned removal of expired instances on one cluster.
 
-    `digest` is of all that it takes, so two plans with the same digest take the same. `as_of` is the time that ages are
-    counted to, `created_at` when it was planned. `log_seq` was the newest event when it was planned: an instance with a
-    later one has changed since. `chunks` is how many there are. `note` is a person's or the system's word on its end.
+    `digest` covers everything that it removes, so two plans with the same digest remove the same. `as_of` is the time
+    to which ages count, `created_at` when it was planned. `log_seq` was the newest event at planning: an instance with
+    a later event has changed since. `chunks` is the number of chunks. `note` is a remark of a person or the system
+    about its end.
     """
 
     sweep_id: str
@@ -171,12 +174,12 @@ class Sweep:
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to come of it by itself or by a person, other than its purge or undo."""
+        """Whether the sweep can still run or be approved; purge and undo do not count."""
         return self.state in OPEN_STATES
 
 
 class SweepChanges(TypedDict, total=False):
-    """What a transition of a sweep may change; what is left out stays, and None clears."""
+    """The columns that a transition of a sweep may change; columns left out stay, and None clears."""
 
     state: Required[SweepState]
     obstacles: tuple[SweepObstacle, ...]
@@ -191,8 +194,8 @@ class SweepChanges(TypedDict, total=False):
     note: str | None
 
 
-class SweepTurn(NamedTuple):
-    """When retention of a feed on a cluster comes next, when it came last, and a digest of the policy that said so."""
+class ScheduledRetention(NamedTuple):
+    """When retention of a feed on a cluster is due next, when it last ran, and the digest of its policy."""
 
     feed: str
     cluster: str
@@ -208,18 +211,18 @@ class SweepTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A named protection of the instances of a feed from `first` to `last`, both inclusive; None means without end, and
-    a cluster of None means on every cluster. A feed of None stands for every feed.
+    """A named protection of a feed's instances from `first` to `last`, both inclusive; None means no limit.
 
-    Several may have one name: it is released as a whole. `number` tells them apart (0: not stored yet). One that
-    cannot be read (`is_readable` false) holds everything.
+    A feed of None stands for every feed, a cluster of None for every cluster. Several holds may share a name; they are
+    released together. `number` identifies one (0: not stored yet). An unreadable hold (`is_readable` false) covers
+    everything.
     """
 
     name: str
     feed: str | None
     cluster: str | None = None
-    first: datetime | None = None
-    last: datetime | None = None
+    first: NominalTime | None = None
+    last: NominalTime | None = None
     reason: str
     author: str
     created_at: datetime
@@ -230,11 +233,11 @@ class Hold:
     is_readable: bool = True
 
     def is_active(self, as_of: datetime) -> bool:
-        """Whether it protects at `as_of`: neither released nor expired."""
+        """Return whether it protects at `as_of`: neither released nor expired."""
         return self.released_at is None and (self.expires_at is None or self.expires_at > as_of)
 
     def covers(self, feed: str, cluster: str, nominal_time: datetime) -> bool:
-        """Whether an instance is among those it protects while it is active."""
+        """Return whether it covers an instance while it is active."""
         return (
             self.feed in (None, feed)
             and self.cluster in (None, cluster)
@@ -245,7 +248,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxMessage:
-    """A message for somebody outside. `payload` holds JSON values only; a repeat with the same key is not added."""
+    """A message for another system. `payload` holds JSON values only; a repeat with the same key is not added."""
 
     topic: str
     recorded_at: datetime

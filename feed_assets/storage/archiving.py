@@ -66,7 +66,7 @@ def receive_instance(
             return _compare(copied, Copied(store, to_path), to_path)
         intake.purge(token)
         intake.fill(token, to_path, copied, flag)
-        if source.measure([path])[0].sign != before.sign:
+        if source.measure([path])[0].fingerprint != before.fingerprint:
             return _changed(to_path)
         moved = intake.restore(token, [to_path])[0]
         if moved.outcome is Outcome.LOST and not copied.files:
@@ -75,7 +75,7 @@ def receive_instance(
     except InstanceNotFoundError:
         if before.exists:
             return _changed(to_path)
-        return Moved(path=to_path, outcome=Outcome.VANISHED, reason="nothing is there to be copied")
+        return Moved(path=to_path, outcome=Outcome.VANISHED, reason="it does not exist")
     except PathRefusedError as exc:
         return Moved(path=to_path, outcome=Outcome.REFUSED, reason=exc.reason)
     finally:
@@ -95,8 +95,8 @@ def check_copy(store: str, path: str, read: ManifestEntry, written: ManifestEntr
 
 def _compare(copied: Copied, there: Copied, to_path: str) -> Moved:
     if copied.files == there.files and copied.read_all() == there.read_all():
-        return Moved(path=to_path, outcome=Outcome.ALREADY, reason="an equal copy stands there")
-    return Moved(path=to_path, outcome=Outcome.OCCUPIED, reason="something else stands there")
+        return Moved(path=to_path, outcome=Outcome.ALREADY, reason="an equal copy already exists")
+    return Moved(path=to_path, outcome=Outcome.OCCUPIED, reason="something else is in its place")
 
 
 def _changed(to_path: str) -> Moved:

@@ -1,8 +1,7 @@
-"""Checksums of the content of files, as manifests have them: `<algorithm>:<hex>`.
+"""Compute checksums of file content in the form of manifests: `<algorithm>:<hex>`.
 
-New ones are BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs): a hash that nobody can forge either, several times
-faster than SHA-256, so that a copy which is verified takes hardly longer than one which isn't. Where a manifest has
-SHA-256 of a file, its content is compared by SHA-256.
+New checksums are BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs). It is a cryptographic hash like SHA-256 and
+several times faster, so verification hardly slows a copy. A file whose manifest has a SHA-256 is compared by SHA-256.
 """
 
 import hashlib
@@ -16,9 +15,9 @@ _SHA256: Final = "sha256:"
 
 
 class Checksum:
-    """The checksum of a content that comes in pieces: `update` with each of them, then `render`.
+    """The checksum of content that comes in chunks: call `update` with each chunk, then `render`.
 
-    It is of the algorithm of `like`, which is a checksum or "".
+    The algorithm is that of the checksum `like`; BLAKE3 if `like` is "".
 
     >>> one, two = Checksum(), Checksum(like="sha256:00")
     >>> one.update(b"a"), two.update(b"a")
@@ -33,16 +32,16 @@ class Checksum:
         self._hash: blake3 | hashlib._Hash = hashlib.sha256() if like.startswith(_SHA256) else blake3()
 
     def update(self, data: bytes | memoryview) -> None:
-        """Go on with these bytes."""
+        """Add these bytes."""
         self._hash.update(data)
 
     def render(self) -> str:
-        """The checksum of all bytes so far."""
+        """Return the checksum of all bytes so far."""
         return f"{self._hash.name}:{self._hash.hexdigest()}"
 
 
 def checksum_of(chunks: Iterable[bytes | memoryview], like: str = "") -> str:
-    """The checksum of a content in pieces; see `Checksum`.
+    """Return the checksum of content in chunks; see `Checksum`.
 
     >>> checksum_of([b"a", b"b"]) == checksum_of([b"ab"])
     True
@@ -53,19 +52,8 @@ def checksum_of(chunks: Iterable[bytes | memoryview], like: str = "") -> str:
     return checksum.render()
 
 
-def checksum_of_bytes(data: bytes, like: str = "") -> str:
-    """The checksum of a content that is in memory; short, because it is asked of many files.
-
-    >>> checksum_of_bytes(b"ab") == checksum_of([b"ab"])
-    True
-    """
-    if like.startswith(_SHA256):
-        return _SHA256 + hashlib.sha256(data).hexdigest()
-    return _BLAKE3 + blake3(data).hexdigest()
-
-
 def is_of_content(checksum: str) -> bool:
-    """Whether a checksum is one of ours, of the whole content of a file; others are those that storages tell.
+    """Return whether feed-assets computed a checksum from the whole content of a file; others come from storages.
 
     >>> is_of_content("blake3:17"), is_of_content("sha256:ca"), is_of_content("etag:0c"), is_of_content("")
     (True, True, False, False)

@@ -1,10 +1,10 @@
-"""What goes wrong where instances are kept."""
+"""Errors of stores."""
 
 from feed_assets.errors import FeedAssetsError
 
 
 class StorageError(FeedAssetsError):
-    """A filesystem refused, or holds something we do not understand."""
+    """A storage refused, or holds something that feed-assets does not understand."""
 
     def __init__(self, *, store: str, path: str, reason: str, next_step: str) -> None:
         self.store = store
@@ -15,7 +15,7 @@ class StorageError(FeedAssetsError):
 
 
 class PathRefusedError(StorageError):
-    """A path that leaves the storage root, or is none."""
+    """A path is invalid or leaves the storage root."""
 
     def __init__(self, *, store: str, path: str, reason: str) -> None:
         super().__init__(
@@ -24,19 +24,19 @@ class PathRefusedError(StorageError):
 
 
 class InstanceNotFoundError(StorageError):
-    """An instance, or a file of one, that is not there."""
+    """An instance, or a file of an instance, does not exist."""
 
     def __init__(self, *, store: str, path: str) -> None:
         super().__init__(
             store=store,
             path=path,
-            reason="nothing is there",
-            next_step="Look again when it has arrived or has been produced.",
+            reason="it does not exist",
+            next_step="Try again after it has arrived or has been produced.",
         )
 
 
 class InstanceChangingError(StorageError):
-    """An instance that did not hold still while it was read, or that another publication has overtaken."""
+    """An instance changed while it was read, or another publication overtook this one."""
 
     def __init__(self, *, store: str, path: str, reason: str) -> None:
         super().__init__(
@@ -48,7 +48,7 @@ class InstanceChangingError(StorageError):
 
 
 class StagingLostError(StorageError):
-    """A staging that was discarded or swept, or never made."""
+    """A staging was discarded, swept or never created."""
 
     def __init__(self, *, store: str, path: str, token: str) -> None:
         self.token = token
@@ -61,7 +61,7 @@ class StagingLostError(StorageError):
 
 
 class ManifestError(StorageError):
-    """A manifest file that cannot be read."""
+    """A manifest file cannot be read."""
 
     def __init__(self, *, store: str, path: str, reason: str) -> None:
         super().__init__(
@@ -73,11 +73,11 @@ class ManifestError(StorageError):
 
 
 class TableRefusedError(StorageError):
-    """A table of a catalog that is not there, not partitioned as a feed says, or not written by adding files."""
+    """A table does not exist, is not partitioned as the feed says, or cannot be written by adding files."""
 
 
 class StoreUnknownError(StorageError):
-    """A storage URL that no adapter opens, or one whose packages are not installed."""
+    """No adapter opens a storage URL, or the packages of its adapter are not installed."""
 
     def __init__(self, *, url: str, reason: str, next_step: str) -> None:
         super().__init__(store=url, path="", reason=reason, next_step=next_step)

@@ -1,7 +1,7 @@
-"""Manifests as text, and what is in a stream: what the manifest file of a published instance says."""
+"""Read and write manifest files, and compute manifest entries from streams of bytes."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -13,8 +13,8 @@ from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 
 VERSION = 1
 HIDDEN = "hidden"
-"""The field of a manifest with the entries of hidden files that were copied, too."""
-_ENTRIES = b',"entries":['  # no string of JSON holds it: its quotes would be escaped
+"""The field of a manifest for the entries of copied hidden files."""
+_ENTRIES = b',"entries":['  # never inside a JSON string, where its quotes would be escaped
 CHUNK = 1 << 20
 _FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
 _ENTRY_FIELDS = frozenset({"path", "size", "checksum"})
@@ -22,7 +22,7 @@ _ENTRY_FIELDS = frozenset({"path", "size", "checksum"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What the head of a published manifest says; see `Manifest`."""
+    """The head of a published manifest, without its entries; see `Manifest`."""
 
     digest: str
     bytes: int
@@ -31,27 +31,32 @@ class Publication:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
-        """The head of a manifest."""
+        """Return the head of a manifest."""
         return cls(digest=manifest.digest, bytes=manifest.bytes, files=manifest.files, extra=manifest.extra)
 
 
 class SupportsRead(Protocol):
-    """What bytes are read from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class SupportsWrite(Protocol):
-    """What bytes are written to."""
+    """A sink for bytes."""
 
     def write(self, data: bytes, /) -> object: ...
 
 
 def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = None) -> ManifestEntry:
-    """Read a stream to its end and say what was in it; `copy` is given every chunk."""
+    """Read a stream to its end and return its manifest entry; write every chunk to `copy`."""
+    return read_chunks(path, iter(lambda: stream.read(CHUNK), b""), copy)
+
+
+def read_chunks(path: str, chunks: Iterable[bytes], copy: SupportsWrite | None = None) -> ManifestEntry:
+    """Read the chunks of a file and return its manifest entry; write every chunk to `copy`."""
     checksum = Checksum()
     size = 0
-    while chunk := stream.read(CHUNK):
+    for chunk in chunks:
         checksum.update(chunk)
         size += len(chunk)
         if copy is not None:
@@ -60,36 +65,36 @@ def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = Non
 
 
 def render_entry(entry: ManifestEntry) -> dict[str, object]:
-    """One entry as it stands in a manifest file."""
+    """Return an entry as the JSON object of a manifest file."""
     return {"path": entry.path, "size": entry.size, "checksum": entry.checksum, **entry.unknown}
 
 
 def render_json(value: object) -> bytes:
-    """What is made of dicts, lists, texts and numbers as JSON in UTF-8 without spaces; quicker than `json.dumps`.
+    """Render dicts, lists, strings and numbers as JSON in UTF-8 without spaces; faster than `json.dumps`.
 
     >>> render_json([{"path": "a.csv"}, 1])
     b'[{"path":"a.csv"},1]'
     """
     try:
         return to_json(value)
-    except PydanticSerializationError:  # the name of a file that is no text
+    except PydanticSerializationError:  # a file name that is not valid UTF-8
         return json.dumps(value, separators=(",", ":")).encode()
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Read JSON; quicker than `json.loads`. `ValueError` if it is none.
+    """Parse JSON; faster than `json.loads`. Raises `ValueError` for anything else.
 
     >>> parse_json(b'{"path":"\\\\udcff"}') == json.loads(b'{"path":"\\\\udcff"}')
     True
     """
     try:
         return from_json(text)
-    except ValueError:  # the name of a file that is no text
+    except ValueError:  # a file name that is not valid UTF-8
         return json.loads(text)
 
 
 def render_manifest(manifest: Manifest) -> bytes:
-    """One JSON object; unknown fields come back where they were found."""
+    """Render a manifest as one JSON object; unknown fields stay where they were found."""
     return render_json(
         {
             "version": manifest.version,
@@ -104,7 +109,7 @@ def render_manifest(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
-    """Read what `render_manifest` wrote; `ManifestError` if it is damaged or of a version that is not known.
+    """Parse the text of `render_manifest`. Raises `ManifestError` if it is damaged or has an unknown version.
 
     >>> text = '{"version":1,"digest":"%s","bytes":0,"files":0,"extra":{},"entries":[],"zone":"EU"}'
     >>> text %= "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -134,13 +139,13 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
 
 
 def hidden_entries(manifest: Manifest) -> list[ManifestEntry]:
-    """The entries of hidden files that were copied, too; they are no content and do not count for the digest."""
+    """Return the entries of copied hidden files; they are not content and not part of the digest."""
     found = manifest.unknown.get(HIDDEN)
     return [_parse_entry(each) for each in found] if isinstance(found, list) else []
 
 
 def parse_head(text: bytes) -> Publication | None:
-    """What stands before the entries of a manifest, from its first bytes; None if they are not enough, or damaged.
+    """Parse the head of a manifest from its first bytes; return None if they are too few or damaged.
 
     >>> parse_head(b'{"version":1,"digest":"sha256:e3","bytes":0,"files":0,"extra":{"run":"7"},"entries":[{"path":"a')
     Publication(digest='sha256:e3', bytes=0, files=0, extra={'run': '7'})

@@ -1,6 +1,6 @@
-"""Paths below a store's root: which are allowed, which name content, and where the store keeps its own files.
+"""Rules for paths below a store's root: allowed paths, content paths, and the store's own hidden folder.
 
-The layout of the hidden folder is one for all adapters: `.feed-assets/staging/<token>/<name of the path>/data`.
+All adapters use the same layout of the hidden folder: `.feed-assets/staging/<token>/<name of the path>/data`.
 """
 
 import hashlib
@@ -22,7 +22,9 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 @lru_cache(maxsize=1024)
 def parse_path(store: str, path: str) -> str:
-    """Return a path without leading, trailing and doubled slashes; `PathRefusedError` if it is none of ours.
+    """Return a path without leading, trailing and doubled slashes.
+
+    Raises `PathRefusedError` if the path is empty, leaves the root or leads into the hidden folder.
 
     >>> parse_path("file:///data", "/weather//2013/")
     'weather/2013'
@@ -42,7 +44,7 @@ directory below the storage root of the cluster.
 
 
 def parse_token(store: str, token: str) -> str:
-    """Return a staging token unchanged; `PathRefusedError` unless it is one plain name."""
+    """Return a staging token unchanged. Raises `PathRefusedError` unless it is one plain name."""
     if _TOKEN.fullmatch(token) is None:
         raise PathRefusedError(
             store=store, path=token, reason="a staging token is one name of letters, digits, '.', '_' and '-'"
@@ -51,18 +53,18 @@ def parse_token(store: str, token: str) -> str:
 
 
 def parse_flag(store: str, flag: str | None) -> str | None:
-    """Return the availability flag as a path relative to the instance; None where no flag is configured."""
+    """Return the availability flag as a path relative to the instance; None if no flag is configured."""
     return parse_path(store, flag) if flag else None
 
 
 @lru_cache(maxsize=1024)
 def path_name(path: str) -> str:
-    """A short name for a path in the hidden folder, of characters that every filesystem and Spark can hold."""
+    """Return a short name for a path in the hidden folder, in characters that all filesystems and Spark accept."""
     return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 def is_content_name(name: str) -> bool:
-    """Whether a file or folder of this name holds content, by the rule of Spark's readers.
+    """Return whether a file or folder with this name is content, by the rule of Spark's readers.
 
     >>> [name for name in ("part-0.csv", "_col=1", "_SUCCESS", ".part-0.crc", "_temporary") if is_content_name(name)]
     ['part-0.csv', '_col=1']
@@ -71,7 +73,7 @@ def is_content_name(name: str) -> bool:
 
 
 def is_content(file: str, flag: str | None) -> bool:
-    """Whether a file, by its path relative to the instance, is content."""
+    """Return whether a file is content, by its path relative to the instance."""
     if file == flag:
         return False
     rooted = f"/{file}"

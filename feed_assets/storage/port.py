@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import StorageError
+from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import (
     Guard,
     Look,
@@ -22,7 +23,7 @@ from feed_assets.storage.records import (
     Outcome,
     Purged,
     Scan,
-    Staging,
+    StagingPlace,
 )
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
@@ -73,14 +74,13 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Find out what an instance holds; read only what `earlier`, a scan of the same path, does not know unchanged.
+        """Return what an instance holds; read only the files that `earlier`, a scan of the same path, does not cover.
 
-        Availability is that of `look`; nothing is read of an instance that is not AVAILABLE. A file that was written
-        again, with its old size and time too, has another checksum if its content is another. A file that changed less
-        than two seconds before `now` (the wall clock) has no sign where the storage tells of changes by times only, so
-        it is read again. Where the storage's own checksums depend on more than content (S3 with SSE-KMS), a file that
-        was written again with the same content counts as another.
-        Raises `InstanceChangingError` when it does not hold still.
+        Availability is that of `look`; only an AVAILABLE instance is read. A rewritten file with other content has
+        another checksum, even with its old size and time. If the storage reports changes only by times, a file that
+        changed less than two seconds before `now` (real time) has no version, so it is read again. If the storage's
+        own checksums depend on more than content (S3 with SSE-KMS), a file rewritten with the same content counts as
+        changed. Raises `InstanceChangingError` if the instance keeps changing.
         """
 
     @abstractmethod
@@ -89,10 +89,6 @@ class InstanceStore(ABC):
 
         Raises `ManifestError` for one that cannot be read.
         """
-
-    @abstractmethod
-    def files(self, path: str, flag: str | None = None) -> tuple[str, ...]:
-        """Return the paths of the content files relative to the instance, in order. Raises as `manifest`."""
 
     @abstractmethod
     def open(self, path: str, file: str) -> BinaryIO:
@@ -106,7 +102,7 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def stage(self, path: str, token: str) -> Staging:
+    def stage(self, path: str, token: str) -> StagingPlace:
         """Make an empty staging for (path, token), dropping what an earlier one of the same name held.
 
         `token` is one name of a file (letters, digits, `.`, `_`, `-`), such as the id of a run and an attempt. Live
@@ -114,7 +110,7 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def publish(self, staging: Staging, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
         """Make the staged content the instance, replacing all that was there, and return its manifest.
 
         Everything is prepared first (manifest, flag, parents, flushed to disk); then `guard()` runs; then the
@@ -129,7 +125,7 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def discard(self, staging: Staging) -> None:
+    def discard(self, staging: StagingPlace) -> None:
         """Remove a staging with all it holds, if it exists; a publication that had begun is finished before."""
 
     @abstractmethod
@@ -178,13 +174,14 @@ class InstanceStore(ABC):
     def copying(self) -> Copying:
         """Return this store as the source and target of copies."""
 
-    @abstractmethod
     def url(self, path: str) -> str:
         """Return the URL of an instance: the root's own scheme, the path as it is (nothing percent-encoded)."""
+        return f"{self.root_url}/{parse_path(self.root_url, path)}"
 
-    @abstractmethod
     def local_path(self, path: str) -> Path | None:
         """Return the path of an instance on this machine's filesystem; None if it has none."""
+        parse_path(self.root_url, path)
+        return None
 
     def spark_url(self, path: str) -> str | None:
         """Return the URL by which Spark's own connector opens an instance; None if Spark has no such connector."""
@@ -263,13 +260,13 @@ class Trash(ABC):
         `obstacle`: restore it again before. A purge of a sweep that is not in the trash is complete.
         """
 
-    @abstractmethod
-    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002
         """Remove the parents of `paths` that are strictly below `base` and empty; return those removed, deepest first.
 
         `base` may be "", the root. A path that is not below `base` has no such parents. Nothing but an empty directory
-        is ever removed; a link or mount point on the way ends it. An object store has no directories: it removes none.
+        is ever removed; a link or mount point on the way ends it. A store without directories removes none.
         """
+        return []
 
     @abstractmethod
     def sweeps(self) -> list[str]:

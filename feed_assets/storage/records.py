@@ -1,4 +1,4 @@
-"""What storage says of instances: looks, manifests, scans, measures, and what became of moved paths."""
+"""Records that stores return: looks, manifests, scans, measures, and results of moves."""
 
 import hashlib
 import re
@@ -16,11 +16,11 @@ _WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
 _NOTHING: Mapping[str, object] = {}
 
 Guard: TypeAlias = Callable[[], None]
-"""Called when everything is prepared and nothing is visible yet; raises to forbid the publication."""
+"""Called after all preparation and before anything is visible; raises to forbid the publication."""
 
 
 class Availability(StrEnum):
-    """What a look at an instance's directory tells. The names are those of Falcon's feed instance listing."""
+    """The availability of an instance. The names are those of Falcon's feed instance listing."""
 
     MISSING = "MISSING"
     PARTIAL = "PARTIAL"
@@ -30,13 +30,13 @@ class Availability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One instance as it stood when looked at.
+    """The state of one instance at the time of a look.
 
-    `path` is the path that was asked for, unchanged. `bytes` and `files` count content (see `Manifest`) and are 0
-    where nothing is. `modified_at` (UTC) is the newest change that the filesystem tells of: of a content file, of the
-    availability flag or, where directories have times, of the directory; None where nothing is. Equal `bytes`,
-    `files` and `modified_at` are a cheap sign, not a proof, that nothing changed: only manifests prove it.
-    Differs from Falcon: its size of a missing instance is -1, and its sizes count every replica of a block.
+    `path` is the given path, unchanged. `bytes` and `files` count content (see `Manifest`); both are 0 for a missing
+    instance. `modified_at` (UTC) is the newest change that the filesystem reports: of a content file, of the
+    availability flag or, where directories have times, of the directory. It is None for a missing instance. Equal
+    `bytes`, `files` and `modified_at` are a cheap hint that nothing changed; only manifests prove it.
+    Differs from Falcon: there a missing instance has size -1, and sizes count every replica of a block.
     """
 
     path: str
@@ -47,15 +47,15 @@ class Look:
 
 
 def missing(path: str) -> Look:
-    """The look at a path where nothing is."""
+    """Return the look at a missing instance."""
     return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
 
 
 class ManifestEntry(NamedTuple):
-    """One content file: path relative to the instance with `/`, size in bytes, `blake3:<hex>` of its bytes; where
-    it was written by an earlier version, `sha256:<hex>`.
+    """One content file of a manifest: path relative to the instance (with `/`), size in bytes, checksum of its bytes.
 
-    A tuple, because there is one for each of many files.
+    The checksum is `blake3:<hex>`, or `sha256:<hex>` in manifests of earlier versions. The entry is a tuple to save
+    memory and time, because instances can have very many files.
     """
 
     path: str
@@ -66,12 +66,12 @@ class ManifestEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The content of an instance, entries in the order of their paths.
+    """The content of an instance, with entries in the order of their paths.
 
-    Content is every file except the availability flag and those that Spark does not read either: a path of which one
-    part begins with `.`, or with `_` and has no `=` in it. `digest` depends on content only (see `content_digest`), so
-    equal content has equal digests wherever it lies. `extra` is what the publisher said (empty for a computed
-    manifest); `unknown` keeps fields written by a newer version through a round trip.
+    Content is every file except the availability flag and hidden files. A file is hidden if a part of its path begins
+    with `.`, or begins with `_` and contains no `=`; Spark ignores the same files. `digest` depends on content only
+    (see `content_digest`), so equal content has equal digests at any location. `extra` is from the publisher (empty for
+    a computed manifest). `unknown` preserves fields of newer versions in a round trip.
     """
 
     version: int = 1
@@ -84,7 +84,7 @@ class Manifest:
 
     @classmethod
     def of(cls, entries: Iterable[ManifestEntry], extra: Mapping[str, str] | None = None) -> Self:
-        """Order the entries and compute digest and totals.
+        """Sort the entries and compute digest and totals.
 
         >>> from feed_assets.storage.records import Manifest, ManifestEntry
         >>> one = ManifestEntry(path="b", size=1, checksum="blake3:1")
@@ -106,8 +106,10 @@ class Manifest:
 
 
 def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
-    """`sha256:<hex>` over path, size and checksum of each entry, in order. The id that Spark puts into the name of each
-    file that it writes does not count, so the same rows written by another run have the same digest.
+    """Return `sha256:<hex>` over path, size and checksum of each entry, in order.
+
+    The random id in the names of Spark's files is left out, so the same rows written by another run have the same
+    digest.
 
     >>> from feed_assets.storage.records import ManifestEntry, content_digest
     >>> names = ["part-0-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.csv", "part-0-c000.csv"]
@@ -124,24 +126,25 @@ def content_digest(entries: "Iterable[ManifestEntry | ScannedFile]") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFile:
-    """One content file: path, size and checksum as in a manifest, and a `sign` that a later scan compares.
+    """One content file of a scan: path, size and checksum as in a manifest, and the `version` for a later scan.
 
-    Equal signs of one path mean that the file was not written in between; "" is no sign, and equals none. `checksum` is
-    `blake3:<hex>`, or `etag:<tag>` or `md5:<…>` where the storage itself tells one of the content.
+    Equal versions of one path mean that the file was not written in between; "" means unknown and equals no version.
+    `checksum` is `blake3:<hex>`, or `etag:<tag>` or `md5:<…>` if the storage itself keeps a checksum of the content.
     """
 
     path: str
     size: int
-    sign: str
+    version: str
     checksum: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """The content of an instance, with as little of it read as possible; `files` in the order of their paths.
+    """The content of an instance, found by reading as little as possible; `files` are in the order of their paths.
 
-    There are no files unless it is AVAILABLE. `read` is how many of them had to be read. Equal digests of two scans of
-    one store mean equal content; they are those of manifests where every checksum is one of ours.
+    `files` is empty unless the instance is AVAILABLE. `read` is the number of files that had to be read. Equal digests
+    of two scans of one store mean equal content. If feed-assets computed every checksum, the digest equals that of the
+    manifest.
     """
 
     availability: Availability
@@ -150,40 +153,40 @@ class Scan:
 
     @property
     def digest(self) -> str:
-        """`sha256:<hex>` over path, size and checksum of each file."""
+        """The `sha256:<hex>` over path, size and checksum of each file."""
         return content_digest(self.files)
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
+        """The total size of all files."""
         return sum(file.size for file in self.files)
 
 
 def nothing_to_scan(availability: Availability) -> Scan:
-    """The scan of an instance that is not AVAILABLE."""
+    """Return the scan of an instance that is not AVAILABLE."""
     return Scan(availability=availability, files=(), read=0)
 
 
 def files_to_read(files: Iterable[ScannedFile], earlier: Scan | None) -> tuple[list[ScannedFile], list[ScannedFile]]:
-    """Part scanned files whose checksum is not known yet (""): those that an earlier scan knows, with its checksum, and
-    those that must be read.
+    """Split scanned files into those with a known checksum and those that must be read.
+
+    A checksum of "" is unknown; it is taken from the earlier scan if that has the same version of the file.
     """
-    known = {(file.path, file.size, file.sign): file for file in (earlier.files if earlier else ()) if file.sign}
+    known = {(file.path, file.size, file.version): file for file in (earlier.files if earlier else ()) if file.version}
     settled: list[ScannedFile] = []
     unread: list[ScannedFile] = []
     for file in files:
-        found = file if file.checksum else known.get((file.path, file.size, file.sign))
+        found = file if file.checksum else known.get((file.path, file.size, file.version))
         (unread if found is None else settled).append(found or file)
     return settled, unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """A hidden place for the next content of one instance.
+class StagingPlace:
+    """The place where a writer puts the next content of one instance.
 
-    A writer writes files below `url`, which Spark can open (with the store's `spark_scheme`, or `file` where it has
-    none), or below `local_path`; what lies in either is published. Both may be deleted and made again by the writer,
-    as Spark does.
+    The writer puts files below `url`, which Spark can open (with the store's `spark_scheme`, else `file`), or below
+    `local_path`; the files of both are published. The writer may delete and recreate both, as Spark does.
     """
 
     path: str
@@ -194,10 +197,11 @@ class Staging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """All that a path holds: flag, manifest and hidden files too. A symbolic link counts as a file of no bytes.
+    """The size of everything at a path, including flag, manifest and hidden files; a symbolic link is an empty file.
 
-    `obstacle` says why it must not be moved; None if it may. `sign` changes when something is written in it, as far as
-    the filesystem tells; "" where nothing `exists`. Signs are compared with signs of the same path and store only.
+    `obstacle` says why the path must not be moved; None if it may be. `fingerprint` is a digest that changes with every
+    write that the filesystem reports; "" for a missing path. Compare it only with fingerprints of the same path and
+    store.
     """
 
     path: str
@@ -205,34 +209,34 @@ class Measure:
     bytes: int = 0
     files: int = 0
     obstacle: str | None = None
-    sign: str = ""
+    fingerprint: str = ""
 
 
 class Outcome(StrEnum):
-    """What became of one path."""
+    """The outcome of a move for one path."""
 
     MOVED = "MOVED"
-    """It is where it should be, by this call."""
+    """This call moved it to its destination."""
     ALREADY = "ALREADY"
-    """It was there before: an earlier call had moved it."""
+    """An earlier call had moved it to its destination."""
     VANISHED = "VANISHED"
-    """Nothing stands at its place and this sweep has not moved it: somebody else took it away."""
+    """Nothing exists at the path, and this sweep did not move it: another program removed it."""
     OCCUPIED = "OCCUPIED"
-    """Something stands where it should go; nothing was touched."""
+    """Something exists at the destination; nothing was changed."""
     LOST = "LOST"
-    """It is not in the trash: purged, restored before, or never moved."""
+    """It is not in the trash: it was purged, restored before, or never moved."""
     REFUSED = "REFUSED"
-    """It must not be moved: a link, a mount point, another filesystem, a path that is none, missing rights."""
+    """It must not be moved: a link, a mount point, another filesystem, an invalid path, missing permissions."""
     CHANGED = "CHANGED"
-    """What stands there is not what was to be moved: it came or changed later. It was left alone."""
+    """The content is not the content to be moved: it arrived or changed later. It was left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The answer for one path, as it was given.
+    """The result of a move for one path, which is given unchanged.
 
-    `bytes` and `files` are those that were moved; None where moving does not tell (a rename). `reason` is a sentence
-    part for everything but MOVED.
+    `bytes` and `files` count what was moved; None where a move does not count them (a rename). `reason` is a clause;
+    every outcome except MOVED has one.
     """
 
     path: str
@@ -244,7 +248,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
-    """What a purge removed: `files` (links included). Unless it `is_complete`, `obstacle` says what was in the way."""
+    """The result of a purge: the number of removed `files` (with links); `obstacle` says why it is not complete."""
 
     sweep: str
     files: int

@@ -1,11 +1,14 @@
-"""Which adapter opens which storage URL. Packages of a cloud are imported when its first store is opened."""
+"""Open stores by URL scheme. The packages of a cloud are imported when its first store is opened."""
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.port import InstanceStore
+
+if TYPE_CHECKING:
+    from feed_assets.storage.object.client import ObjectClient
 
 Options = Mapping[str, object]
 _SCHEMES: dict[str, Callable[[str, str, Options], InstanceStore]]
@@ -15,22 +18,24 @@ def open_store(url: str, options: Options) -> InstanceStore:
     """Open the store that holds a cluster's instances.
 
     `url` is `file:///path`, a path, `s3://bucket/prefix` (also `s3a`), `gs://…` (also `gcs`), `abfs://…` (also
-    `abfss`, `az`) or `memory://name`. `options` go to the fsspec filesystem, for S3 for instance `key`, `secret`,
-    `endpoint_url` and `region`; except two of our own: `spark_scheme`, such as `s3a`, says that Spark has a connector
-    on its class path and reads and writes the store itself, and `scratch` is where files wait for their upload
-    otherwise. `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table;
-    its options are `storage` and `storage_options`, what a cluster says of the storage that tables lie in. Nothing is
-    contacted before the first use.
-    Raises `StoreUnknownError` for another scheme, an option that is wrong, or a package that is not installed.
+    `abfss`, `az`), `sftp://host/path` or `memory://name`. `options` are the options of the storage, listed in
+    `object/services.py`; those of S3 include `key`, `secret`, `endpoint_url` and `region`. Those of `sftp` go to
+    fsspec. Two options belong to feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its
+    class path and reads and writes the store itself. Otherwise files wait in `scratch` for their upload.
+    `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
+    are `storage` and `storage_options`, the settings of the cluster for the storage of its tables. Nothing is contacted
+    before the first use.
+
+    Raises `StoreUnknownError` for an unknown scheme, a wrong option, or a package that is not installed.
 
     >>> from feed_assets.storage.registry import open_store
     >>> open_store("/data//primary/", {}).url("/weather/2013")
     'file:///data/primary/weather/2013'
-    >>> open_store("sftp://host/data", {})
+    >>> open_store("ftp://host/data", {})
     Traceback (most recent call last):
     ...
-    feed_assets.storage.errors.StoreUnknownError: sftp://host/data: no adapter opens 'sftp' storage. Use one of abfs, \
-abfss, az, file, gcs, gs, memory, s3, s3a.
+    feed_assets.storage.errors.StoreUnknownError: ftp://host/data: 'ftp' storage is not supported. Use one of abfs, \
+abfss, az, file, gcs, gs, memory, s3, s3a, sftp.
     """
     scheme, found, rest = url.partition("://")
     if not found:
@@ -39,14 +44,14 @@ abfss, az, file, gcs, gs, memory, s3, s3a.
     if opener is None:
         raise StoreUnknownError(
             url=url,
-            reason=f"no adapter opens {scheme!r} storage",
+            reason=f"{scheme!r} storage is not supported",
             next_step=f"Use one of {', '.join(sorted(_SCHEMES))}.",
         )
     return opener(url, rest, options)
 
 
 def _open_local(url: str, rest: str, options: Options) -> InstanceStore:
-    from feed_assets.storage.local import LocalStore
+    from feed_assets.storage.local.store import LocalStore
 
     if options:
         raise _wrong_option(url, next(iter(options)), "local storage has no options")
@@ -57,39 +62,50 @@ def _open_local(url: str, rest: str, options: Options) -> InstanceStore:
     return LocalStore(Path(rest))
 
 
-def _open_memory(url: str, rest: str, options: Options) -> InstanceStore:
-    return _open_fsspec(url, f"memory://{rest}", options, packages=("fsspec",), extra="")
+def _open_objects(url: str, rest: str, options: Options) -> InstanceStore:
+    """Open an object store without contacting it."""
+    from feed_assets.storage.object.store import ObjectStore
+
+    scheme = url.partition("://")[0]
+    own, others = _split_options(options)
+    if not rest.strip("/"):
+        raise StoreUnknownError(url=url, reason="it names no bucket", next_step="Write the bucket behind '://'.")
+    client = _open_sftp(url, others) if scheme == "sftp" else _open_obstore(url, scheme, rest, others)
+    scratch, spark_scheme = own.get("scratch"), own.get("spark_scheme")
+    return ObjectStore(
+        client,
+        root_url=url,
+        spark_scheme=None if spark_scheme is None else str(spark_scheme),
+        scratch=None if scratch is None else Path(str(scratch)),
+    )
 
 
-def _open_s3(url: str, rest: str, options: Options) -> InstanceStore:
-    options = dict(options)
-    client = options.pop("client_kwargs", {})
-    if not isinstance(client, Mapping):
-        raise _wrong_option(url, "client_kwargs", "it must be a map")
-    if region := options.pop("region", None):
-        client = {**client, "region_name": region}
-    if client:
-        options["client_kwargs"] = dict(client)
-    foreign = ("botocore.exceptions:BotoCoreError", "botocore.exceptions:ClientError", "aiohttp:ClientError")
-    return _open_fsspec(url, f"s3://{rest}", options, packages=("s3fs", "obstore"), extra="s3", foreign=foreign)
+def _split_options(options: Options) -> tuple[Options, Options]:
+    """Split the options into those of feed-assets and those of the storage."""
+    own = {name: value for name, value in options.items() if name in ("spark_scheme", "scratch")}
+    return own, {name: value for name, value in options.items() if name not in own}
 
 
-def _open_gcs(url: str, rest: str, options: Options) -> InstanceStore:
-    foreign = ("gcsfs.retry:HttpError", "google.auth.exceptions:GoogleAuthError", "aiohttp:ClientError")
-    return _open_fsspec(url, f"gs://{rest}", options, packages=("gcsfs",), extra="gcs", foreign=foreign)
+def _open_obstore(url: str, scheme: str, rest: str, options: Options) -> "ObjectClient":
+    from obstore.exceptions import BaseError
 
+    from feed_assets.storage.object.obstore_client import ObstoreClient
+    from feed_assets.storage.object.services import SERVICES, OptionError
 
-def _open_azure(url: str, rest: str, options: Options) -> InstanceStore:
-    foreign = ("azure.core.exceptions:AzureError",)
-    return _open_fsspec(url, f"abfs://{rest}", options, packages=("adlfs",), extra="azure", foreign=foreign)
+    try:
+        return ObstoreClient(SERVICES[scheme](rest, options))
+    except OptionError as exc:
+        raise _wrong_option(url, exc.option, exc.reason) from exc
+    except (BaseError, ValueError, OSError) as exc:
+        raise _wrong_option(url, ", ".join(sorted(options)), str(exc).partition("\n")[0]) from exc
 
 
 def _open_table(url: str, rest: str, options: Options) -> InstanceStore:
     try:
-        from feed_assets.storage.metastore import Metastore
+        from feed_assets.storage.table.metastore import Metastore
     except ImportError as exc:
         raise _not_installed(url, "pymetastore", "hive") from exc
-    from feed_assets.storage.table_store import TableStore
+    from feed_assets.storage.table.store import TableStore
 
     unknown = set(options) - {"storage", "storage_options"}
     if unknown:
@@ -112,7 +128,7 @@ def _parse_host(url: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise StoreUnknownError(
-            url=url, reason=f"{text!r} is no host and port", next_step="Write thrift://host:9083/web/clicks."
+            url=url, reason=f"{text!r} is not a host and port", next_step="Write thrift://host:9083/web/clicks."
         )
     return host.strip("[]"), int(port)
 
@@ -121,45 +137,14 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0]
 
 
-def _open_fsspec(
-    url: str, address: str, options: Options, *, packages: tuple[str, ...], extra: str, foreign: tuple[str, ...] = ()
-) -> InstanceStore:
-    for package in packages:
-        try:
-            import_module(package)
-        except ImportError as exc:
-            raise _not_installed(url, package, extra) from exc
-    import fsspec
-
-    from feed_assets.storage.object_store import ObjectStore
-
-    options = dict(options)
-    spark_scheme = options.pop("spark_scheme", None)
-    scratch = options.pop("scratch", None)
+def _open_sftp(url: str, options: Options) -> "ObjectClient":
     try:
-        filesystem = fsspec.get_filesystem_class(address.partition("://")[0])
-        named = filesystem._get_kwargs_from_urls(address)
-        fs = filesystem(**{**named, **options, "use_listings_cache": False})
-        root = filesystem._strip_protocol(address)
-    except (TypeError, ValueError) as exc:
-        raise _wrong_option(url, ", ".join(sorted(options)), str(exc)) from exc
-    if not root.strip("/"):
-        raise StoreUnknownError(url=url, reason="it names no bucket", next_step="Write the bucket behind '://'.")
-    return ObjectStore(
-        fs,
-        root=root,
-        root_url=url,
-        spark_scheme=None if spark_scheme is None else str(spark_scheme),
-        scratch=None if scratch is None else Path(str(scratch)),
-        foreign=tuple(_load_error(name) for name in foreign),
-        has_containers=not address.startswith("memory://"),
-    )
+        from paramiko import SSHException
+    except ImportError as exc:
+        raise _not_installed(url, "paramiko", "sftp") from exc
+    from feed_assets.storage.object.fsspec_client import FsspecClient
 
-
-def _load_error(name: str) -> type[Exception]:
-    module, _, attribute = name.partition(":")
-    error: type[Exception] = getattr(import_module(module), attribute)
-    return error
+    return FsspecClient(url, options, (SSHException,))
 
 
 def _not_installed(url: str, package: str, extra: str) -> StoreUnknownError:
@@ -180,14 +165,7 @@ def _wrong_option(url: str, option: str, reason: str) -> StoreUnknownError:
 
 _SCHEMES = {
     "file": _open_local,
-    "memory": _open_memory,
-    "s3": _open_s3,
-    "s3a": _open_s3,
-    "gs": _open_gcs,
-    "gcs": _open_gcs,
-    "abfs": _open_azure,
-    "abfss": _open_azure,
-    "az": _open_azure,
+    **dict.fromkeys(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp"), _open_objects),
 }
 _TABLE_SCHEME = "thrift"
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}

@@ -1,4 +1,4 @@
-"""Local directories in which writers put what an object store shall publish, when they cannot write to it directly."""
+"""Local directories for writers that cannot write to an object store directly; their files are uploaded later."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from feed_assets.storage.paths import path_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """The scratch directories of one store, one for each (token, path), readable by this user only."""
+    """The scratch directories of one store: one for each (token, path), readable by this user only."""
 
     store: str
     root: Path
 
     @classmethod
     def of(cls, store: str, root: Path | None) -> Self:
-        """Below `root`, or below a directory of this user in the system's place for temporary files."""
+        """Return the scratch directories below `root`, or by default below the user's temporary directory."""
         base = root if root is not None else Path(tempfile.gettempdir()) / f"feed-assets-{os.getuid()}"
         return cls(store=store, root=base / path_name(store))
 
@@ -30,7 +30,7 @@ class Scratch:
         return self.root / token / path_name(path)
 
     def make(self, token: str, path: str) -> Path:
-        """Make the directory of a staging, empty."""
+        """Create the directory of a staging, or empty it."""
         folder = self.folder(token, path)
         shutil.rmtree(folder, ignore_errors=True)
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class Scratch:
         return folder
 
     def files(self, folder: Path) -> list[str]:
-        """The files below a directory, relative to it, in order; none if it does not exist."""
+        """Return the files below a directory, relative to it and sorted; none if it does not exist."""
         names = []
         for parent, _, files in os.walk(folder):
             for file in files:
@@ -68,7 +68,7 @@ class Scratch:
                 return
 
     def sweep(self, older_than: datetime) -> None:
-        """Remove the directories in which nothing changed since a time."""
+        """Remove the directories without changes since `older_than`."""
         for folder in [*self.root.glob("*/*")]:
             changed = max(item.lstat().st_mtime for item in [folder, *folder.rglob("*")])
             if datetime.fromtimestamp(changed, UTC) < older_than:
@@ -76,7 +76,7 @@ class Scratch:
 
     @staticmethod
     def clear(folder: Path) -> None:
-        """Remove all that is in a directory."""
+        """Empty a directory."""
         for item in folder.iterdir():
             if item.is_dir() and not item.is_symlink():
                 shutil.rmtree(item)

@@ -1,6 +1,6 @@
-"""The port to snapshots: states that a directory of a store has had, by name, kept in the hidden folder of the store.
+"""The port to snapshots: named past states of a directory, kept in the store's hidden folder.
 
-A snapshot is a manifest; the content is kept with it where that costs no copy.
+A snapshot is a manifest. Its content is kept too, where the storage can do so without a copy.
 """
 
 import gzip
@@ -16,43 +16,43 @@ SUFFIX = ".json.gz"
 
 
 class Snapshots(ABC):
-    """One list of snapshots of one directory, with one writer at a time. A name is one of a file, as a staging token.
+    """One list of snapshots of one directory, with one writer at a time. Names follow the rule of staging tokens.
 
-    Every method raises `StorageError` when the filesystem refuses.
+    Every method raises `StorageError` if the filesystem refuses.
     """
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The names, in their order."""
+        """Return the names of all snapshots, sorted."""
 
     @abstractmethod
     def find(self, name: str) -> Manifest | None:
-        """The state of that name; None if there is none. Raises `ManifestError` for one that cannot be read."""
+        """Return the manifest of a snapshot; None if it does not exist. Raises `ManifestError` if it is unreadable."""
 
     @abstractmethod
     def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:
-        """Remember a state, whole or not at all, in the place of one with this name; on disk when this returns.
+        """Save a snapshot, whole or not at all, and replace one of the same name; it is on disk on return.
 
-        Its content is kept `with_content` where the storage can let a file stand in two places, and then it is what
-        stands at the directory: raises `InstanceChangingError` if that is no publication with this manifest.
+        `with_content` also keeps the content of the directory, if the storage supports hard links. Raises
+        `InstanceChangingError` if the directory is then not a publication with this manifest.
         """
 
     @abstractmethod
     def content(self, name: str) -> str | None:
-        """The URL of the content; None where only the manifest is kept."""
+        """Return the URL of the content; None if only the manifest is kept."""
 
     @abstractmethod
     def drop(self, name: str) -> None:
-        """Forget a snapshot, if it is there, and what broken-off calls have left behind."""
+        """Remove a snapshot, if it exists, and the remains of interrupted calls."""
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    """A manifest as the file of a snapshot."""
+    """Render a manifest as the file of a snapshot."""
     return gzip.compress(render_manifest(manifest), mtime=0)
 
 
 def unpack_manifest(data: bytes, *, store: str, path: str) -> Manifest:
-    """What `pack_manifest` made; `ManifestError` if it is damaged."""
+    """Parse the file of a snapshot. Raises `ManifestError` if it is damaged."""
     try:
         text = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as exc:

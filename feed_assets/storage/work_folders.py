@@ -1,4 +1,4 @@
-"""The folders for work below a cluster's local storage: where they are, and whether their rights are right."""
+"""Find, check and create the work folders below a cluster's local storage."""
 
 import stat
 from pathlib import Path
@@ -7,7 +7,7 @@ _LOCAL = "file://"
 
 
 def find_local_folder(storage: str, folder: str) -> Path | None:
-    """Where a folder below a storage is on this machine; None if it is elsewhere.
+    """Return the local path of a folder below a storage; None if it is not on this machine.
 
     >>> find_local_folder("file:///data", "/apps/staging").as_posix(), find_local_folder("s3://bucket", "staging")
     ('/data/apps/staging', None)
@@ -20,7 +20,7 @@ def find_local_folder(storage: str, folder: str) -> Path | None:
 
 
 def find_folder_fault(folder: Path, mode: int) -> str | None:
-    """Why a folder cannot serve; None if it exists with exactly these rights.
+    """Return why a folder cannot be used; None if it exists with exactly these permissions.
 
     >>> find_folder_fault(Path("/nowhere"), 0o777)
     'it does not exist'
@@ -30,7 +30,7 @@ def find_folder_fault(folder: Path, mode: int) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return "it does not exist"
     except OSError as exc:
-        return f"it cannot be looked at: {exc.strerror}"
+        return f"it cannot be read: {exc.strerror}"
     if not stat.S_ISDIR(found.st_mode):
         return "it is not a directory"
     rights = stat.S_IMODE(found.st_mode)
@@ -38,10 +38,10 @@ def find_folder_fault(folder: Path, mode: int) -> str | None:
 
 
 def make_folder(folder: Path, mode: int) -> None:
-    """Make a folder in one that exists, with exactly these rights; one that is there is left alone.
+    """Create a folder in an existing one, with exactly these permissions; leave an existing folder unchanged.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     try:
         folder.mkdir()

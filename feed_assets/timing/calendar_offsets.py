@@ -1,7 +1,7 @@
 """Calendar arithmetic of an expression: truncate in local time, move by months and days, then by elapsed time.
 
-An offset is monotone in the time it is applied to, so it has an inverse (`earliest_reaching`): which process instances
-see a feed instance is then found without trying any.
+An offset is monotone in the time it is applied to, so it has an inverse (`earliest_reaching`). With the inverse, the
+process instances that see a feed instance are computed without a search.
 """
 
 from calendar import isleap
@@ -16,7 +16,7 @@ from feed_assets.timing.zones import is_utc, offset_spread
 
 
 class Truncation(StrEnum):
-    """What a time is cut down to before anything is added."""
+    """The unit that a time is truncated to before anything is added."""
 
     NONE = "none"
     DAY = "day"
@@ -34,12 +34,12 @@ _WEEK = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarOffset:
-    """Truncate, then add months, days (both on the calendar of the zone) and elapsed time, in this order.
+    """An offset: truncate, then add months, days (both on the calendar of the zone) and elapsed time, in this order.
 
-    `weekday` (0 is Sunday) is the day a WEEK truncation goes back to; a time on that weekday stays on its day.
+    `weekday` (0 is Sunday) is the day that a WEEK truncation goes back to; a time on that weekday stays on its day.
 
-    A local day starts at its first instant: at the first of two midnights, at 01:00 where midnight is skipped, and it
-    does not start a second time when the clocks go back over midnight. Hours and minutes are elapsed, so 24 hours after
+    A local day starts at its first instant: at the first of two midnights, or at 01:00 if midnight is skipped. It does
+    not start a second time if the clocks go back over midnight. Hours and minutes are elapsed time. So 24 hours after
     midnight is 01:00 on the day after a 23-hour day, and 60 minutes before midnight is always the last elapsed hour.
     """
 
@@ -50,7 +50,7 @@ class CalendarOffset:
     elapsed: timedelta = _NO_TIME
 
     def apply(self, moment: datetime, zone: ZoneInfo) -> datetime:
-        """The resulting UTC instant; `moment` is aware and in UTC.
+        """Return the resulting UTC instant; `moment` is aware and in UTC.
 
         Raises:
             OverflowError, ValueError: the result is outside the years 1 to 9999.
@@ -74,7 +74,7 @@ class CalendarOffset:
         return start_of_day(day, zone) + self.elapsed
 
     def earliest_reaching(self, target: datetime, zone: ZoneInfo) -> datetime:
-        """The earliest moment T with `apply(T) >= target`."""
+        """Return the earliest moment T with `apply(T) >= target`."""
         if self.truncation is Truncation.NONE:
             return target - self.elapsed
         target -= self.elapsed
@@ -96,7 +96,7 @@ class CalendarOffset:
         return start_of_day(day, zone)
 
     def bounds(self, zone: ZoneInfo | None = None) -> tuple[timedelta, timedelta]:
-        """Safe outer bounds of `apply(T) - T` over all T; without a zone they hold in every zone."""
+        """Return safe outer bounds of `apply(T) - T` over all T; without a zone they hold in every zone."""
         if self.truncation is Truncation.NONE:
             return self.elapsed, self.elapsed
         slack = _WIDEST_SPREAD if zone is None else offset_spread(zone)
@@ -106,7 +106,7 @@ class CalendarOffset:
 
 
 def local_day(moment: datetime, zone: ZoneInfo) -> int:
-    """The day (as a proleptic ordinal) of a UTC moment in the zone: the last one that has started."""
+    """Return the local day (as a proleptic ordinal) of a UTC moment: the last day that has started."""
     wall = moment.astimezone(zone)
     day = wall.toordinal()
     if wall.fold or (wall.hour == 0 and wall.minute):
@@ -120,7 +120,7 @@ def local_day(moment: datetime, zone: ZoneInfo) -> int:
 
 @lru_cache(maxsize=16384)
 def start_of_day(day: int, zone: ZoneInfo) -> datetime:
-    """The UTC instant at which a local day (a proleptic ordinal) starts."""
+    """Return the UTC instant at which a local day (a proleptic ordinal) starts."""
     midnight = datetime.fromordinal(day)
     return midnight.replace(tzinfo=UTC) if is_utc(zone) else midnight.replace(tzinfo=zone).astimezone(UTC)
 
@@ -141,7 +141,7 @@ def _first_of(month: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _day_bounds(truncation: Truncation, months: int) -> tuple[int, int]:
-    """Bounds, in days, of (truncated and moved by months) − T."""
+    """Return bounds, in days, of (truncated and moved by months) − T."""
     match truncation:
         case Truncation.NONE:
             return 0, 0

@@ -1,4 +1,4 @@
-"""Java's `SimpleDateFormat` patterns, the part of them that does not depend on a locale; names are English."""
+"""Java's `SimpleDateFormat` patterns without the parts that depend on a locale; names are English."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -57,7 +57,9 @@ def _iso_offset(offset: str, width: int) -> str:
 
 
 def format_date(moment: datetime, pattern: str) -> str:
-    """The wall-clock time of an aware datetime by a pattern: letters G y M D d E u a H k K h m s S z Z X, 'text', ''.
+    """Format the wall-clock time of an aware datetime.
+
+    Letters of a pattern: G y M D d E u a H k K h m s S z Z X, quoted 'text', and '' for a quote.
 
     Differs from Falcon: the letters for weeks (w, W, F), whose meaning depends on a locale, are refused.
 
@@ -80,5 +82,5 @@ def _part(moment: datetime, pattern: str, found: re.Match[str]) -> str:
     if letter is None:
         return token
     if letter not in _LETTERS:
-        raise DateTimeError(text=pattern, reason=f"{letter} is no letter of a date pattern ({' '.join(_LETTERS)})")
+        raise DateTimeError(text=pattern, reason=f"{letter} is not a letter of date patterns ({' '.join(_LETTERS)})")
     return _LETTERS[letter](moment, len(token))

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from feed_assets.timing.errors import DateTimeError, TimeZoneError
 
 NEVER = datetime(9999, 4, 16, tzinfo=UTC)
-"""The end of a validity that has no end; the value Falcon stores."""
+"""End of a validity without an end; the value that Falcon stores."""
 
 _SYNTAX = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2})Z")  # 2015-02-28T06:30Z
 _FIRST_YEAR, _LAST_YEAR = 1900, 2999
@@ -49,9 +49,9 @@ _OTHER_DATABASES = ("posix/", "right/")
 
 
 def parse_datetime(text: str) -> datetime:
-    """Parse `yyyy-MM-ddTHH:mmZ` into an aware UTC datetime; years 1900 to 2999, and the text of `NEVER`.
+    """Parse `yyyy-MM-ddTHH:mmZ` into an aware UTC datetime; accepts years 1900 to 2999, and the text of `NEVER`.
 
-    Differs from Falcon: 29 February of 2100 and other years that are no leap years is refused, not rolled over.
+    Differs from Falcon: 29 February of a year that is not a leap year, such as 2100, is refused, not rolled over.
 
     Raises:
         DateTimeError: another form, or a day or hour that does not exist.
@@ -73,7 +73,7 @@ def parse_datetime(text: str) -> datetime:
 
 
 def render_datetime(moment: datetime) -> str:
-    """The entity form of an aware datetime, in UTC; seconds are cut off.
+    """Return the entity form of an aware datetime, in UTC; seconds are cut off.
 
     >>> render_datetime(NEVER)
     '9999-04-16T00:00Z'
@@ -85,9 +85,9 @@ def render_datetime(moment: datetime) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_timezone(name: str) -> ZoneInfo:
-    """The time zone of a name: any of the time zone database, and Java's short names (`PST` is America/Los_Angeles).
+    """Parse a time zone: a name in the time zone database, or a short name of Java (`PST` is America/Los_Angeles).
 
-    Differs from Falcon: an unknown name is refused; Falcon (Java) silently takes GMT.
+    Differs from Falcon: an unknown name is refused; Falcon (Java) silently uses GMT.
 
     Raises:
         TimeZoneError: the database does not know the name.
@@ -106,6 +106,6 @@ def parse_timezone(name: str) -> ZoneInfo:
 
 def _similar_names(name: str) -> tuple[str, ...]:
     known = sorted(available_timezones())
-    wanted = name.strip().replace(" ", "_").casefold()
-    same_city = [key for key in known if key.casefold() == wanted or key.casefold().rsplit("/", 1)[-1] == wanted]
+    city = name.strip().replace(" ", "_").casefold()
+    same_city = [key for key in known if key.casefold() == city or key.casefold().rsplit("/", 1)[-1] == city]
     return tuple((same_city or get_close_matches(name, known, n=2))[:2])

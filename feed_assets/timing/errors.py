@@ -1,4 +1,4 @@
-"""Texts and times that do not fit: frequencies, dates, time zones, expressions, path templates."""
+"""Errors about texts and times: frequencies, dates, time zones, expressions and path templates."""
 
 from difflib import get_close_matches
 
@@ -6,23 +6,23 @@ from feed_assets.errors import FeedAssetsError
 
 
 class TimingError(FeedAssetsError):
-    """Text that is not a frequency, date, time zone, expression or path template, or a time that does not fit."""
+    """A text that is not a frequency, date, time zone, expression or path template, or a time that does not fit."""
 
 
 class FrequencyError(TimingError):
-    """Text that is not `unit(count)`."""
+    """A text that is not `unit(count)`."""
 
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text
         self.reason = reason
         super().__init__(
             f"{text!r} is not a frequency: {reason}. "
-            "Write minutes(n), hours(n), days(n) or months(n) with n of at least 1, for example hours(1)."
+            "Write minutes(n), hours(n), days(n) or months(n) with n at least 1, for example hours(1)."
         )
 
 
 class DateTimeError(TimingError):
-    """Text that is not a date and time in entity syntax."""
+    """A text that is not a date and time in entity syntax."""
 
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text
@@ -42,11 +42,11 @@ class TimeZoneError(TimingError):
         hint = "Use a name such as UTC or America/New_York."
         if suggestions:
             hint = f"Did you mean {' or '.join(suggestions)}?"
-        super().__init__(f"{name!r} is not a time zone that the time zone database knows. {hint}")
+        super().__init__(f"{name!r} is not in the time zone database. {hint}")
 
 
 class InstanceError(TimingError):
-    """A time that is no instance of its sequence, or an instance outside the calendar."""
+    """A time that is not an instance of its sequence, or an instance outside the calendar."""
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
         self.subject = subject
@@ -55,7 +55,7 @@ class InstanceError(TimingError):
 
 
 class ExpressionError(TimingError):
-    """Text that is not an expression; carries the position (counted from 0) and where known what was meant."""
+    """A text that is not an expression; carries the position (counted from 0) and, if known, suggestions."""
 
     def __init__(self, *, text: str, position: int, reason: str, suggestions: tuple[str, ...] = ()) -> None:
         self.text = text
@@ -67,7 +67,7 @@ class ExpressionError(TimingError):
 
 
 class UnknownNameError(ExpressionError):
-    """A variable, function or input in an expression that is not known."""
+    """An unknown variable, function or input in an expression."""
 
     def __init__(self, *, text: str, position: int, name: str, kind: str, known: tuple[str, ...]) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class UnknownNameError(ExpressionError):
 
 
 class WindowError(TimingError):
-    """Two expressions that make no window together."""
+    """Two expressions that do not form a window."""
 
     def __init__(self, *, start: str, end: str, reason: str, next_step: str) -> None:
         self.start = start
@@ -89,7 +89,7 @@ class WindowError(TimingError):
 
 
 class TemplateError(TimingError):
-    """Text that is not a path template, or a template that cannot be used in this way."""
+    """A text that is not a path template, or a template that cannot be used in this way."""
 
     def __init__(self, *, text: str, reason: str, next_step: str) -> None:
         self.text = text
@@ -98,7 +98,7 @@ class TemplateError(TimingError):
 
 
 class TableAddressError(TimingError):
-    """Text that is not the address of a table in a catalog."""
+    """A text that is not the address of a table in a catalog."""
 
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""Time expressions (`today(0,0)`, `lastMonth(-1,0,0)`, `latest(0)`): what each function of the language means.
+"""Time expressions (`today(0,0)`, `lastMonth(-1,0,0)`, `latest(0)`) and the meaning of each function.
 
 The semantics are Falcon's at run time: truncation in the feed's time zone, hours and minutes as elapsed time.
 """
@@ -13,9 +13,9 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from feed_assets.timing.calendar_offsets import CalendarOffset, Truncation
+from feed_assets.timing.calls import Call, Word
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import ExpressionError, InstanceError
-from feed_assets.timing.grammar import Call, Word, parse_call
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.shifts import find_constant_shift
 
@@ -63,8 +63,8 @@ TIME_FUNCTIONS = frozenset(_FUNCTIONS)
 class TimeExpression:
     """A parsed expression; make one with `parse_time_expression`.
 
-    `offset` is what the expression does to a nominal time. For `latest(n)` and `future(n,limit)` it does nothing:
-    `data_driven` says which of the two it is, `n` and `limit` are its arguments, and a window resolves it.
+    `offset` is the change that the expression makes to a nominal time. For `latest(n)` and `future(n,limit)` it is
+    empty: `data_driven` names the function, `n` and `limit` are its arguments, and a window resolves it.
     """
 
     text: str
@@ -82,18 +82,18 @@ class TimeExpression:
         return self.data_driven is not None
 
     def evaluate(self, nominal_time: datetime, zone: ZoneInfo) -> datetime:
-        """The UTC instant that the expression names for an instance at `nominal_time`.
+        """Return the UTC instant that the expression names for an instance at `nominal_time`.
 
         Args:
             nominal_time: aware.
-            zone: the zone in which days, weeks, months and years start: that of the feed.
+            zone: the zone in which days, weeks, months and years start: the feed's.
 
-        Truncation first, then months and days on the zone's calendar, then hours and minutes as elapsed time, so
+        Applies truncation, then months and days on the zone's calendar, then hours and minutes as elapsed time. So
         `today(0,0)` to `tomorrow(0,-60)` over an hourly feed in UTC has 23, 24 or 25 instances. Data-driven
         expressions give `nominal_time`, as in Falcon's own calculations.
 
         Differs from Falcon: `tomorrow` is new (the start of the next day); where local midnight occurs twice, the day
-        starts at the first, so that `today(0,0)` is never in the future.
+        starts at the first, so `today(0,0)` is never in the future.
 
         Raises:
             InstanceError: the result is outside the years 1 to 9999.
@@ -115,7 +115,10 @@ class TimeExpression:
             ) from exc
 
     def earliest_reaching(self, target: datetime, zone: ZoneInfo) -> datetime:
-        """The earliest nominal time at which the expression gives `target` or later (the expression is monotone)."""
+        """Return the earliest nominal time at which the expression gives `target` or later.
+
+        The expression is monotone.
+        """
         try:
             return self.offset.earliest_reaching(target.astimezone(UTC), zone)
         except (OverflowError, ValueError) as exc:
@@ -126,17 +129,18 @@ class TimeExpression:
             ) from exc
 
     def bounds(self, zone: ZoneInfo | None = None) -> tuple[timedelta, timedelta]:
-        """Safe outer bounds (least, greatest) of result − nominal time over all nominal times, clock changes included.
+        """Return safe outer bounds (least, greatest) of result − nominal time over all nominal times.
 
-        Without a zone they hold in every zone, which costs 26 hours on each side for expressions that truncate.
+        The bounds include clock changes. Without a zone they hold in every zone; this adds 26 hours on each side for
+        expressions that truncate.
         """
         return self.offset.bounds(zone)
 
     def shift(self, process: InstanceSequence, feed: InstanceSequence) -> int | None:
-        """The k for which the expression at process instance n names feed instance n + k, for every n ≥ 0.
+        """Return the k for which the expression at process instance n names feed instance n + k, for every n ≥ 0.
 
-        None where that cannot be proven: other frequencies, offsets that a clock change or a month length can bend, and
-        data-driven expressions. Validity ends are not looked at.
+        Returns None if this cannot be proven: for different frequencies, for offsets whose result a clock change or a
+        month length can alter, and for data-driven expressions. Ignores the ends of validities.
 
         >>> from feed_assets.timing.frequency import parse_frequency
         >>> daily = InstanceSequence(start=datetime(2013, 11, 1, 4, tzinfo=UTC), frequency=parse_frequency("days(1)"),
@@ -152,14 +156,16 @@ def parse_time_expression(text: str) -> TimeExpression:
     """Parse a time expression.
 
     Raises:
-        ExpressionError: a syntax error, an unknown function, or arguments that do not fit; names the position and what
-            may have been meant.
+        ExpressionError: a syntax error, an unknown function, or arguments that do not fit; has the position and
+            suggestions.
 
     >>> parse_time_expression("currentWek('MON',0,0)")
     Traceback (most recent call last):
     feed_assets.timing.errors.ExpressionError: expression "currentWek('MON',0,0)", character 1: currentWek is not a \
 time function. Did you mean currentWeek?
     """
+    from feed_assets.timing.grammar import parse_call
+
     call = parse_call(text)
     function = _FUNCTIONS.get(call.name)
     if function is None:

@@ -1,4 +1,4 @@
-"""What a frequency is: a unit and a count, as people write it (`hours(2)`), and how long one step lasts."""
+"""Frequencies: a unit and a count, written `hours(2)`, and the length of one step."""
 
 import re
 from dataclasses import dataclass
@@ -27,7 +27,9 @@ _LONGEST_COUNT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequency:
-    """`count` units. Equality is textual, as in Falcon: `hours(24)` is not `days(1)`; lengths are `as_duration()`.
+    """`count` units.
+
+    Equality is textual, as in Falcon: `hours(24)` is not `days(1)`; compare lengths by `as_duration()`.
 
     >>> Frequency(unit=Unit.HOURS, count=24) == Frequency(unit=Unit.DAYS, count=1)
     False
@@ -49,11 +51,11 @@ class Frequency:
         return self.unit is Unit.DAYS or self.unit is Unit.MONTHS
 
     def render(self) -> str:
-        """The text form, `hours(2)`."""
+        """Return the text form, `hours(2)`."""
         return f"{self.unit.value}({self.count})"
 
     def as_duration(self) -> timedelta:
-        """The nominal length of one step; a month counts 31 days, a day 24 hours.
+        """Return the nominal length of one step; a month counts as 31 days, a day as 24 hours.
 
         Raises:
             FrequencyError: the length exceeds what a duration can hold (about 2.7 million years).
@@ -78,7 +80,7 @@ class Frequency:
 
 
 def parse_frequency(text: str) -> Frequency:
-    """Parse `minutes(n)`, `hours(n)`, `days(n)` or `months(n)`, n of at least 1; blanks around the whole are ignored.
+    """Parse `minutes(n)`, `hours(n)`, `days(n)` or `months(n)`, with n at least 1; surrounding blanks are ignored.
 
     Raises:
         FrequencyError: anything else, such as `hours(0)`, `weeks(1)`, `Hours(1)` or `hours( 1 )`, and more than the

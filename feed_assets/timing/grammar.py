@@ -1,37 +1,17 @@
-"""From the text of an expression to a tree of calls; the syntax stands in `expression.lark`, nothing is ever evaluated.
+"""Parser of expressions: text to a tree of calls. The syntax is in `expression.lark`; nothing is evaluated.
 
-What the functions mean is in `expressions` (times) and `text` (strings).
+`expressions` (times) and `text` (strings) give the functions their meaning. Importing Lark is slow, so `expressions`
+imports this module only to parse a text; a cached plan needs no parsing.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import TypeAlias
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from feed_assets.timing.calls import Argument, Call, Word
 from feed_assets.timing.errors import ExpressionError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
-    """A name without parentheses. No function takes one: it is kept to say that quotes are missing."""
-
-    name: str
-
-
-Argument: TypeAlias = "int | str | Word | Call"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A function call: its name, its arguments, and where each starts in the text (counted from 0)."""
-
-    name: str
-    arguments: tuple[Argument, ...]
-    position: int
-    argument_positions: tuple[int, ...]
 
 
 @lru_cache(maxsize=8192)
@@ -39,7 +19,7 @@ def parse_call(text: str) -> Call:
     """Parse one function call.
 
     Raises:
-        ExpressionError: the text is not one; the error carries the position.
+        ExpressionError: the text is not a function call; the error carries the position.
 
     >>> call = parse_call("dateOffset(instanceTime(), -1, 'DAY')")
     >>> call.name, call.arguments[1:], call.arguments[0].name
@@ -93,4 +73,4 @@ def _refusal(text: str, error: UnexpectedInput) -> ExpressionError:
             position, reason = len(text), "the text ends too early" if text.strip() else "the text is empty"
         case _:
             position, reason = error.pos_in_stream or 0, "it cannot be read"
-    return ExpressionError(text=text, position=position, reason=f"{reason}; an expression looks like now(0,-60)")
+    return ExpressionError(text=text, position=position, reason=f"{reason}; an expression has the form now(0,-60)")

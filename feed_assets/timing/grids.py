@@ -1,4 +1,4 @@
-"""Whether two sequences have the same instances, whatever their starts and ends."""
+"""Comparison of sequences: whether two have the same instances, whatever their starts and ends."""
 
 from datetime import timedelta
 
@@ -8,10 +8,10 @@ from feed_assets.timing.zones import is_regular
 
 
 def is_same_grid(one: InstanceSequence, other: InstanceSequence) -> bool:
-    """Whether two sequences have the same instances where both are valid.
+    """Return whether two sequences have the same instances while both are valid.
 
-    Months from the 31st and from 28 February are not: they meet in February only. Nor are days from 02:30 in winter and
-    from 02:30 in summer, where clocks change at that time: they part on that day.
+    Months from the 31st and months from 28 February differ: they meet in February only. Days from 02:30 in winter and
+    days from 02:30 in summer differ if clocks change at that time: they part on that day.
 
     >>> from feed_assets.timing.dates import parse_datetime, parse_timezone
     >>> from feed_assets.timing.frequency import parse_frequency
@@ -28,7 +28,7 @@ def is_same_grid(one: InstanceSequence, other: InstanceSequence) -> bool:
 
 
 def _steps_alike(one: InstanceSequence, other: InstanceSequence) -> bool:
-    """Whether anchors lead to the same clock times: of the month, and where clocks change."""
+    """Return whether both anchors lead to the same clock times, within the month and at clock changes."""
     first, second = one.wall_start, other.wall_start
     if first.time() != second.time():
         return False

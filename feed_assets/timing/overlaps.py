@@ -1,7 +1,7 @@
-"""Which path templates can meet: a path of one stands at, or inside of, a path of another.
+"""Overlaps of path templates: a path of one template can be equal to, or inside, a path of another.
 
-Both could be removed, published or listed by two owners, so this errs on the side of a meeting: every variable stands
-for digits, whatever the date, and a variable that is repeated need not repeat its value.
+An overlapping path could be removed, published or listed by two owners, so this errs on the side of an overlap: every
+variable matches digits, whatever the date, and a repeated variable need not repeat its value.
 """
 
 from collections import defaultdict
@@ -22,8 +22,8 @@ _SAME_STORAGE = MappingProxyType({"s3a:": "s3:", "gcs:": "gs:", "abfss:": "abfs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """Paths of the template number `inner` can stand inside of paths of number `outer`, or at the same place."""
+class PathOverlap:
+    """An overlap: paths of template number `inner` can be inside paths of template number `outer`, or equal to them."""
 
     outer: int
     inner: int
@@ -31,25 +31,25 @@ class Meeting:
 
 
 class Nesting(StrEnum):
-    """How a place stands to another: paths of the one can be at, inside of, or around paths of the other."""
+    """The relation of one location to another: its paths can be at, inside, or around paths of the other."""
 
     AT = "at"
-    INSIDE = "inside of"
+    INSIDE = "inside"
     AROUND = "around"
 
 
 def find_nesting(one: str, other: str) -> Nesting | None:
-    """How two places, which may have time variables or not, can stand to each other; None where they cannot meet.
+    """Return the relation of two locations, with or without time variables; None if they cannot overlap.
 
     >>> find_nesting("file:///d/models", "/d/${YEAR}"), find_nesting("/d/2015/a", "/d/${YEAR}").value
-    (None, 'inside of')
+    (None, 'inside')
     """
-    mine, theirs = _segments(one), _segments(other)
-    if not all(_can_equal(a, b) for a, b in zip(mine, theirs, strict=False)):
+    segments, others = _segments(one), _segments(other)
+    if not all(_can_equal(a, b) for a, b in zip(segments, others, strict=False)):
         return None
-    if len(mine) == len(theirs):
+    if len(segments) == len(others):
         return Nesting.AT
-    return Nesting.INSIDE if len(mine) > len(theirs) else Nesting.AROUND
+    return Nesting.INSIDE if len(segments) > len(others) else Nesting.AROUND
 
 
 @dataclass(slots=True)
@@ -59,14 +59,14 @@ class _Level:
     varying: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def iter_meetings(texts: Sequence[str]) -> Iterator[Meeting]:
-    """The meetings of templates, by their positions: texts that begin with a URL or are absolute local paths, and hold
-    no other variables than those of time.
+def iter_overlaps(texts: Sequence[str]) -> Iterator[PathOverlap]:
+    """Yield the overlaps of templates, by their positions.
 
-    A template without variables is an inner one only. Two that can be at the same place meet in both directions.
+    Each text begins with a URL scheme or is an absolute local path, and has no variables except time variables. A
+    template without variables is only ever `inner`. Two templates that can have equal paths overlap in both directions.
 
     >>> texts = ["/d/${YEAR}/${MONTH}", "/d/${YEAR}", "/d/archive/${YEAR}", "/d/2015/log"]
-    >>> [(each.outer, each.inner) for each in iter_meetings(texts)]
+    >>> [(each.outer, each.inner) for each in iter_overlaps(texts)]
     [(1, 0), (1, 3)]
     """
     root = _Level()
@@ -77,7 +77,7 @@ def iter_meetings(texts: Sequence[str]) -> Iterator[Meeting]:
     for inner, path in enumerate(paths):
         for outer, depth in _iter_ends(root, path, 0):
             if outer != inner:
-                yield Meeting(outer=outer, inner=inner, is_same_place=depth == len(path))
+                yield PathOverlap(outer=outer, inner=inner, is_same_place=depth == len(path))
 
 
 def _insert(root: _Level, path: Sequence[str], number: int) -> None:
@@ -92,7 +92,7 @@ def _insert(root: _Level, path: Sequence[str], number: int) -> None:
 
 
 def _iter_ends(level: _Level, path: Sequence[str], depth: int) -> Iterator[tuple[int, int]]:
-    """The templates whose segments are compatible with the first segments of `path`, and how many those are."""
+    """Yield the templates whose segments are compatible with the first segments of `path`, and the number of these."""
     for number in level.ends:
         yield number, depth
     if depth == len(path):
@@ -113,7 +113,7 @@ def _can_equal(one: str, other: str) -> bool:
 
 
 def _segments(text: str) -> list[str]:
-    """The segments of the paths, each variable as that many digits; the first is the scheme of the storage."""
+    """Return the segments of the paths, each variable as that many digits; the first is the scheme of the storage."""
     for variable, digits in _DIGITS_OF:
         text = text.replace(variable, digits)
     segments = [segment for segment in text.split("/") if segment]

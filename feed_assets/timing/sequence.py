@@ -1,4 +1,4 @@
-"""Which instances exist: instance n of (start, frequency, time zone), computed from the anchor and never enumerated."""
+"""Instance sequences: instance n of (start, frequency, time zone), computed from the anchor, never enumerated."""
 
 from calendar import monthrange
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ class InstanceSequence:
 
     Minutes and hours are elapsed time. Days and months keep the wall-clock time that `start` has in `timezone`, and
     instance n is always computed from the anchor, so months from the 31st clip (28 February) and come back (31 March).
-    Where a wall-clock time does not exist or exists twice, Java's calendar decides, as in Falcon:
+    If a wall-clock time does not exist or exists twice, Java's calendar decides, as in Falcon:
 
-    - days: n × 24 hours corrected once by the difference of the UTC offsets, never leaving the target date. A time in
-      the spring gap becomes one hour earlier on the clock (02:30 → 01:30) for an anchor in winter time, one hour later
-      for an anchor in summer time; a repeated time is the one that has the anchor's offset.
+    - days: n × 24 hours, corrected once by the difference of the UTC offsets, never leaving the target date. A time in
+      the spring gap moves one hour back on the clock (02:30 → 01:30) for an anchor in winter time, and one hour forward
+      for an anchor in summer time. A repeated time is the one with the anchor's offset.
     - months: the later of the two readings: 02:30 in the gap is 03:30, a repeated 01:30 is the second.
 
     Differs from Falcon: Falcon steps from instance to instance in places, so its months drift (31 → 28 → 28).
@@ -74,7 +74,7 @@ class InstanceSequence:
 
     @property
     def size(self) -> int | None:
-        """The number of instances in the validity; None when it has no end."""
+        """The number of instances in the validity; None if it has no end."""
         return self._size
 
     @property
@@ -88,7 +88,7 @@ class InstanceSequence:
         return self._is_elapsed
 
     def at(self, n: int) -> datetime:
-        """Nominal time of instance n, also outside the validity (n may be negative).
+        """Return the nominal time of instance n, also outside the validity (n may be negative).
 
         Raises:
             InstanceError: the time is outside the years 1 to 9999.
@@ -107,37 +107,37 @@ class InstanceSequence:
             ) from exc
 
     def index_at_or_before(self, moment: datetime) -> int:
-        """The greatest n with `at(n) <= moment`; below 0 before the start, not clipped at the end."""
+        """Return the greatest n with `at(n) <= moment`; it is below 0 before the start and not clipped at the end."""
         if self._is_elapsed:
             return (moment - self.start) // self._step
         return self._locate(moment)[0]
 
     def index_at_or_after(self, moment: datetime) -> int:
-        """The smallest n with `at(n) >= moment`; below 0 before the start, not clipped at the end."""
+        """Return the smallest n with `at(n) >= moment`; it is below 0 before the start and not clipped at the end."""
         if self._is_elapsed:
             return -((self.start - moment) // self._step)
         n, found = self._locate(moment)
         return n if found == moment else n + 1
 
     def floor(self, moment: datetime) -> datetime | None:
-        """The last instance at or before `moment`; None before the first."""
+        """Return the last instance at or before `moment`; None before the first."""
         n, found = self._locate(moment)
         if n < 0 or self._size == 0:
             return None
         return found if self._size is None or n < self._size else self.at(self._size - 1)
 
     def ceil(self, moment: datetime) -> datetime | None:
-        """The first instance at or after `moment`; None when there is none before the end."""
+        """Return the first instance at or after `moment`; None if there is none before the end."""
         n = max(0, self.index_at_or_after(moment))
         return None if self._size is not None and n >= self._size else self.at(n)
 
     def contains(self, moment: datetime) -> bool:
-        """Whether `moment` is an instance inside the validity."""
+        """Return whether `moment` is an instance inside the validity."""
         n, found = self._locate(moment)
         return found == moment and n >= 0 and (self._size is None or n < self._size)
 
     def index(self, moment: datetime) -> int:
-        """The number of an instance, counted from 0.
+        """Return the number of an instance, counted from 0.
 
         Raises:
             InstanceError: `moment` is outside the validity, or between two instances.
@@ -150,17 +150,17 @@ class InstanceSequence:
         return n
 
     def between(self, start: datetime, stop: datetime) -> Iterator[datetime]:
-        """The instances with `start <= t < stop` inside the validity, oldest first, lazily."""
+        """Iterate over the instances with `start <= t < stop` inside the validity, oldest first."""
         return map(self.at, self.indices_between(start, stop))
 
     def indices_between(self, start: datetime, stop: datetime) -> range:
-        """The numbers of the instances with `start <= t < stop` inside the validity; no enumeration."""
+        """Return the numbers of the instances with `start <= t < stop` inside the validity; no enumeration."""
         first = max(0, self.index_at_or_after(start))
         last = self.index_at_or_after(stop)
         return range(first, max(first, last if self._size is None else min(last, self._size)))
 
     def clip(self, indices: range) -> range:
-        """The part of a run of instance numbers (step 1) that lies inside the validity."""
+        """Return the part of a range of instance numbers (step 1) that is inside the validity."""
         first = max(0, indices.start)
         return range(first, max(first, indices.stop if self._size is None else min(indices.stop, self._size)))
 

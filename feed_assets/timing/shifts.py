@@ -1,6 +1,6 @@
-"""When is a window constant: proofs that an expression at process instance n always names feed instance n + k.
+"""Constant windows: proofs that an expression at process instance n always names feed instance n + k.
 
-The proof compares positions in local time. Wherever a clock change or the length of a month could decide, it gives up.
+The proof compares positions in local time. It gives up if a clock change or the length of a month could decide.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _MONTH_LENGTHS = (28, 29, 30, 31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grid:
-    """A sequence seen in the feed's local time: the anchor's day or month, and its position inside it."""
+    """A sequence in the feed's local time: the anchor's day or month, and its position inside it."""
 
     origin: int
     day: int
@@ -29,7 +29,10 @@ class _Grid:
 
 
 def find_constant_shift(offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence) -> int | None:
-    """The k for which `offset` at process instance n floors to feed instance n + k for every n ≥ 0, if provable."""
+    """Return the k for which `offset` at process instance n floors to feed instance n + k for every n ≥ 0.
+
+    Returns None if this cannot be proven.
+    """
     try:
         since = min(process.start, feed.start, process.start + offset.bounds(feed.timezone)[0]) - _MARGIN
     except OverflowError:
@@ -72,7 +75,7 @@ def _grid_of(sequence: InstanceSequence, feed: InstanceSequence, since: datetime
 
 
 def _same_grid(offset: CalendarOffset, process: InstanceSequence, feed: InstanceSequence, p: _Grid, f: _Grid) -> bool:
-    """Whether the expression is the process time itself and both sequences place the same day or month alike."""
+    """Return whether the expression is the process time itself and both sequences place the same day or month alike."""
     unmoved = offset.truncation is Truncation.NONE and not offset.elapsed
     same_time = p.time == f.time and p.day == f.day
     offsets = {sequence.start.astimezone(feed.timezone).utcoffset() for sequence in (process, feed)}
@@ -80,7 +83,7 @@ def _same_grid(offset: CalendarOffset, process: InstanceSequence, feed: Instance
 
 
 def _slack_of(offset: CalendarOffset, process: _Grid, feed: InstanceSequence, since: datetime) -> timedelta:
-    """How far clock changes can move the result from its usual local time."""
+    """Return how far clock changes can move the result from its usual local time."""
     zone = feed.timezone
     is_moved_from_process = offset.truncation is Truncation.NONE
     time = process.time if is_moved_from_process else _NO_TIME
@@ -151,9 +154,9 @@ def _shift_in_months(
 
 
 def _months_back(position: timedelta, length: int, feed: _Grid) -> int | None:
-    """0 if the feed's instance of the same month is the last at or before the position, -1 if that of the one before.
+    """Return 0 if the feed's last instance at or before the position is in the same month, -1 if in the month before.
 
-    `position` counts from the start of a month of `length` days; None if other month lengths would decide.
+    `position` counts from the start of a month of `length` days. Returns None if other month lengths would decide.
     """
 
     def instance_in(days: int) -> timedelta:

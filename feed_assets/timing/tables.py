@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")  # clicks_2
 class TableAddress:
     """A parsed address; make one with `parse_table_address`.
 
-    `partition` has the partition keys in their order, each with the template of its value.
+    `partition` holds the partition keys in order, each with the template of its value.
 
     >>> address = parse_table_address("catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY};region=eu")
     >>> address.database, address.table, address.dated
@@ -32,26 +32,26 @@ class TableAddress:
 
     @property
     def name(self) -> str:
-        """`database.table`."""
+        """The table's name, `database.table`."""
         return f"{self.database}.{self.table}"
 
     @property
     def dated(self) -> tuple[str, ...]:
-        """The keys whose values hold the time of the instance."""
+        """The keys whose values contain the time of the instance."""
         return tuple(key for key, value in self.partition if value.variables)
 
     @property
     def template(self) -> PathTemplate:
-        """The partition as Hive names its folder, `key=value/key=value`: one for each instance."""
+        """The partition in Hive's folder syntax, `key=value/key=value`: one for each instance."""
         return parse_path_template("/".join(f"{key}={value.text}" for key, value in self.partition))
 
 
 @lru_cache(maxsize=8192)
 def parse_table_address(text: str) -> TableAddress:
-    """Parse an address of the form `catalog:database:table#key=value;key=value`; values may hold variables of paths.
+    """Parse `catalog:database:table#key=value;key=value`; values may contain variables of paths.
 
     Raises:
-        TableAddressError: it has not this form, or a variable is unknown.
+        TableAddressError: the text does not have this form, or a variable is unknown.
 
     >>> parse_table_address("catalog:sales:clicks")
     Traceback (most recent call last):
@@ -64,7 +64,7 @@ Write catalog:database:table#key=value, for example catalog:sales:clicks#ds=${YE
     database, table, partition = found.groups()
     for what, name in (("database", database), ("table", table)):
         if _NAME.fullmatch(name) is None:
-            reason = f"{name!r} is no name of a {what}" if name else f"it names no {what}"
+            reason = f"{name!r} is not the name of a {what}" if name else f"it names no {what}"
             raise TableAddressError(text=text, reason=reason)
     if not partition:
         raise TableAddressError(text=text, reason="it names no partition")
@@ -77,9 +77,9 @@ def _values(text: str, partition: str) -> Iterator[tuple[str, PathTemplate]]:
     for part in partition.removesuffix(";").split(";"):
         key, _, value = part.partition("=")
         if _NAME.fullmatch(key) is None:
-            raise TableAddressError(text=text, reason=f"{key!r} is no name of a partition key")
+            raise TableAddressError(text=text, reason=f"{key!r} is not the name of a partition key")
         if not value or "/" in value:
-            reason = f"the value of {key!r} holds a slash" if value else f"{key!r} has no value"
+            reason = f"the value of {key!r} contains a slash" if value else f"{key!r} has no value"
             raise TableAddressError(text=text, reason=reason)
         if key in seen:
             raise TableAddressError(text=text, reason=f"the partition key {key!r} is written twice")

@@ -1,4 +1,4 @@
-"""The syntax of path templates: literal text and `${…}` variables, their widths and the values they can have."""
+"""The syntax of path templates: literal text and `${…}` variables, with their widths and possible values."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from feed_assets.timing.errors import TemplateError
 
 
 class TimeVariable(StrEnum):
-    """The variables of a path, coarsest first; widths are fixed, four digits for the year and two for the others."""
+    """The variables of a path, coarsest first; widths are fixed: four digits for the year and two for the others."""
 
     YEAR = "YEAR"
     MONTH = "MONTH"
@@ -43,10 +43,10 @@ _ORDER = tuple(TimeVariable)
 
 
 def iter_pieces(text: str, *, allow_unknown: bool) -> Iterator[Piece]:
-    """The literal pieces and variables of a template, in order.
+    """Yield the literal pieces and variables of a template, in order.
 
     Raises:
-        TemplateError: a variable is unknown or not closed, unless `allow_unknown` takes it as literal text.
+        TemplateError: a variable is unknown or not closed, unless `allow_unknown` treats it as literal text.
     """
     end = 0
     for found in _VARIABLE.finditer(text):
@@ -77,7 +77,7 @@ def _refused_variable(text: str, written: str, name: str, *, closed: bool) -> Te
 
 
 def merge_pieces(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """The same pieces with neighbouring literal texts joined and empty ones left out."""
+    """Return the pieces with neighbouring literal texts joined and empty texts removed."""
     merged: list[Piece] = []
     for piece in pieces:
         if merged and is_literal(piece) and is_literal(merged[-1]):
@@ -88,26 +88,26 @@ def merge_pieces(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def is_literal(piece: Piece) -> bool:
-    """Whether the piece is text, not a variable."""
+    """Return whether the piece is text, not a variable."""
     return not isinstance(piece, (TimeVariable, ClusterVariable))
 
 
 def text_of(piece: Piece) -> str:
-    """The piece as it is written in a template."""
+    """Return the piece as it is written in a template."""
     if isinstance(piece, ClusterVariable):
         return f"${{{_CLUSTER}{piece.name}}}"
     return f"${{{piece.value}}}" if isinstance(piece, TimeVariable) else piece
 
 
 def format_of(piece: Piece) -> str:
-    """The piece in `%` formatting."""
+    """Return the piece in `%` formatting."""
     if isinstance(piece, TimeVariable):
         return "%04d" if piece is TimeVariable.YEAR else "%02d"
     return text_of(piece).replace("%", "%%")
 
 
 def pattern_of(pieces: Iterable[Piece]) -> str:
-    """A regular expression with one group per time variable; a repeated variable must repeat its value.
+    """Return a regular expression with one group per time variable; a repeated variable must repeat its value.
 
     >>> pattern_of(("/d/", TimeVariable.YEAR, "/", TimeVariable.YEAR))
     '/d/(?P<YEAR>[0-9]{4})/(?P=YEAR)'

@@ -36,7 +36,7 @@ _LONGEST = MappingProxyType(
 )
 _MONTHS_OF_A_YEAR = 12
 _FIRST = {"YEAR": "2000", "MONTH": "1", "DAY": "1", "HOUR": "0", "MINUTE": "0"}
-"""What stands for variables that are missing. The year is a leap year."""
+"""Defaults of missing variables. The year is a leap year."""
 _NO_TIME = timedelta(0)
 
 
@@ -46,7 +46,7 @@ class PathTemplate:
 
     A path belongs to a template only if rendering what was parsed gives the same path, byte for byte.
     Differs from Falcon: nothing may follow the template, the date must exist, repeated variables must agree, and hour
-    24 and minute 60 are no values. (Falcon rolls such dates over and tolerates a tail, so its retention deletes
+    24 and minute 60 are refused. (Falcon rolls such dates over and tolerates a tail, so its retention deletes
     `/data/2015-01-01_backup`.)
 
     `variables` are the distinct time variables, coarsest first.
@@ -79,7 +79,7 @@ class PathTemplate:
 
     @property
     def granularity(self) -> TimeVariable | None:
-        """The finest variable that has all coarser ones beside it; None if there is no `${YEAR}`.
+        """The finest variable that has all coarser variables beside it; None without `${YEAR}`.
 
         >>> parse_path_template("/d/${YEAR}/${MONTH}/${HOUR}").granularity
         <TimeVariable.MONTH: 'MONTH'>
@@ -93,12 +93,12 @@ class PathTemplate:
 
     @property
     def is_static(self) -> bool:
-        """Whether the path has no variable at all."""
+        """Whether the path has no variable."""
         return all(map(is_literal, self.pieces))
 
     @property
     def base(self) -> str:
-        """The path above the first segment that has a variable, without a slash at the end; the whole path if none.
+        """The path above the first segment with a variable, without a trailing slash; the whole path if there is none.
 
         >>> parse_path_template("s3://bucket/clicks/ds=${YEAR}-${MONTH}/x").base
         's3://bucket/clicks'
@@ -119,7 +119,7 @@ class PathTemplate:
         return tuple(parse_path_template(part, allow_unknown=True) for part in below.split("/") if below)
 
     def render(self, nominal_time: datetime, zone: ZoneInfo) -> str:
-        """The path of an instance, its time written in the wall-clock time of `zone`.
+        """Return the path of an instance, with its time as wall-clock time in `zone`.
 
         Raises:
             TemplateError: a `${cluster.…}` variable has no value yet.
@@ -129,11 +129,12 @@ class PathTemplate:
         return self._format % tuple([getattr(wall, name) for name in self._attributes])
 
     def parse(self, path: str, zone: ZoneInfo) -> datetime | None:
-        """The UTC instant at the start of the month, day, hour or minute that `path` names; None if not exactly a path.
+        """Return the UTC instant at the start of the month, day, hour or minute that `path` names; or None.
 
-        Missing variables mean the first month, first day, hour 0, minute 0; without `${YEAR}` nothing can be parsed.
-        Of a local time that occurs twice the second is meant, as in Falcon; one that is skipped has no path.
-        Instances need not stand at that start: `find_instance` looks for the one that has this path.
+        Returns None if `path` is not exactly a path of this template. A missing variable means the first month, first
+        day, hour 0 or minute 0; without `${YEAR}` nothing can be parsed. A local time that occurs twice means the
+        second, as in Falcon; a skipped local time has no path. Instances need not be at that start: `find_instance`
+        returns the instance that has this path.
         """
         self._require_no_cluster_variable()
         wall = self.parse_wall(path)
@@ -146,11 +147,11 @@ class PathTemplate:
             return None
 
     def matches(self, path: str) -> bool:
-        """Whether `path` is this static path, or the path of a date that exists."""
+        """Return whether `path` is this static path, or the path of a date that exists."""
         return self.parse_wall(path) is not None
 
     def find_instance(self, path: str, sequence: InstanceSequence) -> datetime | None:
-        """The first instance of the sequence, inside its validity, whose path is exactly `path`."""
+        """Return the first instance of the sequence, inside its validity, whose path is exactly `path`."""
         moment = sequence.start if self.is_static else self.parse(path, sequence.timezone)
         if moment is None:
             return None
@@ -159,10 +160,10 @@ class PathTemplate:
         return candidate if candidate is not None and self.render(candidate, sequence.timezone) == path else None
 
     def covers(self, frequency: Frequency) -> bool:
-        """Whether the template is fine enough that, clock changes aside, each instance has a path of its own.
+        """Return whether the template is fine enough to give each instance its own path, clock changes aside.
 
-        `hours(1)` needs `${HOUR}` and all coarser variables; `hours(24)` is served by `${DAY}`, `months(12)` by
-        `${YEAR}`. `is_unique_for` looks at the clock changes too.
+        `hours(1)` needs `${HOUR}` and all coarser variables; `${DAY}` is enough for `hours(24)`, and `${YEAR}` for
+        `months(12)`. `find_collision` also considers clock changes.
         """
         granularity = self.granularity
         if granularity is None:
@@ -171,15 +172,11 @@ class PathTemplate:
             return granularity is not TimeVariable.YEAR or frequency.count >= _MONTHS_OF_A_YEAR
         return frequency.as_duration() >= _LONGEST[granularity]
 
-    def is_unique_for(self, sequence: InstanceSequence) -> bool:
-        """Whether each instance of the sequence has a path of its own."""
-        return self.find_collision(sequence) is None
-
     def find_collision(self, sequence: InstanceSequence) -> str | None:
-        """Why two instances of the sequence have the same path, as a clause for a message; None if none have.
+        """Return why two instances of the sequence have the same path, as a clause for a message; None if no two have.
 
         When the clocks go back, an hour of local time occurs twice, and `${HOUR}` gives two instances one path. Each
-        clock change of the validity is looked at (up to the year 2100 if it has no end).
+        clock change of the validity is checked (up to the year 2100 if it has no end).
         """
         if sequence.size is not None and sequence.size <= 1:
             return None
@@ -198,24 +195,18 @@ class PathTemplate:
         return None
 
     def with_cluster(self, *, name: str, colo: str, properties: Mapping[str, str]) -> "PathTemplate":
-        """The template with every `${cluster.name}`, `${cluster.colo}` and `${cluster.<property>}` replaced.
+        """Return the template with every `${cluster.name}`, `${cluster.colo}` and `${cluster.<property>}` replaced.
 
         Raises:
             TemplateError: the cluster has no such property.
         """
         return _build(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
 
-    def with_prefix(self, prefix: str) -> "PathTemplate":
-        """The template below `prefix` (a storage URL, taken literally), joined by exactly one slash.
-
-        >>> parse_path_template("/d/${YEAR}").with_prefix("file:///data/").text
-        'file:///data/d/${YEAR}'
-        """
-        joined = prefix.rstrip("/") + ("" if self.text.startswith("/") else "/")
-        return _build([joined, *self.pieces])
-
     def parse_wall(self, path: str) -> datetime | None:
-        """The wall-clock time that `path` names, in no zone; a missing year is a leap year. None as for `parse`."""
+        """Return the wall-clock time that `path` names, in no zone.
+
+        A missing year is a leap year. Returns None as `parse` does.
+        """
         found = _compiled(self.pieces).fullmatch(path)
         if found is None:
             return None
@@ -239,7 +230,7 @@ def parse_path_template(text: str, *, allow_unknown: bool = False) -> PathTempla
 
     Args:
         text: literal text with `${YEAR}`, `${MONTH}`, `${DAY}`, `${HOUR}`, `${MINUTE}` and `${cluster.<property>}`.
-        allow_unknown: take other variables as literal text, as Falcon does, instead of refusing them.
+        allow_unknown: treat other variables as literal text, as Falcon does, instead of refusing them.
 
     Raises:
         TemplateError: a variable is unknown or not closed.
@@ -254,7 +245,7 @@ Did you mean ${MONTH}?
 
 @lru_cache(maxsize=8192)
 def _compiled(pieces: tuple[Piece, ...]) -> re.Pattern[str]:
-    """The pattern of a template's paths: compiled on first use, because a location of thousands of feeds needs none."""
+    """Compile the pattern of a template's paths on first use; a location of thousands of feeds uses few of them."""
     return re.compile(pattern_of(pieces))
 
 

@@ -9,11 +9,12 @@ from types import MappingProxyType
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
+from feed_assets.timing.calls import Argument, Call, Word
 from feed_assets.timing.date_format import format_date
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import DateTimeError, ExpressionError, InstanceError, TimeZoneError, UnknownNameError
 from feed_assets.timing.expressions import TIME_FUNCTIONS, parse_time_expression
-from feed_assets.timing.grammar import Argument, Call, Word, parse_call
+from feed_assets.timing.grammar import parse_call
 
 Value: TypeAlias = int | str
 
@@ -26,15 +27,15 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextContext:
-    """What a text can refer to.
+    """The values that a text can refer to.
 
     Attributes:
-        nominal_time: of the instance, aware.
-        timezone: in which `${YEAR}` … `${MINUTE}` are written and `${today(0,0)}` and the like truncate.
+        nominal_time: nominal time of the instance, aware.
+        timezone: zone of `${YEAR}` … `${MINUTE}` and of the truncation in `${today(0,0)}` and similar functions.
         user: the value of `${user()}`.
         cluster: the values of `${cluster.<key>}`: the properties, and `name` and `colo`.
         properties: further variables, such as the properties of the entity.
-        inputs: for each input by name, the resolved paths, for `${dataIn(name, partition)}`.
+        inputs: the resolved paths of each input, by its name, for `${dataIn(name, partition)}`.
     """
 
     nominal_time: datetime
@@ -46,7 +47,7 @@ class TextContext:
 
 
 def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) -> str:
-    """The text with every `${…}` replaced; what is put in is not looked at again.
+    """Replace every `${…}` in a text; replacements are not expanded again.
 
     Functions: `instanceTime()`, `dateOffset(date, n, unit)`, `formatTime(date, pattern)` (see `date_format`),
     `dateTzOffset(date, zone)`, `epochTime(date, millis)`, `user()`, `dataIn(name, partition)`, the durations
@@ -54,9 +55,9 @@ def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) 
     functions (`today(0,0)`), which give an exact time. Variables: `YEAR` … `MINUTE`, `cluster.<key>`, properties.
 
     Args:
-        text: any text; without `${` it comes back as it is.
+        text: any text; without `${` it is returned unchanged.
         context: the values.
-        keep_unknown: leave unknown variables and functions as they stand, as Falcon does.
+        keep_unknown: leave unknown variables and functions unchanged, as Falcon does.
 
     Raises:
         UnknownNameError: an unknown variable, function or input; the error lists the known ones.
@@ -73,19 +74,6 @@ def render_text(text: str, context: TextContext, *, keep_unknown: bool = False) 
         end = found.end()
     parts.append(_literal(text, end, len(text), keep_unknown))
     return "".join(parts)
-
-
-def evaluate_function(text: str, context: TextContext) -> str:
-    """The value of one function call without `${}` around it.
-
-    Raises:
-        ExpressionError: as `render_text`.
-
-    >>> context = TextContext(nominal_time=datetime(2009, 9, 2, 10, tzinfo=UTC), timezone=ZoneInfo("UTC"))
-    >>> evaluate_function("dateOffset(instanceTime(), -1, 'MONTH')", context)
-    '2009-08-02T10:00Z'
-    """
-    return str(_Evaluation(text=text, context=context).call(parse_call(text)))
 
 
 def _literal(text: str, start: int, stop: int, keep_unknown: bool) -> str:

@@ -1,6 +1,6 @@
-"""Windows: which instances of a feed a process instance reads or writes, and the other way round.
+"""Windows: the instances of a feed that a process instance reads or writes, and the inverse.
 
-Feed instances are numbered (see `InstanceSequence`), and a window is a run of numbers, so no instance is enumerated.
+Feed instances are numbered (see `InstanceSequence`), and a window is a range of numbers, so no instance is enumerated.
 """
 
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ _NONE = range(0)
 
 
 class AvailabilityRecord(Protocol):
-    """What a data-driven window asks about the instances of one feed; all numbers are inside the feed's validity."""
+    """Availability of one feed's instances, queried by data-driven windows; numbers are inside the feed's validity."""
 
     def latest_available(self, not_after_index: int, count: int) -> list[int]:
-        """The newest available instances with a number of at most `not_after_index`, newest first, up to `count`."""
+        """Return the newest available instances up to number `not_after_index`, newest first, at most `count`."""
         ...
 
     def available_between(self, first: int, last: int) -> list[int]:
-        """The available instances from number `first` to number `last`, both included, in ascending order."""
+        """Return the available instances from number `first` to number `last`, both included, in ascending order."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """From one expression to another; as people write it, both ends belong to it. Make one with `parse_window`.
+    """A window from one expression to another, both ends included. Make one with `parse_window`.
 
-    Each end is floored to the feed instance at or before it. A window that lies between two instances
-    therefore holds the one before it. Days, weeks, months and years start in `zone`; None is the feed's.
+    Each end is floored to the feed instance at or before it. A window between two instances therefore contains the
+    earlier one. Days, weeks, months and years start in `zone`; None is the feed's zone.
 
-    Differs from Falcon: a process passes its own zone, so that a day in New York is one over a feed in UTC too; Falcon
+    Differs from Falcon: a process passes its own zone, so a day in New York is the same over a feed in UTC; Falcon
     starts days in the feed's zone.
 
     >>> from datetime import UTC
@@ -53,14 +53,14 @@ class Window:
 
     @property
     def is_data_driven(self) -> bool:
-        """Whether the instances depend on what is available; `resolve_data_driven` finds them then."""
+        """Whether the instances depend on availability; then `resolve_data_driven` finds them."""
         return self.start.is_data_driven
 
     def indices(self, nominal_time: datetime, feed: InstanceSequence) -> range:
-        """The numbers of the feed instances that a process instance at `nominal_time` sees, in ascending order.
+        """Return the numbers of the feed instances that a process instance at `nominal_time` sees, in ascending order.
 
-        Clipped to the feed's validity; empty if `nominal_time` is before the feed's start, or the end resolves before
-        the start. Falcon lists the newest first: take the range in reverse for that.
+        The range is clipped to the feed's validity. It is empty if `nominal_time` is before the feed's start, or if the
+        end resolves before the start. Falcon lists the newest first: reverse the range for that.
 
         Raises:
             WindowError: the window is data-driven.
@@ -79,13 +79,14 @@ class Window:
         return range(first, last + 1) if first <= last else _NONE
 
     def instances(self, nominal_time: datetime, feed: InstanceSequence) -> list[datetime]:
-        """The nominal times of `indices`, oldest first (Falcon renders lists of paths newest first)."""
+        """Return the nominal times of `indices`, oldest first (Falcon renders lists of paths newest first)."""
         return [feed.at(n) for n in self.indices(nominal_time, feed)]
 
     def consumers(self, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
-        """The numbers of the process instances whose window holds feed instance `feed_index`; ascending, no search.
+        """Return the numbers of the process instances whose window contains feed instance `feed_index`, ascending.
 
-        The inverse of `indices`: n is in it exactly if `feed_index` is in `indices(process.at(n), feed)`.
+        This is the inverse of `indices`, without a search: n is in it exactly if `feed_index` is in
+        `indices(process.at(n), feed)`.
 
         Raises:
             WindowError: the window is data-driven.
@@ -93,10 +94,11 @@ class Window:
         return self.consumers_of_range(range(feed_index, feed_index + 1), feed, process)
 
     def consumers_of_range(self, indices: range, feed: InstanceSequence, process: InstanceSequence) -> range:
-        """The numbers of the process instances whose window holds any of a run of feed instances (step 1).
+        """Return the numbers of the process instances whose window contains any of a range of feed instances (step 1).
 
-        For a window that never runs backwards this is the union of `consumers`. One that does at some times (such as
-        `today(12,0)` to `now(0,0)` in the morning) is empty then, and the run may include such process instances.
+        For a window that never runs backwards, this is the union of `consumers`. Some windows run backwards at some
+        times, such as `today(12,0)` to `now(0,0)` in the morning. They are empty then, and the range may include such
+        process instances.
 
         Raises:
             WindowError: the window is data-driven.
@@ -114,11 +116,11 @@ class Window:
     def resolve_data_driven(
         self, nominal_time: datetime, feed: InstanceSequence, record: AvailabilityRecord, as_of: datetime
     ) -> list[int] | None:
-        """The feed instances of a `latest` or `future` window, ascending; None while it cannot be resolved (wait).
+        """Return the feed instances of a `latest` or `future` window, ascending; None if it cannot be resolved yet.
 
-        `latest(n)`: counted back over the available instances from the run moment `as_of`, 0 is the newest, whatever
-        the nominal time. `future(n,limit)`: counted forward over the available instances from the one at or before
-        `nominal_time`, looking at that one and `limit` more. Either all positions are found or none is. A nominal time
+        `latest(n)` counts back over the available instances from the run moment `as_of`; 0 is the newest, whatever the
+        nominal time. `future(n,limit)` counts forward over the available instances from the instance at or before
+        `nominal_time`, and looks at that one and `limit` more. Either all positions are found or none. A nominal time
         before the feed's start sees nothing. Falcon lists `latest` newest first, `future` oldest first.
 
         Raises:
@@ -152,23 +154,23 @@ class Window:
         return WindowError(
             start=self.start.text,
             end=self.end.text,
-            reason="its instances depend on what is available",
+            reason="its instances depend on available data",
             next_step="Use resolve_data_driven.",
         )
 
 
 def parse_window(start_text: str, end_text: str, zone: ZoneInfo | None = None) -> Window:
-    """Parse both ends of a window; `zone` is where its days start, None for the feed's.
+    """Parse both ends of a window; days start in `zone`, or in the feed's zone if it is None.
 
     Raises:
-        ExpressionError: one of the two is not a time expression.
-        WindowError: `latest` or `future` stands beside another function, has an argument out of its range (`latest` at
+        ExpressionError: one end is not a time expression.
+        WindowError: `latest` or `future` is combined with another function, has an argument out of range (`latest` at
             most 0, `future` and its limit at least 0), or the start comes after the end.
 
     >>> parse_window("latest(-3)", "now(0,0)")
     Traceback (most recent call last):
-    feed_assets.timing.errors.WindowError: window from latest(-3) to now(0,0): latest and future go only with \
-themselves. Write both ends with the same function.
+    feed_assets.timing.errors.WindowError: window from latest(-3) to now(0,0): latest and future can only be \
+combined with themselves. Write both ends with the same function.
     """
     start, end = parse_time_expression(start_text), parse_time_expression(end_text)
     fault = _fault_of(start, end)
@@ -178,27 +180,6 @@ themselves. Write both ends with the same function.
     return Window(start=start, end=end, zone=zone)
 
 
-def output_index(expression: TimeExpression, nominal_time: datetime, feed: InstanceSequence) -> int | None:
-    """The number of the feed instance that a process instance at `nominal_time` writes; None if outside the validity.
-
-    Raises:
-        WindowError: the expression is data-driven.
-    """
-    return next(iter(Window(start=expression, end=expression).indices(nominal_time, feed)), None)
-
-
-def producers(expression: TimeExpression, feed_index: int, feed: InstanceSequence, process: InstanceSequence) -> range:
-    """The numbers of the process instances that write feed instance `feed_index`: the inverse of `output_index`.
-
-    Differs from Falcon: the answer is exact across clock changes and month lengths, and several process instances may
-    write one feed instance (Falcon adds one fixed number of milliseconds).
-
-    Raises:
-        WindowError: the expression is data-driven.
-    """
-    return Window(start=expression, end=expression).consumers(feed_index, feed, process)
-
-
 def _last_index(feed: InstanceSequence, moment: datetime) -> int:
     n = feed.index_at_or_before(moment)
     return n if feed.size is None else min(n, feed.size - 1)
@@ -206,7 +187,7 @@ def _last_index(feed: InstanceSequence, moment: datetime) -> int:
 
 def _fault_of(start: TimeExpression, end: TimeExpression) -> tuple[str, str] | None:
     if start.data_driven is not end.data_driven:
-        return "latest and future go only with themselves", "Write both ends with the same function."
+        return "latest and future can only be combined with themselves", "Write both ends with the same function."
     match start.data_driven:
         case None:
             return None

@@ -1,7 +1,7 @@
-"""What can be known about a time zone as a whole: whether its offset ever changes, how much, and at what clock times.
+"""Facts about a time zone as a whole: whether its offset ever changes, by how much, and at which clock times.
 
-The standard library answers only for one moment. The changes from 1900 to 2100 are found once per zone by bisection;
-later ones repeat the rules in force then.
+The standard library answers only for one moment. Changes from 1900 to 2100 are found once per zone by bisection; later
+changes repeat the rules in force then.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _NO_TIME = timedelta(0)
 
 
 def resolve_wall(wall: datetime, zone: ZoneInfo) -> datetime:
-    """The UTC instant of a wall-clock time (without a time zone), by the rule of Java's calendar: the later reading.
+    """Return the UTC instant of a wall-clock time (without a time zone), by Java's rule: the later reading.
 
-    A time in a gap moves forward by the length of the gap; of a repeated time the second is meant.
+    A time in a gap moves forward by the length of the gap; a repeated time means its second occurrence.
 
     >>> resolve_wall(datetime(2015, 3, 8, 2, 30), ZoneInfo("America/Los_Angeles")).isoformat()
     '2015-03-08T10:30:00+00:00'
@@ -35,12 +35,12 @@ def resolve_wall(wall: datetime, zone: ZoneInfo) -> datetime:
 
 
 def is_fixed(zone: ZoneInfo) -> bool:
-    """Whether the zone's name promises one offset for ever (`UTC`, `Etc/GMT+5`)."""
+    """Return whether the zone's name promises one offset for ever (`UTC`, `Etc/GMT+5`)."""
     return zone.key in _FIXED_NAMES or zone.key.startswith("Etc/")
 
 
 def is_utc(zone: ZoneInfo) -> bool:
-    """Whether the zone is UTC under one of its names."""
+    """Return whether the zone is UTC under one of its names."""
     return zone.key in _UTC_NAMES
 
 
@@ -55,12 +55,12 @@ class OffsetChange:
 
 @lru_cache(maxsize=256)
 def offset_changes(zone: ZoneInfo) -> tuple[OffsetChange, ...]:
-    """Every change of the zone's UTC offset from 1900 to 2100, oldest first."""
+    """Return every change of the zone's UTC offset from 1900 to 2100, oldest first."""
     return () if is_fixed(zone) else tuple(_iter_changes(zone))
 
 
 def offset_spread(zone: ZoneInfo, since: datetime | None = None) -> timedelta:
-    """The difference between the greatest and the smallest UTC offset in force at or after `since` (default 1900).
+    """Return the difference between the greatest and the smallest UTC offset in force from `since` (default 1900).
 
     >>> offset_spread(ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC))
     datetime.timedelta(seconds=3600)
@@ -72,7 +72,9 @@ def offset_spread(zone: ZoneInfo, since: datetime | None = None) -> timedelta:
 
 
 def is_regular(zone: ZoneInfo, time_of_day: timedelta, since: datetime) -> bool:
-    """Whether this wall-clock time exists exactly once on every day from `since` on (it is in no gap and no repeat).
+    """Return whether this wall-clock time exists exactly once on every day from `since` on.
+
+    Such a time is never skipped and never repeated.
 
     >>> new_york, since = ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC)
     >>> is_regular(new_york, timedelta(0), since), is_regular(new_york, timedelta(hours=2, minutes=30), since)
@@ -91,7 +93,7 @@ def is_regular(zone: ZoneInfo, time_of_day: timedelta, since: datetime) -> bool:
 
 
 def is_undisturbed(zone: ZoneInfo, time_of_day: timedelta, elapsed: timedelta, since: datetime) -> bool:
-    """Whether from `since` on the clocks never change between this wall-clock time and `elapsed` later (or earlier).
+    """Return whether from `since` on clocks never change between this wall-clock time and `elapsed` later (or earlier).
 
     >>> new_york, since = ZoneInfo("America/New_York"), datetime(2000, 1, 1, tzinfo=UTC)
     >>> [is_undisturbed(new_york, timedelta(0), timedelta(hours=n), since) for n in (-1, 1, 2)]

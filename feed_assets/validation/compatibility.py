@@ -1,4 +1,4 @@
-"""What a change of some entities breaks in others: the dependents that were in order before it and are not after it."""
+"""Compatibility of changes: the dependents that are valid before a change of other entities, and invalid after it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
@@ -19,17 +19,18 @@ STILL_REFERENCED = "still-referenced"
 def find_broken_dependents(
     before: Bundle, after: Bundle, *, sources: SourceMap, as_of: datetime, root: Path | None = None
 ) -> list[Issue]:
-    """F30: the entities that a change breaks, one issue for each thing that is wrong with them only since then.
+    """F30: find the entities that a change breaks. Returns one issue for each new error of such an entity.
 
-    Looked at is everything that depends on what was changed or removed, shares a group with it, or writes a feed that
-    it writes too; not what was changed itself (validate that). A removal is refused while something names what goes.
+    Checks every entity that depends on a changed or removed entity, shares a group with it, or writes a feed that it
+    also writes. Does not check the changed entities themselves: validate them separately. A removal is refused while
+    another entity refers to the removed one.
 
     Args:
-        before: all entities as they are.
-        after: all entities as they would be.
-        sources: where those of `after` stand.
-        as_of: stands for the present, for both.
-        root: the folder that files of workflows are looked for in; None leaves files unchecked.
+        before: all entities before the change.
+        after: all entities after the change.
+        sources: the positions of those of `after`.
+        as_of: the present, for both.
+        root: the folder in which files of workflows are checked; None leaves files unchecked.
     """
     changed = _changed(before, after)
     removed = {key for key in changed if after.find(key) is None}
@@ -38,11 +39,13 @@ def find_broken_dependents(
     causes = {key: found for key, found in _affected(before, after, graphs, changed).items() if after.find(key)}
     issues = [_still_referenced(key, names, sources) for key, names in in_use.items()]
     labels = {label_of(key): key for key in causes}
-    told = {(label_of(name), "unknown-reference") for names in in_use.values() for name in names}
-    wrong = [issue for issue in _errors(after, sources, as_of, root, causes) if _sign(issue) not in told]
+    reported = {(label_of(name), "unknown-reference") for names in in_use.values() for name in names}
+    wrong = [issue for issue in _errors(after, sources, as_of, root, causes) if _issue_key(issue) not in reported]
     suspects = {labels[issue.entity or ""] for issue in wrong}
-    known = {_sign(issue) for issue in _errors(before, SourceMap(), as_of, root, suspects)}
-    issues += [_incompatible(each, causes[labels[each.entity or ""]]) for each in wrong if _sign(each) not in known]
+    known = {_issue_key(issue) for issue in _errors(before, SourceMap(), as_of, root, suspects)}
+    issues += [
+        _incompatible(each, causes[labels[each.entity or ""]]) for each in wrong if _issue_key(each) not in known
+    ]
     return sorted(issues, key=order_of)
 
 
@@ -53,13 +56,13 @@ def _errors(
     return [issue for issue in issues if issue.severity is Severity.ERROR]
 
 
-def _sign(issue: Issue) -> tuple[str | None, str]:
-    """What makes two issues one: who is wrong, and by which rule."""
+def _issue_key(issue: Issue) -> tuple[str | None, str]:
+    """Return the identity of an issue: its entity and rule."""
     return issue.entity, issue.code
 
 
 def find_dependents(bundle: Bundle, keys: Collection[EntityKey]) -> Mapping[EntityKey, tuple[EntityKey, ...]]:
-    """Of each key that others name directly: who names it, in order; others among `keys` do not count.
+    """Return the direct dependents of each key that has any, in order; dependents among `keys` do not count.
 
     >>> from feed_assets.entities.cluster import Cluster
     >>> find_dependents(Bundle(entities=(Cluster(name="a", storage="file:///data"),)), [("cluster", "a")])
@@ -73,7 +76,7 @@ def find_dependents(bundle: Bundle, keys: Collection[EntityKey]) -> Mapping[Enti
 
 
 def describe_references(names: Collection[EntityKey]) -> str:
-    """Why an entity cannot be removed, naming all that name it.
+    """Return why an entity cannot be removed, naming all entities that refer to it.
 
     >>> describe_references([("process", "daily"), ("process", "hourly")])
     "it cannot be removed, because process 'daily' and process 'hourly' refer to it"
@@ -84,7 +87,7 @@ def describe_references(names: Collection[EntityKey]) -> str:
 
 
 def _changed(before: Bundle, after: Bundle) -> frozenset[EntityKey]:
-    """The keys of entities that only one of the two has, or that say something else."""
+    """Return the keys of entities that only one bundle has, or that differ."""
 
     def is_same(key: EntityKey) -> bool:
         old, new = before.find(key), after.find(key)
@@ -97,18 +100,18 @@ def _changed(before: Bundle, after: Bundle) -> frozenset[EntityKey]:
 def _affected(
     before: Bundle, after: Bundle, graphs: tuple[DependencyGraph, DependencyGraph], changed: Collection[EntityKey]
 ) -> dict[EntityKey, set[EntityKey]]:
-    """Each entity that was not changed and whose rules look at one that was, with the latter."""
+    """Return each unchanged entity whose rules read a changed one, with the changed ones."""
     found: dict[EntityKey, set[EntityKey]] = {}
     for key in changed:
         neighbours = {name for graph in graphs for name in graph.dependents_of([key])}
-        neighbours.update(_beside(before, graphs[0], key), _beside(after, graphs[1], key))
+        neighbours.update(_iter_neighbours(before, graphs[0], key), _iter_neighbours(after, graphs[1], key))
         for name in neighbours.difference(changed):
             found.setdefault(name, set()).add(key)
     return found
 
 
-def _beside(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> Iterator[EntityKey]:
-    """Feeds of the same groups, processes around the same outputs, and feeds that are kept for a process."""
+def _iter_neighbours(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> Iterator[EntityKey]:
+    """Yield feeds of the same groups, processes with the same outputs, and feeds that retention keeps for a process."""
     entity = bundle.find(key)
     if isinstance(entity, Feed) and entity.groups:
         yield from (feed.key for feed in bundle.feeds if set(feed.groups).intersection(entity.groups))
@@ -122,7 +125,7 @@ def _beside(bundle: Bundle, graph: DependencyGraph, key: EntityKey) -> Iterator[
 
 
 def _kept_for(entry: FeedCluster) -> tuple[str, ...]:
-    """The processes for which retention on a cluster keeps the instances of a feed."""
+    """Return the processes for which retention on a cluster keeps the instances of a feed."""
     return entry.retention.until_read_by if entry.retention else ()
 
 
@@ -132,7 +135,7 @@ def _still_referenced(key: EntityKey, names: Collection[EntityKey], sources: Sou
         code=STILL_REFERENCED,
         entity=label_of(key),
         message=describe_references(names),
-        remedy="Remove those first, or let them name another.",
+        remedy="Remove those first, or make them refer to another one.",
         source=sources.locate(next(iter(names))),
     )
 

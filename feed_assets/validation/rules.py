@@ -1,6 +1,6 @@
-"""All rules, in the order in which they are applied, and their application to a bundle.
+"""All rules, in the order of application, and their application to a bundle.
 
-F…, P… and C… in the rules' docstrings are Falcon's own checks, by the numbers of the reference.
+F…, P… and C… in the rules' docstrings are the numbers of Falcon's own checks in the reference.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="retention-replicas", kind=Kind.FEED, check=rules_retention.check_replicas),
     Rule(code="retention-replication", kind=Kind.FEED, check=rules_retention.check_replication),
     Rule(code="retention-place", kind=Kind.FEED, check=rules_retention.check_places),
-    Rule(code="archive-missing", kind=Kind.FEED, check=rules_retention.check_archive_is_there),
+    Rule(code="archive-missing", kind=Kind.FEED, check=rules_retention.check_archive_is_declared),
     Rule(code="archive-place", kind=Kind.FEED, check=rules_retention.check_archive_place),
     Rule(code="lifecycle-stage", kind=Kind.FEED, check=rules_lifecycle.check_stage),
     Rule(code="lifecycle-frequency", kind=Kind.FEED, check=rules_lifecycle.check_stage_frequency),
@@ -64,7 +64,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="replication-slice-depth", kind=Kind.FEED, check=rules_replication.check_slice_depth),
     Rule(code="replication-delay", kind=Kind.FEED, check=rules_replication.check_delay),
     Rule(code="replication-overlap", kind=Kind.FEED, check=rules_replication.check_overlap),
-    Rule(code="replication-nothing", kind=Kind.FEED, check=rules_replication.check_something_is_copied),
+    Rule(code="replication-nothing", kind=Kind.FEED, check=rules_replication.check_copies_exist),
     Rule(code="replication-grid", kind=Kind.FEED, check=rules_replication.check_grid),
     Rule(code="replication-table", kind=Kind.FEED, check=rules_replication.check_tables),
     Rule(code="replication-options", kind=Kind.FEED, check=rules_replication.check_options),
@@ -126,15 +126,15 @@ def validate_bundle(
     *,
     only: Collection[EntityKey] | None = None,
 ) -> list[Issue]:
-    """Apply every rule to every entity; issues in the order of files and lines.
+    """Apply every rule to every entity; return issues in the order of files and lines.
 
     Args:
         bundle: the entities that could be read.
-        sources: where they stand; an entity that is in here and not in the bundle was declared with errors, and naming
-            it is no mistake.
-        as_of: stands for the present, for rules about retention.
-        root: the folder that files of workflows are looked for in; None leaves files unchecked.
-        only: the entities that are looked at, beside the others; None for all.
+        sources: positions of declarations. An entity in `sources` but not in the bundle was declared with errors;
+            references to it are no mistake.
+        as_of: the present, for rules about retention.
+        root: the folder in which files of workflows are checked; None leaves files unchecked.
+        only: the entities to check, with the other entities as context; None for all.
     """
     scope = Scope(bundle=bundle, sources=sources, as_of=as_of, root=root)
     entities = bundle.entities if only is None else [entity for entity in bundle.entities if entity.key in only]

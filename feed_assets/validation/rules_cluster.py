@@ -1,4 +1,4 @@
-"""Rules about clusters and datasources alone."""
+"""Rules about single clusters and datasources."""
 
 import re
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ _REMOTE = re.compile(rf"sc://{_HOST}(?::[0-9]{{1,5}})?(?:/;.*)?/?")  # sc://host
 
 
 def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """C1: endpoints are addresses with a scheme, each metastore of a list has its host.
+    """C1: endpoints must be addresses with a scheme, and each metastore of a list must have a host.
 
-    Of several metastores, separated by commas, only the first needs its scheme. `workflow` may be `localoozie`.
+    Of several metastores, separated by commas, only the first needs a scheme. `workflow` may be `localoozie`.
     """
     for kind in _WITH_SCHEME:
         interface = cluster.interfaces.get(kind)
@@ -49,14 +49,14 @@ def check_interface_addresses(_: Scope, cluster: Cluster) -> Iterator[Complaint]
                 yield Complaint(
                     path=path,
                     message=f"{address.strip()!r} is not the address of a metastore",
-                    remedy="Write thrift://host:9083, further metastores after a comma.",
+                    remedy="Write thrift://host:9083; separate several metastores by commas.",
                 )
 
 
 def check_spark_address(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """C14: Spark can be reached in a way that this Spark has.
+    """C14: the address of Spark must be one that this Spark supports.
 
-    Differs from Falcon: besides `yarn` and `local` the other masters of Spark, and Spark Connect.
+    Differs from Falcon: all masters of Spark besides `yarn` and `local`, and Spark Connect, are accepted.
     """
     master, remote = cluster.spark.master, cluster.spark.remote
     if master is not None and not is_spark_master(master):
@@ -77,7 +77,7 @@ MASTER_REMEDY = "Write local[2], yarn, spark://host:7077 or k8s://https://host:6
 
 
 def is_spark_master(text: str) -> bool:
-    """Whether Spark knows such a master.
+    """Return whether a text is a master URL of Spark.
 
     >>> is_spark_master("local[*]"), is_spark_master("spark://a:7077,b:7077"), is_spark_master("yarn-cluster")
     (True, True, False)
@@ -86,9 +86,9 @@ def is_spark_master(text: str) -> bool:
 
 
 def check_staging(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """C9: a cluster that is declared by its interfaces names its staging folder.
+    """C9: a cluster that is declared by interfaces must have a staging folder.
 
-    Differs from Falcon: one that is declared by its storage has a default place.
+    Differs from Falcon: a cluster that is declared by its storage has a default folder.
     """
     if cluster.interfaces and cluster.locations.staging is None:
         yield Complaint(
@@ -99,7 +99,7 @@ def check_staging(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
 
 
 def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """C11: staging, working and temporary files do not share a folder."""
+    """C11: staging, working and temporary files must have different folders."""
     seen: dict[str, str] = {}
     for name, folder in (
         ("staging", cluster.locations.staging),
@@ -118,19 +118,19 @@ def check_folders(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
 
 
 def check_storage_scheme(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """The storage is one that can be opened here."""
+    """The scheme of the storage must be supported."""
     scheme = cluster.storage.partition("://")[0]
     if scheme not in STORAGE_SCHEMES:
         yield Complaint(
             path=("storage",),
-            message=f"nothing here opens {scheme} storage: what lies in {cluster.storage} is not seen, and not written",
-            remedy=f"Name a storage of one of {', '.join(STORAGE_SCHEMES)}.",
+            message=f"{scheme} storage is not supported: {cluster.storage} can be neither read nor written",
+            remedy=f"Use a storage of one of {', '.join(STORAGE_SCHEMES)}.",
             severity=Severity.WARNING,
         )
 
 
 def check_hidden_properties(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """A property does not have the name of something that every cluster has."""
+    """A property must not have the name of a predefined variable of clusters."""
     for name in _BUILT_IN:
         if name in cluster.properties:
             yield Complaint(
@@ -142,7 +142,7 @@ def check_hidden_properties(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
 
 
 def check_interfaces(_: Scope, datasource: Datasource) -> Iterator[Complaint]:
-    """Every interface of a datasource has a driver and a credential, of its own or the datasource's."""
+    """Every interface of a datasource must have a driver and a credential, its own or the datasource's."""
     for name in ("readonly", "write"):
         interface = getattr(datasource.interfaces, name)
         if interface is None:

@@ -1,7 +1,8 @@
-"""No instance waits for itself: a process that reads, through however many others, what it writes then or later.
+"""A rule against cycles in time: no instance may wait for itself through other processes.
 
-Windows never run backwards, so it is enough to follow the newest instance along every chain of processes. Chains of
-more than a dozen processes are not followed to their end.
+A process must not read, through any chain of processes, its own output of the same or a later time. Windows never run
+backwards, so it is enough to follow the newest instance along every chain. Chains of more than a dozen processes are
+not followed to their end.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ _STEPS = 20_000
 
 
 def check_cycles(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """A process does not need its own present or future output."""
+    """A process must not need its own present or future output."""
     for cluster in process.clusters:
         if process.name not in scope.circular[cluster]:
             continue
@@ -28,13 +29,13 @@ def check_cycles(scope: Scope, process: Process) -> Iterator[Complaint]:
             yield Complaint(
                 path=("inputs", chain[0].input),
                 message=f"on {cluster} an instance waits for itself: {follower.render(chain)}",
-                remedy="Let a window on the way end earlier, for example at now(0,-60) or yesterday(0,0).",
+                remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Instance `reader_index` reads, through an input, what instance `writer_index` of another process writes."""
+    """An instance `reader_index` that reads the output of instance `writer_index` of another process."""
 
     reader: Process
     reader_index: int
@@ -44,7 +45,7 @@ class _Step:
 
 
 class _Follower:
-    """Follows the chains that lead from a process back to it, and finds one that arrives at or after its beginning."""
+    """A search along chains that lead from a process back to it, for one that arrives at or after its start."""
 
     def __init__(self, scope: Scope, process: Process, cluster: str) -> None:
         self._scope = scope
@@ -58,7 +59,7 @@ class _Follower:
         return next(filter(None, (self._follow(self._process, index, index, ()) for index in samples)), None)
 
     def render(self, chain: tuple[_Step, ...]) -> str:
-        """A chain in words."""
+        """Return a chain as a sentence."""
         parts = []
         for step in chain:
             feed = step.reader.inputs[step.input].feed

@@ -6,13 +6,13 @@ from feed_assets.entities.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import Feed
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.kept import find_kept
+from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
 from feed_assets.validation.scope import Complaint, Scope
 
 
 def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F10: the end is not before the start (equal is allowed: no instances)."""
+    """F10: the end must not be before the start (equal is allowed: no instances)."""
     for name, entry in feed.clusters.items():
         start, end = entry.validity.start, entry.validity.end
         if end < start:
@@ -20,7 +20,7 @@ def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 path=("clusters", name, "validity", "end"),
                 message=f"the validity on {name} ends at {render_datetime(end)}, "
                 f"before its start {render_datetime(start)}",
-                remedy="Move the end behind the start.",
+                remedy="Move the end after the start.",
             )
 
 
@@ -37,7 +37,7 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 message=f"sla.low {sla.low} is longer than sla.high {sla.high}",
                 remedy="Lower sla.low, or raise sla.high.",
             )
-        kept = find_kept(feed, name)
+        kept = find_retention_period(feed, name)
         if kept is None or (kept.key == "limit" and feed.retention_stage_on(name) is not None):
             continue
         if sla.high.as_duration() > kept.duration:
@@ -50,7 +50,7 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The schema is a list of column names and types; Spark checks the types when it reads."""
+    """The schema must be a list of column names and types; Spark checks the types when it reads."""
     if feed.columns is None:
         return
     try:
@@ -64,7 +64,7 @@ def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F26: the feeds of a group have one frequency (as written) and the same variables in their paths."""
+    """F26: the feeds of a group must have the same frequency (as written) and the same variables in their paths."""
     for group in feed.groups:
         first = scope.groups[group][0]
         if first is feed:
@@ -76,18 +76,18 @@ def check_groups(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 f"this one has {feed.frequency}",
                 remedy="Write the same frequency, or leave the group.",
             )
-        mine, others = (variables_of(default_place(each)) for each in (feed, first))
-        if mine is not None and others is not None and mine != others:
+        own, others = (variables_of(default_place(each)) for each in (feed, first))
+        if own is not None and others is not None and own != others:
             yield Complaint(
                 path=("groups",),
                 message=f"group {group!r} has feeds with the path variables {listed(others)} (such as {first.name!r}), "
-                f"this one has {listed(mine)}",
+                f"this one has {listed(own)}",
                 remedy="Use the same variables, or leave the group.",
             )
 
 
 def check_flag(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The availability flag is the name of a file in the instance."""
+    """The availability flag must be the name of a file in the instance."""
     flag = feed.availability_flag
     if flag is not None and ("/" in flag or flag in (".", "..")):
         yield Complaint(
@@ -98,7 +98,7 @@ def check_flag(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_partition_names(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Declared partitions differ in their names."""
+    """Declared partitions must have different names."""
     for position, name in enumerate(feed.partitions):
         if name in feed.partitions[:position]:
             yield Complaint(

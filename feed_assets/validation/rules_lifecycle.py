@@ -1,4 +1,4 @@
-"""Rules about the lifecycle of feeds: there is a retention stage, it is not too frequent, and its limit is one."""
+"""Rules about the lifecycle of feeds: the retention stage exists, its frequency is not too high, its limit is valid."""
 
 from collections.abc import Iterator
 
@@ -12,18 +12,18 @@ _STAGE = ("lifecycle", "retention_stage")
 
 
 def check_stage(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F3: where there is a lifecycle, every cluster has a retention stage, its own or the feed's."""
+    """F3: with a lifecycle, every cluster must have a retention stage, its own or the feed's."""
     for name, entry in feed.clusters.items():
         if feed.lifecycle_on(name) is not None and feed.retention_stage_on(name) is None:
             yield Complaint(
                 path=("clusters", name, "lifecycle") if entry.lifecycle else ("lifecycle",),
-                message=f"retention is a mandatory stage, there is none for {name}",
+                message=f"{name} lacks a retention stage, which is mandatory",
                 remedy=f'Write lifecycle: {{retention_stage: {{properties: {{{LIMIT_PROPERTY}: "days(30)"}}}}}}.',
             )
 
 
 def check_stage_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F4: retention runs at most as often as instances come, and at most every hour."""
+    """F4: retention must run at most as often as instances come, and at most every hour."""
     for name, stage_path in _stages(feed):
         stage = feed.retention_stage_on(name)
         if stage is None or stage.frequency is None:
@@ -35,14 +35,14 @@ def check_stage_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
             if stage.frequency.as_duration() < least.as_duration():
                 yield Complaint(
                     path=(*stage_path, "frequency"),
-                    message=f"retention {stage.frequency} on {name} can not be more frequent than {reason}",
+                    message=f"retention {stage.frequency} on {name} cannot be more frequent than {reason}",
                     remedy=f"Write at least {max(feed.frequency, _MOST_FREQUENT, key=Frequency.as_duration)}.",
                 )
                 break
 
 
 def check_stage_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F5: the policy is AgeBasedDelete, its limit a frequency, and neither SLA nor late arrival are longer."""
+    """F5: the policy must be AgeBasedDelete, and its limit a frequency at least as long as SLA and late arrival."""
     for name, stage_path in _stages(feed):
         stage = feed.retention_stage_on(name)
         if stage is None:
@@ -84,7 +84,7 @@ def _too_long(feed: Feed, cluster: str, limit: Frequency) -> Iterator[Complaint]
 
 
 def _stages(feed: Feed) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each cluster, and where its stage is written; the feed's own stage once."""
+    """Yield each cluster, and the path of its stage; the feed's own stage once."""
     is_seen = False
     for name, entry in feed.clusters.items():
         if entry.lifecycle is not None and entry.lifecycle.retention_stage is not None:

@@ -1,4 +1,4 @@
-"""Rules about the path templates of feeds: each instance has a path of its own, on every cluster."""
+"""Rules about the path templates of feeds: each instance has its own path, on every cluster."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _TABLE = "catalog:"
 
 
 def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Every location is a template whose variables are known, on every cluster that uses it."""
+    """Every location must be a template whose variables are known on every cluster that uses it."""
     refused: set[tuple[FieldPath, str]] = set()
     for name in feed.clusters:
         cluster = scope.bundle.find_cluster(name)
@@ -31,22 +31,22 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F19: on every cluster the feed has a place for its data, a location of its own or a table."""
+    """F19: on every cluster the feed must have a location for its data, or a table."""
     for name, entry in feed.clusters.items():
         if feed.data_on(name) is not None or feed.table_on(name) is not None:
             continue
         own: FieldPath = ("clusters", name, "locations") if entry.locations else ()
         yield Complaint(
             path=own or (("locations",) if feed.locations else ()),
-            message=f"its data have no place on {name}",
+            message=f"its data have no location on {name}",
             remedy='Write locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}, or table.',
         )
 
 
 def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F19: the data path of a feed, or the partition of its table, holds the time of the instance.
+    """F19: the data path of a feed, or the partition of its table, must contain the time of the instance.
 
-    Differs from Falcon: not only where the feed is imported or exported.
+    Differs from Falcon: this also holds for feeds that are neither imported nor exported.
     """
     for path, data in _data_paths(feed):
         variables = variables_of(data)
@@ -60,7 +60,10 @@ def check_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F31: each instance has a path of its own. Differs from Falcon: this is really checked, clock changes included."""
+    """F31: each instance must have its own path.
+
+    Differs from Falcon: this is really checked, including clock changes.
+    """
     refused: set[tuple[FieldPath, str]] = set()
     for name in feed.clusters:
         template = scope.find_template(feed, name)
@@ -79,7 +82,7 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F25: a cluster's own data path, or table, has the same variables as the feed's."""
+    """F25: a cluster's own data path, or table, must have the same variables as the feed's."""
     default = variables_of(default_place(feed))
     for name, entry in feed.clusters.items():
         own = variables_of(entry.table or (entry.locations.data if entry.locations else None))
@@ -93,19 +96,19 @@ def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Two feeds, or a feed and its replica, do not lie in the same place."""
+    """Two feeds, or a feed and its replica, must not have the same location."""
     for (other, other_cluster), cluster in scope.shared_paths.get(feed.name, ()):
         what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
         yield Complaint(
             path=_data_path(feed, cluster),
-            message=f"on {cluster} the data lie where {what} has its own: retention and publishing would meet",
-            remedy="Give each a path of its own.",
+            message=f"on {cluster} the data share a location with {what}: retention and publications would conflict",
+            remedy="Give each its own path.",
             severity=Severity.WARNING,
         )
 
 
 def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
-    """The time variables of a template or of the address of a table; None if it is neither."""
+    """Return the time variables of a template or of the address of a table; None if the text is neither."""
     if text is None:
         return None
     try:
@@ -116,12 +119,12 @@ def variables_of(text: str | None) -> tuple[TimeVariable, ...] | None:
 
 
 def default_place(feed: Feed) -> str | None:
-    """The feed's own data path or table, which clusters may replace."""
+    """Return the feed's own data path or table, which clusters may replace."""
     return feed.table or (feed.locations.data if feed.locations else None)
 
 
 def listed(variables: tuple[TimeVariable, ...]) -> str:
-    """Variables for messages."""
+    """Return variables as text for messages."""
     return ", ".join(f"${{{variable}}}" for variable in variables) or "none"
 
 

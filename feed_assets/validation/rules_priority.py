@@ -1,4 +1,4 @@
-"""Rules about the properties that say which work goes first."""
+"""Rules about the properties for the priority of work."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,12 @@ from feed_assets.validation.scope import Complaint, Scope
 
 
 def check_priority(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
-    """The property jobPriority is one of Falcon's priorities; another value is taken for NORMAL."""
+    """The property jobPriority must be one of Falcon's priorities; another value counts as NORMAL."""
     if find_priority(entity.properties) is None:
         written = entity.properties[PRIORITY_PROPERTY]
         yield Complaint(
             path=("properties", PRIORITY_PROPERTY),
-            message=f"{PRIORITY_PROPERTY} {written!r} is not a priority, NORMAL is taken",
+            message=f"{PRIORITY_PROPERTY} {written!r} is not a priority; NORMAL is used",
             remedy=f"Write one of {', '.join(JobPriority)}.",
             severity=Severity.WARNING,
         )

@@ -1,4 +1,4 @@
-"""Rules about a process itself: validity, names, SLA, late data, partitions and the texts that are rendered for it."""
+"""Rules about single processes: validity, names, SLA, late data, partitions and the texts rendered for them."""
 
 import keyword
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _TAKEN = ("spark", "context")
 
 
 def check_validity(_: Scope, process: Process) -> Iterator[Complaint]:
-    """P3: the start is before the end."""
+    """P3: the start must be before the end."""
     for name, entry in process.clusters.items():
         start, end = entry.validity.start, entry.validity.end
         if end <= start:
@@ -22,12 +22,12 @@ def check_validity(_: Scope, process: Process) -> Iterator[Complaint]:
                 path=("clusters", name, "validity", "end"),
                 message=f"the validity on {name} ends at {render_datetime(end)}, "
                 f"not after its start {render_datetime(start)}",
-                remedy="Move the end behind the start.",
+                remedy="Move the end after the start.",
             )
 
 
 def check_names(_: Scope, process: Process) -> Iterator[Complaint]:
-    """P12: a name is that of one input or one output, and can be a parameter of the function."""
+    """P12: a name must belong to one input or output only, and be a valid parameter of the function."""
     for name in process.outputs:
         if name in process.inputs:
             yield Complaint(
@@ -40,7 +40,7 @@ def check_names(_: Scope, process: Process) -> Iterator[Complaint]:
     for name in process.inputs:
         parameter = name.replace("-", "_")
         if parameter in _TAKEN or keyword.iskeyword(parameter):
-            reason = "is taken" if parameter in _TAKEN else "is a word of Python"
+            reason = "is reserved" if parameter in _TAKEN else "is a Python keyword"
             yield Complaint(
                 path=("inputs", name),
                 message=f"the input {name!r} cannot be a parameter of a function: {parameter} {reason}",
@@ -49,9 +49,9 @@ def check_names(_: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_sla(_: Scope, process: Process) -> Iterator[Complaint]:
-    """P14: an instance should start before it should end, and before it times out.
+    """P14: the expected start must not be later than the expected end or the timeout.
 
-    Differs from Falcon: the SLA of a cluster is checked too.
+    Differs from Falcon: the SLA of a cluster is checked, too.
     """
     levels: list[tuple[FieldPath, ProcessSla | None]] = [(("sla",), process.sla)]
     levels += [(("clusters", name, "sla"), entry.sla) for name, entry in process.clusters.items()]
@@ -76,7 +76,7 @@ def check_sla(_: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P13: late data are handled for inputs that there are, of feeds that say how late data may be."""
+    """P13: late data must refer to existing inputs, of feeds that declare a late arrival."""
     if process.late_process is None:
         return
     for name in process.late_process.inputs:
@@ -85,7 +85,7 @@ def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
         if item is None:
             known = ", ".join(process.inputs) or "none"
             yield Complaint(
-                path=path, message=f"late_process names the input {name!r}", remedy=f"The inputs are {known}."
+                path=path, message=f"late_process refers to a missing input {name!r}", remedy=f"The inputs are {known}."
             )
             continue
         feed = scope.bundle.find_feed(item.feed)
@@ -98,7 +98,7 @@ def check_late_inputs(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P9: the partition of an input is not deeper than the feed declares; an input from a table has none."""
+    """P9: the partition of an input must not be deeper than the feed declares; an input from a table has none."""
     for name, item in process.inputs.items():
         feed = scope.bundle.find_feed(item.feed)
         if feed is None or item.partition is None:
@@ -122,7 +122,7 @@ def check_partition_depth(scope: Scope, process: Process) -> Iterator[Complaint]
 
 
 def check_texts(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """Every `${…}` in properties, partitions and arguments has a value, on each cluster."""
+    """Every `${…}` in properties, partitions and arguments must have a value, on each cluster."""
     refused: set[tuple[FieldPath, str]] = set()
     for name, entry in process.clusters.items():
         cluster = scope.bundle.find_cluster(name)

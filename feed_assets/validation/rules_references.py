@@ -1,4 +1,4 @@
-"""Entities name others: those exist, and versions are ones that exist."""
+"""Rules about references between entities: the entities and their versions exist."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,20 @@ from feed_assets.validation.scope import Complaint, Scope
 
 
 def check_references(scope: Scope, entity: AnyEntity) -> Iterator[Complaint]:
-    """F7, F13, F14, P2, P6, P11: what is named is declared."""
+    """F7, F13, F14, P2, P6, P11: every referenced entity must be declared."""
     for reference in iter_references(entity):
         if scope.is_declared(reference.target):
             continue
         kind, name = reference.target
         close = scope.bundle.suggest(Kind(kind), name)
-        remedy = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Declare it, or name another {kind}."
+        remedy = (
+            f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Declare it, or refer to another {kind}."
+        )
         yield Complaint(path=reference.path, message=f"there is no {kind} {name!r}", remedy=remedy)
 
 
 def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P6, P11: what a process reads and writes is defined on each of its clusters."""
+    """P6, P11: the feeds that a process reads and writes must be defined on each of its clusters."""
     used = [(("inputs", name, "feed"), item.feed) for name, item in process.inputs.items()]
     used += [(("outputs", name, "feed"), item.feed) for name, item in process.outputs.items()]
     for path, name in used:
@@ -38,7 +40,7 @@ def check_feed_on_cluster(scope: Scope, process: Process) -> Iterator[Complaint]
 
 
 def check_cluster_versions(scope: Scope, entity: Feed | Process) -> Iterator[Complaint]:
-    """F9, P2: no version of a cluster is asked for that does not exist yet.
+    """F9, P2: a referenced version of a cluster must exist already.
 
     Differs from Falcon: a version that is left out, or lower, is not replaced by the current one.
     """
@@ -47,6 +49,7 @@ def check_cluster_versions(scope: Scope, entity: Feed | Process) -> Iterator[Com
         if cluster is not None and entry.version > cluster.version:
             yield Complaint(
                 path=("clusters", name, "version"),
-                message=f"version {entry.version} of cluster {name!r} does not exist, it is at {cluster.version}",
+                message=f"version {entry.version} of cluster {name!r} does not exist; "
+                f"the current one is {cluster.version}",
                 remedy="Leave the version out, or correct it.",
             )

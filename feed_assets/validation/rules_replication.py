@@ -1,10 +1,10 @@
-"""Rules about replication: what is copied from where to where, which instances, and how it is asked for."""
+"""Rules about replication: sources and targets, the copied instances, and the options."""
 
 import re
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import ClusterRole, Feed, FeedCluster
-from feed_assets.entities.flows import are_apart, find_sources, find_targets, flow_delay, flow_sequence
+from feed_assets.entities.flows import are_validities_apart, find_sources, find_targets, flow_delay, flow_sequence
 from feed_assets.entities.globs import find_glob_fault
 from feed_assets.entities.process import effective_timeout
 from feed_assets.entities.replication import Replication
@@ -17,7 +17,7 @@ from feed_assets.validation.scope import Complaint, Scope
 _CLUSTER_VARIABLE = "${cluster."
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")  # ${cluster.colo}
 _USED = {"parallel": "1", "order": "FIFO", "maxMaps": "5", "mapBandwidth": "no limit"}
-"""What holds where a property cannot be read; a timeout follows the frequency."""
+"""The value in force if a property cannot be read; a timeout follows the frequency."""
 
 
 def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -27,7 +27,7 @@ def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(
             path=("clusters", next(iter(targets))),
             message=f"cluster {', '.join(targets)} is a target of replication, but no cluster is a source",
-            remedy="Write type: source at the cluster that the data come from.",
+            remedy="Write type: source at the cluster that has the data.",
         )
     if len(sources) < 2 or not targets:
         return
@@ -42,7 +42,7 @@ def check_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_target_slices(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F24: of several targets, one that takes a slice names it by cluster."""
+    """F24: if one of several targets has a slice, the slice must name the cluster."""
     targets = _of_role(feed, ClusterRole.TARGET)
     if len(targets) < 2 or not _of_role(feed, ClusterRole.SOURCE):
         return
@@ -57,7 +57,7 @@ def check_target_slices(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_slice_depth(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F23: source and target slice together are not deeper than the declared partitions."""
+    """F23: source and target slice together must not be deeper than the declared partitions."""
     for source_name, source in _of_role(feed, ClusterRole.SOURCE).items():
         for target_name, target in _of_role(feed, ClusterRole.TARGET).items():
             parts = [part for text in (source.partition, target.partition) for part in (text or "").split("/") if part]
@@ -72,7 +72,7 @@ def check_slice_depth(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_delay(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """A delay means something at a source only."""
+    """A delay has an effect only at a source."""
     for name, entry in feed.clusters.items():
         if entry.delay is not None and entry.type is not ClusterRole.SOURCE:
             yield Complaint(
@@ -84,9 +84,9 @@ def check_delay(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_overlap(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Source and target are valid at the same time, the source's delay included, or at least touch."""
+    """The validities of source and target must overlap or at least touch, with the source's delay included."""
     for source, target in _pairs(feed):
-        if are_apart(feed, source, target) and not _is_reversed(feed, source, target):
+        if are_validities_apart(feed, source, target) and not _is_reversed(feed, source, target):
             yield Complaint(
                 path=("clusters", target, "validity"),
                 message=f"{_validities(feed, source, target)} do not have overlapping dates for replication",
@@ -94,25 +94,26 @@ def check_overlap(_: Scope, feed: Feed) -> Iterator[Complaint]:
             )
 
 
-def check_something_is_copied(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Validities that only touch, or that leave no time for the delay, are allowed, and nothing is ever copied."""
+def check_copies_exist(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """Validities that only touch, or leave no time for the delay, are allowed, but nothing is ever copied."""
     for source, target in _pairs(feed):
-        if are_apart(feed, source, target) or flow_sequence(feed, source, target) is not None:
+        if are_validities_apart(feed, source, target) or flow_sequence(feed, source, target) is not None:
             continue
         if any(feed.clusters[name].validity.start >= feed.clusters[name].validity.end for name in (source, target)):
             continue
         yield Complaint(
             path=("clusters", target, "validity"),
             message=f"{_validities(feed, source, target)} have no instance in common: nothing will ever be copied",
-            remedy="Move a validity, or shorten the delay, unless that is meant.",
+            remedy="Move a validity, or shorten the delay, unless this is intended.",
             severity=Severity.WARNING,
         )
 
 
 def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What is an instance at the target is one at the source, at the same time.
+    """Every instance at the target must be an instance at the source, at the same time.
 
-    Differs from Falcon: each side counts from its own start there, so data of one time lie in the directory of another.
+    Differs from Falcon: there, each side counts from its own start, so data can end up in the directory of another
+    time.
     """
     for source, target in _pairs(feed):
         of_source, of_target = (scope.sequence_on(feed, name) for name in (source, target))
@@ -122,12 +123,12 @@ def check_grid(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             path=("clusters", target, "validity", "start"),
             message=f"the instances of {feed.frequency} from {render_datetime(of_source.start)} at source {source} and "
             f"from {render_datetime(of_target.start)} at target {target} have different times",
-            remedy="Let both begin at the same time.",
+            remedy="Start both at the same time.",
         )
 
 
 def check_tables(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Tables are not replicated. Differs from Falcon, which exports and imports their partitions."""
+    """Tables cannot be replicated. Differs from Falcon, which exports and imports their partitions."""
     for target in find_targets(feed):
         tables = [name for name in (*find_sources(feed), target) if feed.table_on(name) is not None]
         if tables:
@@ -135,13 +136,13 @@ def check_tables(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 path=("clusters", target, "type"),
                 message=f"the feed is a table on {', '.join(tables)}: tables are not replicated, so nothing is copied "
                 f"to {target}",
-                remedy="Let a process on the target write a table there, or keep the data at locations.",
+                remedy="Write the table with a process on the target, or store the data at locations.",
                 severity=Severity.WARNING,
             )
 
 
 def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What `replication` says has an effect: there is a target, and no part of it takes away what another says."""
+    """Every option of `replication` must have an effect: there is a target, and no option disables another."""
     policy = feed.replication
     if policy is None:
         return
@@ -149,7 +150,7 @@ def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
         yield Complaint(
             path=("replication",),
             message="replication has no effect: no cluster of the feed is a target",
-            remedy="Write type: target at the cluster that it is copied to, or remove it.",
+            remedy="Write type: target at the cluster that receives the copies, or remove it.",
             severity=Severity.WARNING,
         )
     for key, message, remedy in _without_effect(policy):
@@ -157,7 +158,7 @@ def check_options(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_patterns(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Patterns of files, and partitions, are globs that can be read, and hold variables of clusters only."""
+    """Patterns of files, and partitions, must be valid globs without variables other than those of clusters."""
     policy = feed.replication or Replication()
     texts: list[tuple[FieldPath, str]] = [
         (("replication", key, number), text)
@@ -170,15 +171,15 @@ def check_patterns(_: Scope, feed: Feed) -> Iterator[Complaint]:
         other = next((name for name in _VARIABLE.findall(text) if not name.startswith("cluster.")), None)
         fault = find_glob_fault(_VARIABLE.sub("x", text))
         if other is not None and path[-1] == "partition":
-            message = f"{where} holds ${{{other}}}: it is the same path in all instances"
+            message = f"{where} contains ${{{other}}}, but its path is the same in all instances"
             yield Complaint(path=path, message=message, remedy="Write variables of the cluster only, or globs.")
         elif fault is not None:
-            remedy = "Write globs such as day=*, {a,b} or [a-z], and a backslash before a character that is meant."
-            yield Complaint(path=path, message=f"{where} is no glob: {fault}", remedy=remedy)
+            remedy = "Write globs such as day=*, {a,b} or [a-z], and a backslash before a literal character."
+            yield Complaint(path=path, message=f"{where} is not a glob: {fault}", remedy=remedy)
 
 
 def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Falcon's properties for copies can be read, and agree with `replication`."""
+    """Falcon's properties for copies must be readable, and agree with `replication`."""
     if not find_targets(feed):
         return
     policy = feed.replication or Replication()
@@ -188,7 +189,7 @@ def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
         default = effective_timeout(None, feed.frequency).render() if name == "timeout" else _USED[name]
         yield Complaint(
             path=("properties", name),
-            message=f"the property {name} {feed.properties[name]!r} cannot be read: "
+            message=f"the property {name} {feed.properties[name]!r} is invalid: "
             f"{own if own is not None else default} is used",
             remedy=f"Correct it, or write replication.{PROPERTIES[name]}.",
             severity=Severity.WARNING,
@@ -199,14 +200,14 @@ def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
         if own is not None and said is not None and own != said:
             yield Complaint(
                 path=("properties", name),
-                message=f"the property {name} {feed.properties[name]!r} is not used: replication.{key} says otherwise",
+                message=f"the property {name} {feed.properties[name]!r} is not used: replication.{key} overrides it",
                 remedy="Remove one of them.",
                 severity=Severity.WARNING,
             )
 
 
 def _without_effect(policy: Replication) -> Iterator[tuple[FieldPath, str, str]]:
-    """Parts of a policy that another part takes the effect of: where, what, and what to do."""
+    """Yield the options of a policy that another option disables: the path, the message and the remedy."""
     if policy.bandwidth is not None and policy.task_bandwidth is not None and policy.task_bandwidth > policy.bandwidth:
         yield (
             ("task_bandwidth",),
@@ -215,26 +216,30 @@ def _without_effect(policy: Replication) -> Iterator[tuple[FieldPath, str, str]]
         )
     for number, text in enumerate(policy.include):
         if text in policy.exclude:
-            yield ("include", number), f"include {text!r} has no effect: exclude names it, too", "Remove one of them."
+            yield (
+                ("include", number),
+                f"include {text!r} has no effect: exclude contains it, too",
+                "Remove one of them.",
+            )
         elif not policy.hidden and _names_hidden(text):
             message = f"include {text!r} has no effect: hidden files are not copied"
             yield ("include", number), message, "Write hidden: true, or remove it."
 
 
 def _names_hidden(glob: str) -> bool:
-    """Whether a glob can only name files that readers pass over, such as `_metadata` and `.crc`."""
+    """Return whether a glob can only name files that readers ignore, such as `_metadata` and `.crc`."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in glob.split("/"))
 
 
 def _pairs(feed: Feed) -> Iterator[tuple[str, str]]:
-    """Every source with every target."""
+    """Yield every source with every target."""
     for target in find_targets(feed):
         for source in find_sources(feed):
             yield source, target
 
 
 def _is_reversed(feed: Feed, *clusters: str) -> bool:
-    """Whether a validity ends before it starts, which another rule refuses."""
+    """Return whether a validity ends before it starts, which another rule refuses."""
     return any(feed.clusters[name].validity.end < feed.clusters[name].validity.start for name in clusters)
 
 

@@ -1,4 +1,4 @@
-"""Rules about the retention of feeds: what it says is enough to go by, and what needs the instances gets them first."""
+"""Rules about the retention of feeds: its settings are complete, and instances are kept as long as others need them."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,16 +9,16 @@ from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.templates import PathTemplate, parse_path_template
-from feed_assets.validation.kept import find_kept
+from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, with_cluster
 
 _HIDDEN = ".feed-assets"
-"""The folder of a storage in which the trash is."""
+"""The folder of a storage that contains the trash."""
 _LIMITS = "limit, max_instances or max_bytes"
 
 
 def check_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Retention says what is too old, too many or too large; a retention stage says it, too."""
+    """Retention must limit age, number or size; so must a retention stage."""
     for name, retention in _retentions(feed):
         has_limit = (retention.limit, retention.max_instances, retention.max_bytes) != (None, None, None)
         if not has_limit and feed.retention_stage_on(name) is None:
@@ -30,10 +30,10 @@ def check_limit(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_late_arrival(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F12: data are kept at least as long as late data are processed."""
+    """F12: data must be kept at least as long as late data are processed."""
     cut_off = feed.late_arrival.cut_off if feed.late_arrival else None
     for name in feed.clusters if cut_off else ():
-        kept = find_kept(feed, name)
+        kept = find_retention_period(feed, name)
         if cut_off is None or kept is None or (kept.key == "limit" and feed.retention_stage_on(name) is not None):
             continue
         if kept.duration < cut_off.as_duration():
@@ -46,21 +46,21 @@ def check_late_arrival(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_newest(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What keep_newest keeps is less than what limit and max_instances let grow, or these have no effect."""
+    """`keep_newest` must keep fewer instances than limit and max_instances allow, or these have no effect."""
     for name, retention in _retentions(feed):
         for key, text, duration in _lengths(feed, name, retention):
             if retention.keep_newest and _length_of(feed.frequency, retention.keep_newest) >= duration:
                 yield Complaint(
                     path=_at(name, "keep_newest"),
                     message=f"the {retention.keep_newest:,} newest instances on {name} always stay, so {key} {text} "
-                    "removes nothing while all instances come",
+                    "removes nothing if all instances arrive",
                     remedy=f"Lower keep_newest, or raise {key}.",
                     severity=Severity.WARNING,
                 )
 
 
 def check_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Retention looks at most as often as instances come."""
+    """Retention must run at most as often as instances come."""
     for name, retention in _retentions(feed):
         frequency = retention.frequency
         if frequency is not None and frequency.as_duration() < feed.frequency.as_duration():
@@ -71,34 +71,37 @@ def check_frequency(_: Scope, feed: Feed) -> Iterator[Complaint]:
             )
 
 
-def check_archive_is_there(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Whoever archives says where to."""
+def check_archive_is_declared(_: Scope, feed: Feed) -> Iterator[Complaint]:
+    """The action `archive` needs a location."""
     for name, retention in _retentions(feed):
         if retention.action is RetentionAction.ARCHIVE and retention.archive_to is None:
             yield Complaint(
                 path=_at(name, "action"),
-                message=f"the action on {name} is archive, and archive_to names no place: nothing is removed",
+                message=f"the action on {name} is archive, but archive_to is missing: nothing is removed",
                 remedy="Write archive_to, or action: delete.",
                 severity=Severity.WARNING,
             )
 
 
 def check_archive_place(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What is archived goes to a place of its own: not the data's, another feed's or the trash, each instance apart."""
+    """The archive must have its own location, with a path for each instance.
+
+    It must not overlap the data, another feed or the trash.
+    """
     for name, retention in _retentions(feed):
         template = _find_archive(scope, name, retention)
         if template is None:
             continue
-        problem = _problem_of_archive(scope, feed, name, template)
+        problem = _find_archive_problem(scope, feed, name, template)
         if problem is not None:
             message, remedy = problem
             yield Complaint(path=_at(name, "archive_to"), message=message, remedy=remedy)
 
 
 def check_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What retention cannot remove: what holds no year, and what lies in another place, or holds one."""
+    """Locations without a year, and locations that overlap another, are never removed by retention."""
     for name, locations in ((name, feed.locations_on(name)) for name in feed.clusters):
-        if locations is None or find_kept(feed, name) is None:
+        if locations is None or find_retention_period(feed, name) is None:
             continue
         own: FieldPath = ("clusters", name) if feed.clusters[name].locations else ()
         for kind in LocationKind:
@@ -107,13 +110,13 @@ def check_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 yield Complaint(
                     path=(*own, "locations", kind.value),
                     message=f"on {name} retention removes nothing at locations.{kind.value}: {reason}",
-                    remedy="Give it a path of its own with ${YEAR}, unless that is meant.",
+                    remedy="Use a separate path with ${YEAR}, unless this is intended.",
                     severity=Severity.WARNING,
                 )
 
 
 def check_readers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The processes that instances are kept for exist, and read the feed on that cluster."""
+    """The processes that instances are kept for must exist, and read the feed on that cluster."""
     for name, retention in _retentions(feed):
         for reader in retention.until_read_by:
             process = scope.bundle.find_process(reader)
@@ -129,12 +132,12 @@ def check_readers(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 continue
             else:
                 message = f"process {reader!r} does not read the feed on {name}: its instances would be kept for ever"
-                remedy = "Name a process that does, or remove the name."
+                remedy = "Name a process that reads it, or remove the name."
             yield Complaint(path=_at(name, "until_read_by"), message=message, remedy=remedy)
 
 
 def check_replicas(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The clusters that instances are kept for are other clusters of the feed, and targets of its replication."""
+    """The clusters that instances are kept for must be other clusters of the feed, and targets of its replication."""
     for name, retention in _retentions(feed):
         for target in retention.until_replicated_to:
             entry = feed.clusters.get(target)
@@ -150,7 +153,7 @@ def check_replicas(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_replication(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """A source keeps instances until their copy is due, and a target longer than until they have come."""
+    """A source must keep instances until their copy is due, and a target longer than until they arrive."""
     sources = [(name, entry) for name, entry in feed.clusters.items() if entry.type is ClusterRole.SOURCE]
     for target, entry in feed.clusters.items():
         if entry.type is not ClusterRole.TARGET:
@@ -160,13 +163,13 @@ def check_replication(_: Scope, feed: Feed) -> Iterator[Complaint]:
             after = f"{feed.frequency}" if origin.delay is None else f"{origin.delay} and {feed.frequency}"
             waits = origin.retention is not None and target in origin.retention.until_replicated_to
             for name, others in ((source, waits), (target, False)):
-                kept = find_kept(feed, name)
+                kept = find_retention_period(feed, name)
                 if kept is None or others or kept.duration >= due:
                     continue
-                what = f"their copy to {target} is due" if name == source else f"they have come from {source}"
+                what = f"their copy to {target} is due" if name == source else f"they arrive from {source}"
                 yield Complaint(
                     path=_limit_path(feed, name, kept.key),
-                    message=f"instances on {name} are kept {kept.text}, and {what} {after} after their time: "
+                    message=f"instances on {name} are kept {kept.text}, but {what} {after} after their time: "
                     "they could be removed before",
                     remedy=f"Keep them longer on {name}, or shorten the delay.",
                 )
@@ -183,7 +186,7 @@ def _at(cluster: str, *keys: str) -> FieldPath:
 
 
 def _limit_path(feed: Feed, cluster: str, key: str) -> FieldPath:
-    """Where what is too short was written: a stage's limit stands at the stage."""
+    """Return the path of a limit that is too short: a stage's limit is at the stage."""
     if key != "limit" or feed.retention_stage_on(cluster) is None:
         return _at(cluster, key)
     own = feed.clusters[cluster].lifecycle
@@ -192,7 +195,7 @@ def _limit_path(feed: Feed, cluster: str, key: str) -> FieldPath:
 
 
 def _lengths(feed: Feed, cluster: str, retention: Retention) -> Iterator[tuple[str, str, timedelta]]:
-    """What removes instances: its key, how it is written, and for how long it keeps them while all come."""
+    """Yield each limit as its key, its text, and the time for which it keeps instances if all of them arrive."""
     limit = feed.retention_limit_on(cluster)
     if limit is not None:
         yield "limit", limit.render(), limit.as_duration()
@@ -208,7 +211,7 @@ def _length_of(frequency: Frequency, count: int) -> timedelta:
 
 
 def _find_archive(scope: Scope, cluster: str, retention: Retention) -> PathTemplate | None:
-    """The template of the archive; None where there is none, or another rule refuses it."""
+    """Return the template of the archive; None if there is none, or if another rule refuses it."""
     found = scope.bundle.find_cluster(cluster)
     if retention.archive_to is None or found is None:
         return None
@@ -218,14 +221,14 @@ def _find_archive(scope: Scope, cluster: str, retention: Retention) -> PathTempl
         return None
 
 
-def _problem_of_archive(scope: Scope, feed: Feed, cluster: str, template: PathTemplate) -> tuple[str, str] | None:
+def _find_archive_problem(scope: Scope, feed: Feed, cluster: str, template: PathTemplate) -> tuple[str, str] | None:
     if _HIDDEN in template.text.split("/"):
-        return f"the archive on {cluster} is in {_HIDDEN}, where the trash is", "Name another place in archive_to."
-    meeting = scope.overlaps.find(feed.name, cluster, None)
-    if meeting is not None:
-        return f"the archive on {cluster} is no place of its own: {meeting}", "Name another place in archive_to."
+        return f"the archive on {cluster} is in {_HIDDEN}, the folder of the trash", "Use another path in archive_to."
+    overlap = scope.overlaps.find(feed.name, cluster, None)
+    if overlap is not None:
+        return f"the archive on {cluster} overlaps other data: {overlap}", "Use another path in archive_to."
     if not template.variables:
-        reason: str | None = "it has no time variable, so all instances would have one place"
+        reason: str | None = "it has no time variable, so all instances would share a path"
     else:
         reason = template.find_collision(scope.sequence_on(feed, cluster))
     if reason is None:
@@ -237,7 +240,7 @@ def _problem_of_archive(scope: Scope, feed: Feed, cluster: str, template: PathTe
 
 
 def _find_obstacle(scope: Scope, feed: Feed, cluster: str, kind: LocationKind, text: str | None) -> str | None:
-    """Why nothing is removed at a location that holds time, other than what more basic rules say of the data."""
+    """Return why nothing is removed at a location that contains time; more basic rules about the data are left out."""
     found = scope.bundle.find_cluster(cluster)
     if text is None or found is None:
         return None

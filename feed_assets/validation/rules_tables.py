@@ -1,4 +1,4 @@
-"""Rules about feeds in tables of a catalog, and about engines that there are not."""
+"""Rules about feeds in tables of a catalog, and about unsupported engines."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from feed_assets.validation.scope import Complaint, Scope, complain, with_cluste
 
 
 def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """A table is named by database, table and partition, with variables that are known on every cluster."""
+    """A table's address must have database, table and partition, with variables that are known on every cluster."""
     refused: set[tuple[FieldPath, str]] = set()
     for name, path, text in _tables(feed):
         cluster = scope.bundle.find_cluster(name)
@@ -28,7 +28,7 @@ def check_addresses(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_catalog(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F11: a cluster on which the feed is a table has a catalog."""
+    """F11: a cluster on which the feed is a table must have a catalog."""
     for name, path, _ in _tables(feed):
         cluster = scope.bundle.find_cluster(name)
         if cluster is not None and cluster.catalog is None:
@@ -40,7 +40,7 @@ def check_catalog(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_table_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F15: a feed in tables has at most one source."""
+    """F15: a feed in tables must have at most one source."""
     sources = [name for name, entry in feed.clusters.items() if entry.type is ClusterRole.SOURCE]
     if len(sources) > 1 and any(feed.table_on(name) for name in feed.clusters):
         yield Complaint(
@@ -51,7 +51,7 @@ def check_table_sources(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_uniform_storage(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F16: a feed lies in tables on all its clusters, or at locations on all."""
+    """F16: a feed must be in tables on all its clusters, or at locations on all."""
     tables = [name for name in feed.clusters if feed.table_on(name) is not None]
     others = [name for name in feed.clusters if feed.table_on(name) is None and feed.data_on(name) is not None]
     if tables and others:
@@ -64,7 +64,7 @@ def check_uniform_storage(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_table_partitions(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F17: a feed in tables declares no partitions; those of the table are in its address."""
+    """F17: a feed in tables must not declare partitions; those of the table are in its address."""
     if feed.partitions and any(feed.table_on(name) for name in feed.clusters):
         yield Complaint(
             path=("partitions",),
@@ -74,7 +74,7 @@ def check_table_partitions(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_optional_tables(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P10: an optional input is not a table."""
+    """P10: an optional input must not be a table."""
     for name, item in process.inputs.items():
         if item.optional and _is_table(scope, item.feed, process):
             yield Complaint(
@@ -85,14 +85,14 @@ def check_optional_tables(scope: Scope, process: Process) -> Iterator[Complaint]
 
 
 def check_engines(_: Scope, process: Process) -> Iterator[Complaint]:
-    """An engine that there is not keeps a process from being scheduled."""
+    """A process with an unsupported engine cannot be scheduled."""
     for path, workflow in iter_workflows(process):
         if not workflow.engine.runs_here:
             yield Complaint(
                 path=(*path, "engine"),
                 message=f"{'.'.join(map(str, path))}: {workflow.engine.value} does not run here: "
-                "the process is declared and checked, and cannot be scheduled",
-                remedy="Replace the workflow by one for python, sql or spark-submit.",
+                "the process can be declared and checked, but not scheduled",
+                remedy="Replace the workflow with one for python, sql or spark-submit.",
                 severity=Severity.WARNING,
             )
 
@@ -104,7 +104,7 @@ def _is_table(scope: Scope, name: str, process: Process) -> bool:
 
 
 def _tables(feed: Feed) -> Iterator[tuple[str, FieldPath, str]]:
-    """Each cluster on which the feed is a table, where that is written, and the address."""
+    """Yield each cluster on which the feed is a table, with the path and the address."""
     for name, entry in feed.clusters.items():
         text = feed.table_on(name)
         if text is not None:

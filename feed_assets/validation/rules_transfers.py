@@ -12,7 +12,7 @@ _OF_EXPORTS = (_MAPPERS, "--update-key", "--input-null-string", "--input-null-no
 
 
 def check_import(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F13: an import reads the whole table in a way that exists; it is looked at on sources only."""
+    """F13: an import must read the whole table with supported options; only sources are checked."""
     for name, entry in feed.clusters.items():
         if entry.import_ is None or entry.type is not ClusterRole.SOURCE:
             continue
@@ -24,7 +24,7 @@ def check_import(_: Scope, feed: Feed) -> Iterator[Complaint]:
             yield Complaint(
                 path=(*path, "source", "fields", "excludes"),
                 message="columns cannot be excluded from an import",
-                remedy="List those that are wanted under includes.",
+                remedy="List the wanted columns under includes.",
             )
         if _mappers(entry.import_) != "1" and _find(entry.import_.arguments, _SPLIT_BY) is None:
             yield Complaint(
@@ -40,14 +40,14 @@ def check_import_place(_: Scope, feed: Feed) -> Iterator[Complaint]:
         if entry.import_ is not None and entry.type is not ClusterRole.SOURCE:
             yield Complaint(
                 path=("clusters", name, "import"),
-                message=f"the import on {name} has no effect: only a source is imported into",
+                message=f"the import on {name} has no effect: imports write to sources only",
                 remedy="Write type: source, or remove the import.",
                 severity=Severity.WARNING,
             )
 
 
 def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """F14: an export writes all columns, with the arguments that exporters know."""
+    """F14: an export must write all columns, with arguments that exporters know."""
     for name, entry in feed.clusters.items():
         if entry.export is None:
             continue
@@ -68,7 +68,7 @@ def check_export(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """No version of a datasource is asked for that does not exist yet."""
+    """A referenced version of a datasource must exist already."""
     for name, entry in feed.clusters.items():
         used: list[tuple[tuple[str, str], str, int]] = []
         if entry.import_ is not None:
@@ -80,7 +80,8 @@ def check_datasource_versions(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             if datasource is not None and version > datasource.version:
                 yield Complaint(
                     path=("clusters", name, *path, "version"),
-                    message=f"version {version} of datasource {named!r} does not exist, it is at {datasource.version}",
+                    message=f"version {version} of datasource {named!r} does not exist; "
+                    f"the current one is {datasource.version}",
                     remedy="Leave the version out, or correct it.",
                 )
 

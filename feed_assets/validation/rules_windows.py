@@ -1,4 +1,4 @@
-"""Rules about what processes read and write: expressions, windows, outputs, and where they meet the feeds' validity.
+"""Rules about inputs and outputs of processes: expressions, windows, and the validity of the feeds.
 
 Differs from Falcon: days, weeks, months and years of an expression start in the time zone of the process.
 """
@@ -16,15 +16,15 @@ from feed_assets.timing.errors import ExpressionError, InstanceError, WindowErro
 from feed_assets.timing.expressions import TimeExpression, parse_time_expression
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.windows import parse_window
-from feed_assets.validation.kept import find_kept
+from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, Writer, complain
 
 SAMPLE = 500
-"""Instances that are looked at to find two outputs that write the same one."""
+"""The number of instances that are compared to find two outputs that write the same one."""
 
 
 def check_expressions(_: Scope, process: Process) -> Iterator[Complaint]:
-    """Every expression is one, and each pair makes a window."""
+    """Every expression must be valid, and each pair must form a window."""
     for name, item in process.inputs.items():
         faults = [*_faults(("inputs", name, "start"), item.start), *_faults(("inputs", name, "end"), item.end)]
         yield from faults
@@ -40,13 +40,13 @@ def check_expressions(_: Scope, process: Process) -> Iterator[Complaint]:
         if not faults and parse_time_expression(output.instance).is_data_driven:
             yield Complaint(
                 path=path,
-                message=f"outputs.{name}.instance {output.instance!r} depends on what is available",
+                message=f"outputs.{name}.instance {output.instance!r} depends on available data",
                 remedy="Write a function of the nominal time, for example now(0,0).",
             )
 
 
 def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P8: at the start of the process on each cluster, every window lies inside the feed's validity."""
+    """P8: at the start of the process on each cluster, every window must lie inside the feed's validity."""
     zone = parse_timezone(process.timezone)
     for name, item in process.inputs.items():
         window = scope.find_window(process, name)
@@ -67,8 +67,9 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P7: what an instance of the present would read has not been evicted yet; latest and future pass, and so does what
-    is kept until this process has read it.
+    """P7: the inputs of a present instance must not be evicted yet.
+
+    Exempt are latest and future, and instances that are kept until this process has read them.
     """
     zone = parse_timezone(process.timezone)
     for name, item in process.inputs.items():
@@ -78,7 +79,7 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
         start = _evaluated(window.start, scope.as_of, zone)
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
-            kept = find_kept(feed, cluster) if feed else None
+            kept = find_retention_period(feed, cluster) if feed else None
             if start is None or kept is None or scope.as_of - start <= kept.duration:
                 continue
             retention = feed.clusters[cluster].retention if feed else None
@@ -88,13 +89,13 @@ def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint
                 path=("inputs", name, "start"),
                 message=f"inputs.{name}.start {item.start} reaches {_rounded(scope.as_of - start)} back, but feed "
                 f"{item.feed!r} on {cluster} keeps {kept.text}",
-                remedy=f"Begin the window later, raise retention.{kept.key} of the feed, or write "
+                remedy=f"Start the window later, raise retention.{kept.key} of the feed, or write "
                 f"until_read_by: [{process.name}] there.",
             )
 
 
 def check_window_outlives_feed(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """The feed lasts as long as the process, or instances will wait for data that never come."""
+    """The feed must last as long as the process, or instances wait for data that never come."""
     zone = parse_timezone(process.timezone)
     for name, item in process.inputs.items():
         window = scope.find_window(process, name)
@@ -110,15 +111,15 @@ def check_window_outlives_feed(scope: Scope, process: Process) -> Iterator[Compl
             if sequence.size is None or (last is not None and last >= end):
                 yield Complaint(
                     path=("inputs", name),
-                    message=f"on {cluster} feed {item.feed!r} ends at {render_datetime(end)}, and the process goes on: "
+                    message=f"on {cluster} feed {item.feed!r} ends at {render_datetime(end)}, before the process: "
                     "its later instances read less and less of it, then nothing",
-                    remedy="End the process with the feed, or let the feed last longer.",
+                    remedy="End the process with the feed, or extend the feed's validity.",
                     severity=Severity.WARNING,
                 )
 
 
 def check_output_range(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P11: at the start of the process, the instance that is written lies inside the feed's validity."""
+    """P11: at the start of the process, the written instance must lie inside the feed's validity."""
     zone = parse_timezone(process.timezone)
     for name, item in process.outputs.items():
         window = scope.find_output(process, name)
@@ -143,15 +144,15 @@ def check_output_range(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_output_target(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """No process writes where replication writes."""
+    """A process must not write where replication writes."""
     for name, item in process.outputs.items():
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
             if feed is not None and feed.clusters[cluster].type is ClusterRole.TARGET:
                 yield Complaint(
                     path=("outputs", name, "feed"),
-                    message=f"feed {item.feed!r} is replicated to {cluster}, and the process writes it there too",
-                    remedy="Let the process write at a source, or remove type: target.",
+                    message=f"feed {item.feed!r} is replicated to {cluster}, but the process also writes it there",
+                    remedy="Write it at a source, or remove type: target.",
                 )
 
 
@@ -213,7 +214,7 @@ def _out_of_calendar(path: tuple[str, str], start: str, end: str) -> Complaint:
     text = start if start == end else f"{start} to {end}"
     return Complaint(
         path=path,
-        message=f"{'.'.join(path)}: {text} leads out of the calendar",
+        message=f"{'.'.join(path)}: {text} is outside the calendar",
         remedy="Use smaller numbers.",
     )
 
@@ -228,19 +229,19 @@ def _range_complaints(
             path=("inputs", name, "start"),
             message=f"{first}from {render_datetime(start)}, before the start of the feed at "
             f"{render_datetime(sequence.start)}",
-            remedy="Begin the process later, the window later, or the feed earlier.",
+            remedy="Start the process later, the window later, or the feed earlier.",
         )
     if end < start:
         yield Complaint(
             path=("inputs", name, "end"),
             message=f"{first}from {render_datetime(start)} to {render_datetime(end)}: the end is before the start",
-            remedy="Exchange start and end, or correct them.",
+            remedy="Swap start and end, or correct them.",
         )
     elif sequence.end is not None and end > sequence.end:
         yield Complaint(
             path=("inputs", name, "end"),
             message=f"{first}to {render_datetime(end)}, after the end of the feed at {render_datetime(sequence.end)}",
-            remedy="End the window earlier, begin the process earlier, or let the feed last longer.",
+            remedy="End the window earlier, start the process earlier, or extend the feed's validity.",
         )
 
 

@@ -1,5 +1,6 @@
-"""Rules about the work of processes: its path has the form that the engine needs, it has a Spark to run on, and its
-files exist. Nothing of it is imported or run.
+"""Rules about the work of processes: the path fits the engine, a Spark is available, and the files exist.
+
+Nothing is imported or run.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ _SUBMIT_ONLY = ("master", "deploy_mode", "main_class", "args", "conf", "submit")
 
 
 def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
-    """The path names a function, a SQL file, or an application, as the engine asks for."""
+    """The path must name a function, a SQL file, or an application, depending on the engine."""
     for path, workflow in iter_workflows(process):
         match workflow.engine:
             case WorkflowEngine.PYTHON:
@@ -32,14 +33,14 @@ def check_workflow(_: Scope, process: Process) -> Iterator[Complaint]:
                 fault, remedy = "", ""
         if fault:
             where = ".".join(map(str, path))
-            message = f"{where}.path {workflow.path!r} does not suit engine {workflow.engine.value}: {fault}"
+            message = f"{where}.path {workflow.path!r} does not match engine {workflow.engine.value}: {fault}"
             yield Complaint(path=(*path, "path"), message=message, remedy=remedy)
 
 
 def check_application(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P16: an application for Spark has a master, its own or each cluster's.
+    """P16: an application for Spark must have a master, its own or each cluster's.
 
-    Differs from Falcon: every cluster counts, not the first alone, and one that says nothing of Spark is `local[*]`
+    Differs from Falcon: every cluster counts, not only the first. A cluster without Spark settings is `local[*]`,
     unless it is declared by interfaces.
     """
     for path, workflow in iter_workflows(process):
@@ -55,8 +56,8 @@ def check_application(scope: Scope, process: Process) -> Iterator[Complaint]:
             if cluster is not None and _lacks_master(cluster):
                 yield Complaint(
                     path=path,
-                    message=f"there is no Spark master for {'.'.join(map(str, path))}: it names none, "
-                    f"and neither does cluster {name!r}",
+                    message=f"there is no Spark master for {'.'.join(map(str, path))}: neither it "
+                    f"nor cluster {name!r} has one",
                     remedy="Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
                 )
 
@@ -69,7 +70,7 @@ def _lacks_master(cluster: Cluster) -> bool:
 
 
 def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
-    """Options of spark-submit stand at a workflow that uses it."""
+    """Options of spark-submit must belong to a workflow that uses it."""
     for path, workflow in iter_workflows(process):
         if workflow.engine is WorkflowEngine.SPARK_SUBMIT:
             continue
@@ -83,7 +84,7 @@ def check_submit_options(_: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P4: files and libraries of workflows exist below the project's folder; URLs are looked at by live checks only."""
+    """P4: files and libraries of workflows must exist below the project's folder; only live checks look at URLs."""
     if scope.root is None:
         return
     for path, workflow in iter_workflows(process):
@@ -97,7 +98,7 @@ def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
-    """The files and URLs that a workflow names, and where; an engine that is not here has its files elsewhere."""
+    """Yield the files and URLs of a workflow, with their paths; the files of an unsupported engine are elsewhere."""
     if not workflow.engine.runs_here or workflow.mirror is not None:
         return
     for position, library in enumerate(workflow.lib):
@@ -109,7 +110,7 @@ def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:
 
 
 def iter_workflows(process: Process) -> Iterator[tuple[FieldPath, Workflow]]:
-    """The workflow of a process and those for late inputs, and where they are written."""
+    """Yield the workflow of a process and those for late inputs, with their paths."""
     yield ("workflow",), process.workflow
     if process.late_process is not None:
         for name, workflow in process.late_process.inputs.items():

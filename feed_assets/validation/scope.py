@@ -1,4 +1,4 @@
-"""What rules look at: the bundle, where it was declared, the moment, and what several rules need to know of it."""
+"""The input of rules: the bundle, its sources, the present time, and values that several rules share."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.mirror_places import MirrorPlace, find_mirror_targets
-from feed_assets.entities.overlaps import Overlaps, Place, find_overlaps, iter_places
+from feed_assets.entities.mirror_places import MirrorLocation, find_mirror_targets
+from feed_assets.entities.overlaps import LocationKey, Overlaps, find_overlaps, iter_feed_locations
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
@@ -26,7 +26,7 @@ from feed_assets.timing.windows import Window, parse_window
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """What a rule says about an entity: the place in it, the message and the remedy."""
+    """A rule's objection to an entity: the path in it, the message and the remedy."""
 
     path: FieldPath
     message: str
@@ -36,7 +36,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule: its code, the kind of entity that it is about, and the function that looks at one of them."""
+    """A rule: its code, the kind of entity that it checks, and the function that checks one of them."""
 
     code: str
     kind: Kind
@@ -44,7 +44,7 @@ class Rule:
 
 
 def complain(path: FieldPath, error: TimingError) -> Complaint:
-    """A refused text as a complaint."""
+    """Return a refused text as a complaint."""
     finding = split_error(error)
     return Complaint(path=path, message=f"{'.'.join(map(str, path))}: {finding.message}", remedy=finding.remedy)
 
@@ -61,8 +61,8 @@ class Writer:
 class Scope:
     """A bundle under validation.
 
-    `as_of` stands for the present. `root` is the folder that files of workflows are looked for in; None leaves files
-    unchecked. The `find_…` functions return None for what another rule refuses, so that one mistake is named once.
+    `as_of` is the present. `root` is the folder in which files of workflows are checked; None leaves files unchecked.
+    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once.
     """
 
     bundle: Bundle
@@ -73,35 +73,35 @@ class Scope:
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
 
     def is_declared(self, key: EntityKey) -> bool:
-        """Whether an entity was declared, be it with errors."""
+        """Return whether an entity was declared, even with errors."""
         return self.bundle.find(key) is not None or key in self.sources
 
     def find_feed_on(self, name: str, cluster: str) -> Feed | None:
-        """The feed, if it is one and is defined on the cluster."""
+        """Return the feed; None if it does not exist or is not defined on the cluster."""
         feed = self.bundle.find_feed(name)
         return feed if feed is not None and cluster in feed.clusters else None
 
     def sequence_on(self, entity: Feed | Process, cluster: str) -> InstanceSequence:
-        """The instances of a feed or process on a cluster."""
+        """Return the instances of a feed or process on a cluster."""
         key = (entity.kind, entity.name, cluster)
         if key not in self._sequences:
             self._sequences[key] = entity.sequence_on(cluster)
         return self._sequences[key]
 
     def find_template(self, feed: Feed, cluster: str) -> PathTemplate | None:
-        """The template of a feed's data, or of the partition of its table, cluster variables filled in."""
+        """Return the template of a feed's data, or of the partition of its table, with cluster variables filled in."""
         key = (feed.name, cluster)
         if key not in self._templates:
             found = self.bundle.find_cluster(cluster)
             try:
-                template = _parse_place(feed.data_on(cluster), feed.table_on(cluster))
+                template = _parse_location(feed.data_on(cluster), feed.table_on(cluster))
                 self._templates[key] = with_cluster(template, found) if found and template else None
             except TimingError:
                 self._templates[key] = None
         return self._templates[key]
 
     def find_address(self, feed: Feed, cluster: str) -> str | None:
-        """Where a feed lies on a cluster, as a text that is the same for no other place."""
+        """Return a text that identifies the location of a feed on a cluster; None if it has none."""
         template, found = self.find_template(feed, cluster), self.bundle.find_cluster(cluster)
         if template is None or found is None:
             return None
@@ -111,18 +111,18 @@ class Scope:
         return f"{url}/{template.text.lstrip('/')}"
 
     def find_window(self, process: Process, name: str) -> Window | None:
-        """The window of an input; None if it is data-driven, too."""
+        """Return the window of an input; None also if it is data-driven."""
         item = process.inputs[name]
         return _find_window(item.start, item.end, process.timezone)
 
     def find_output(self, process: Process, name: str) -> Window | None:
-        """The window of one instance that an output names."""
+        """Return the window of one instance that an output names."""
         text = process.outputs[name].instance
         return _find_window(text, text, process.timezone)
 
     @cached_property
     def groups(self) -> dict[str, list[Feed]]:
-        """The feeds of each group, by name."""
+        """The feeds of each group, by its name."""
         found: dict[str, list[Feed]] = defaultdict(list)
         for feed in self.bundle.feeds:
             for group in feed.groups:
@@ -141,13 +141,13 @@ class Scope:
 
     @cached_property
     def circular(self) -> dict[str, frozenset[str]]:
-        """Cluster → the processes that lie on a circle of feeds, or between two, whatever the times."""
+        """Cluster → the processes on a cycle of feeds, or downstream of one, regardless of times."""
         clusters = {cluster for process in self.bundle.processes for cluster in process.clusters}
         return {cluster: self._circular_on(cluster) for cluster in clusters}
 
     @cached_property
     def shared_paths(self) -> dict[str, list[tuple[tuple[Feed, str], str]]]:
-        """Feed → the first feed and cluster whose data have the same address, and its own cluster."""
+        """Feed → the first feed and cluster whose data have the same address, and the feed's own cluster."""
         found: dict[str, list[tuple[tuple[Feed, str], str]]] = defaultdict(list)
         owners: dict[str, tuple[Feed, str]] = {}
         for feed in self.bundle.feeds:
@@ -161,22 +161,22 @@ class Scope:
 
     @cached_property
     def sharing(self) -> frozenset[tuple[str, str]]:
-        """The feeds and clusters, by name, whose data have the address of another's."""
+        """The feeds and clusters, by name, whose data have the same address as another's."""
         pairs = [(pair, (name, own)) for name, found in self.shared_paths.items() for pair, own in found]
         return frozenset(each for (feed, cluster), own in pairs for each in ((feed.name, cluster), own))
 
     @cached_property
     def overlaps(self) -> Overlaps:
-        """The places of feeds that meet others."""
+        """The overlapping locations of feeds."""
         return find_overlaps(self.bundle)
 
     @cached_property
-    def feed_places(self) -> tuple[tuple[Place, str], ...]:
-        """The places of all feeds, each with its template as a URL."""
-        return tuple(iter_places(self.bundle))
+    def feed_locations(self) -> tuple[tuple[LocationKey, str], ...]:
+        """The locations of all feeds, each with its template as a URL."""
+        return tuple(iter_feed_locations(self.bundle))
 
     @cached_property
-    def mirror_targets(self) -> tuple[MirrorPlace, ...]:
+    def mirror_targets(self) -> tuple[MirrorLocation, ...]:
         """The directories that mirrors write."""
         return find_mirror_targets(self.bundle)
 
@@ -205,7 +205,7 @@ class Scope:
         return frozenset(read_from)
 
 
-def _parse_place(data: str | None, table: str | None) -> PathTemplate | None:
+def _parse_location(data: str | None, table: str | None) -> PathTemplate | None:
     if table is not None:
         return parse_table_address(table).template
     return parse_path_template(data) if data is not None else None
@@ -220,5 +220,5 @@ def _find_window(start: str, end: str, zone: str) -> Window | None:
 
 
 def with_cluster(template: PathTemplate, cluster: Cluster) -> PathTemplate:
-    """The template with the variables of a cluster filled in; TemplateError for a property that it has not."""
+    """Return the template with the variables of a cluster filled in; raise TemplateError for an unknown property."""
     return template.with_cluster(name=cluster.name, colo=cluster.colo, properties=cluster.properties)

@@ -6,7 +6,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
-from tests.operations.desk import ALL
+from tests.operations.harness import ALL
 
 
 def prepare(folder: Path, *, schedule: str = "automatic") -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
-from tests.operations.desk import CLICKS, COUNTING, COUNTS
+from tests.operations.harness import CLICKS, COUNTING, COUNTS
 
 START = "2013-11-01T00:00Z"
 NOW = "2013-11-01T02:30Z"

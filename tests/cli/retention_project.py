@@ -9,7 +9,7 @@ import yaml
 from click.testing import Result
 
 from tests.cli.project import run
-from tests.operations.desk import CLICKS, CLUSTER, with_validity
+from tests.operations.harness import CLICKS, CLUSTER, with_validity
 
 LANDED = {"clicks": range(10), "views": range(2)}
 EXPIRED = [f"clicks/2013-11-03/{hour:02d}" for hour in range(6)]
@@ -75,4 +75,4 @@ def planned(*feeds: str) -> str:
     """The id of a new plan of feeds."""
     options = [text for feed in feeds for text in ("--feed", feed)]
     (sweep,) = retention("plan", *options)["sweeps"]
-    return str(sweep["id"])
+    return str(sweep["sweep_id"])

@@ -60,7 +60,7 @@ def test_validate_prints_json(project: Path) -> None:
     (project / "a.yaml").write_text(BAD)
     result = _run("validate", "a.yaml", "--output", "json")
     report = json.loads(result.stdout)
-    assert (result.exit_code, report["version"], report["errors"], report["warnings"]) == (1, 1, 1, 0)
+    assert (result.exit_code, report["version"], report["errors"], report["warnings"]) == (1, 2, 1, 0)
     assert report["issues"] == [
         {
             "severity": "error",
@@ -68,9 +68,7 @@ def test_validate_prints_json(project: Path) -> None:
             "entity": "cluster 'primary'",
             "message": "'colour' is not a key of a cluster",
             "remedy": "Did you mean 'colo'?",
-            "file": "a.yaml",
-            "line": 4,
-            "column": 1,
+            "source": {"file": "a.yaml", "line": 4, "column": 1},
         }
     ]
 

@@ -9,7 +9,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import prepare, run
 from tests.lifecycle.world import at
-from tests.operations.desk import ALL, COUNTING, changed
+from tests.operations.harness import ALL, COUNTING, changed
 
 
 @pytest.fixture
@@ -50,7 +50,9 @@ def test_submit_prints_what_became_of_each_entity(project: Path) -> None:
 def test_a_refusal_ends_with_1_and_one_message_on_standard_error(submitted: Path) -> None:
     result = run("entity", "submit", write(submitted, parallel=2))
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("feed-assets: process 'counting': it is declared already, and differently, in ")
+    assert result.stderr.startswith(
+        "feed-assets: process 'counting': it is already declared, with a different content, in "
+    )
     assert run("entity", "delete", "feed", "clicks").exit_code == 1
     assert run("entity", "status", "feed", "nothing").exit_code == 1
 
@@ -91,7 +93,7 @@ def test_from_submit_to_delete(submitted: Path) -> None:
     assert dry.stdout.splitlines() == ["process 'counting': would be updated", '  tags.owner: (nothing) -> "bob"']
     updated = run("entity", "update", "new.yaml", "--author", "bob", "--output", "json")
     document = json.loads(updated.stdout)
-    assert (document["changed"], document["entities"][0]["version"]) == (True, 2)
+    assert (document["is_change"], document["outcomes"][0]["version"]) == (True, 2)
     assert run("entity", "touch", "process", "counting").exit_code == 0
     history = [line.split("\t") for line in run("entity", "history", "process", "counting").stdout.splitlines()]
     assert [(row[0], row[1], row[3], row[4]) for row in history] == [
@@ -116,7 +118,7 @@ def test_from_submit_to_delete(submitted: Path) -> None:
 def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None:
     listed = run("entity", "list", "--kind", "feed", "--fields", "CLUSTERS", "--num-results", "1")
     assert (listed.stdout, listed.stderr) == ("feed\tclicks\tprimary\n", "1 of 2 entities\n")
-    assert json.loads(run("entity", "list", "--output", "json").stdout)["totalResults"] == 4
+    assert json.loads(run("entity", "list", "--output", "json").stdout)["total"] == 4
     assert run("entity", "dependency", "feed", "counts").stdout == "cluster\tprimary\t\nprocess\tcounting\tOutput\n"
     looked = run("entity", "lookup", "/clicks/2013-11-02/05")
     assert looked.stdout == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
@@ -126,7 +128,7 @@ def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None
     summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T01:00Z", "--num-results=1")
     assert summary.stdout.splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
     for command in (["dependency", "feed", "counts"], ["lookup", "/x"], ["status", "feed", "clicks"]):
-        assert json.loads(run("entity", *command, "--output", "json").stdout)["version"] == 1
+        assert json.loads(run("entity", *command, "--output", "json").stdout)["version"] == 2
 
 
 def test_documents_come_from_standard_input_too(project: Path) -> None:
@@ -147,7 +149,7 @@ def test_without_a_place_for_the_state_the_places_that_were_tried_are_named(proj
     (project / "feed_assets.yaml").write_text("")
     result = run("entity", "list")
     assert result.exit_code == 2
-    assert "setting 'state': nothing says where the state is kept. Tried" in result.stderr
+    assert "setting 'state': the location of the state is not configured. Tried" in result.stderr
 
 
 def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
@@ -158,7 +160,7 @@ def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
     assert "delete: it is not allowed during safe mode (ann has switched it on: a move)" in refused.stderr
     assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["reason"] == "a move"
     assert run("admin", "safemode", "off", "--dry-run").exit_code == 0
-    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["safe_mode"] is True
+    assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["is_on"] is True
     assert run("admin", "safemode", "off").exit_code == 0
     lines = [line.split("\t")[1:4] for line in run("admin", "audit", "--limit", "2").stdout.splitlines()]
     assert lines == [["ann", "safemode off", ""], ["ann", "safemode on", ""]]

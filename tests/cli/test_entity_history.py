@@ -25,7 +25,7 @@ def _release(project: Path, process: str) -> None:
         cluster="primary",
         release=1,
         effective_from=parse_datetime("2024-01-01T00:00Z"),
-        sign="",
+        fingerprint="",
         members=(Member(kind="cluster", name="primary", version=1), Member(kind="process", name=process, version=1)),
         recorded_at=parse_datetime("2024-01-01T00:00Z"),
         reason="a test",
@@ -49,4 +49,4 @@ def test_an_instance_before_the_first_release_has_nothing_that_governs_it(projec
     _release(project, "counting")
     found = run("entity", "governing", "counting", "2023-12-31T00:00Z", "--cluster", "primary")
     assert (found.exit_code, found.stdout) == (0, "")
-    assert "No release governs 'counting' on 'primary' at 2023-12-31T00:00Z." in found.stderr
+    assert "No release of 'counting' on 'primary' is in effect at 2023-12-31T00:00Z." in found.stderr

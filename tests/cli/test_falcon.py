@@ -28,7 +28,7 @@ def test_import_converts_files_and_says_what_became_of_them(project: Path) -> No
     assert result.exit_code == 0, result.output
     assert "feed 'clicks' → feed/clicks.yaml (new)\n  carried over: tags, partitions (2), " in result.stdout
     assert "  mapped: line 6: engine hive → sql: '/apps/hive/weekly.hql'\n" in result.stdout
-    assert "2 new. Check what is listed, then: feed-assets validate" in result.stderr
+    assert "2 new. Review the list, then run: feed-assets validate" in result.stderr
     assert (project / "entities/feed/clicks.yaml").read_text().startswith("kind: feed\nname: clicks\n")
     validated = _run("validate", "entities", "--output", "json")
     codes = {issue["code"] for issue in json.loads(validated.stdout)["issues"] if issue["severity"] == "error"}
@@ -41,7 +41,8 @@ def test_a_folder_means_the_xml_in_it(project: Path) -> None:
     (project / "in/b.yaml").write_text("kind: cluster\n")
     result = _run("import-falcon", "in", "--to", "out", "--output", "json")
     (file,) = json.loads(result.stdout)["files"]
-    assert (result.exit_code, file["kind"], file["name"], file["outcome"]) == (0, "cluster", "primary", "new")
+    assert (result.exit_code, file["outcome"]) == (0, "new")
+    assert file["key"] == {"kind": "cluster", "name": "primary"}
     (project / "in/a.xml").unlink()
     assert _run("import-falcon", "in", "--to", "out").exit_code == 2
 
@@ -100,7 +101,7 @@ def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     assert printed.exit_code == 0, printed.output
     assert printed.stdout.startswith('<?xml version="1.0" encoding="UTF-8"?>\n<feed xmlns="uri:falcon:feed:0.1"')
     as_json = json.loads(_run("export-falcon", "--all", "--output", "json").stdout)
-    assert [(each["kind"], each["name"], each["text"]) for each in as_json["documents"]] == [
+    assert [(each["key"]["kind"], each["key"]["name"], each["text"]) for each in as_json["documents"]] == [
         ("feed", "clicks", printed.stdout)
     ]
     assert _run("export-falcon", "--all", "--to", "xml", "--dry-run").exit_code == 0
@@ -111,7 +112,7 @@ def test_export_prints_or_writes_falcons_xml(project: Path) -> None:
     (project / "xml/feed/clicks.xml").write_text("<feed/>")
     assert _run("export-falcon", "--all", "--to", "xml").exit_code == 1
     replaced = json.loads(_run("export-falcon", "--all", "--to", "xml", "--force", "--output", "json").stdout)
-    assert replaced["written"] is True
+    assert replaced["is_written"] is True
 
 
 def test_export_of_what_is_not_declared_names_what_is_meant(project: Path) -> None:

@@ -37,14 +37,14 @@ def test_a_notice_has_a_json_form(project: Path) -> None:
     land(project)
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--dry-run", "--output", "json")
     document = json.loads(result.stdout)
-    assert (document["version"], document["outcome"], document["dry_run"]) == (1, "recorded", True)
+    assert (document["version"], document["outcome"], document["dry_run"]) == (2, "recorded", True)
     assert "recorded" in run("feed", "notify", "clicks", "2013-11-03T05:00Z").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clicks", "2013-11-03T05:00Z"], "nothing is at"),
+        (["clicks", "2013-11-03T05:00Z"], "does not exist"),
         (["clicks", "2012-11-03T05:00Z"], "it is outside the validity"),
         (["counts", "2013-11-03T05:00Z"], "process 'counting' writes it"),
         (["clicks", "tomorrow"], "'tomorrow' is not a date and time"),

@@ -6,7 +6,7 @@ from click.testing import Result
 
 from feed_assets.clock import FrozenClock
 from tests.cli.project import prepare, run
-from tests.operations.desk import NOON
+from tests.operations.harness import NOON
 
 TIME = "2013-11-03T05:00Z"
 
@@ -17,7 +17,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     prepare(tmp_path)
     (tmp_path / "all.yaml").rename(tmp_path / "entities/all.yaml")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("feed_assets.operations.scene.open_clock", lambda _: FrozenClock(NOON))
+    monkeypatch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(NOON))
     return tmp_path
 
 
@@ -33,7 +33,7 @@ def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(projec
         ["primary", "2013-11-03T00:00Z", "MISSING"],
         ["primary", "2013-11-03T01:00Z", "MISSING"],
     ]
-    assert "There are more" in result.stderr
+    assert "More instances follow" in result.stderr
     assert ok(run("instance", "status", "process", "counting")) == ""
 
 
@@ -50,7 +50,7 @@ def test_every_verb_that_reads_has_json_with_a_version(project: Path) -> None:
         ("search", "--status", "missing"),
     ):
         document = json.loads(ok(run("instance", *arguments, "--output", "json")))
-        assert document["version"] == 1, arguments
+        assert document["version"] == 2, arguments
 
 
 def test_row_114_a_summary_as_text(project: Path) -> None:
@@ -98,13 +98,13 @@ def test_why_ends_with_the_root_causes(project: Path) -> None:
     assert text.splitlines()[0] == "process counting on primary at 2013-11-03T05:00Z is UNSCHEDULED"
     assert text.splitlines()[-1] == "  - feed clicks on primary at 2013-11-03T05:00Z is MISSING"
     document = json.loads(ok(run("why", "counting", TIME, "--output", "json")))
-    (root,) = [each for each in document["instances"][0]["rootCauses"] if each["kind"] == "feed"]
-    assert (document["status"], root["name"]) == ("SUCCEEDED", "clicks")
+    (root,) = [each for each in document["root_causes"] if each["kind"] == "feed"]
+    assert (document["result"], root["name"]) == ("SUCCEEDED", "clicks")
 
 
 def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     text = ok(run("why", "clicks", "2013-11-03-05:00"))
-    assert f"file://{project}/data/clicks/2013-11-03/05 is not there" in text
+    assert f"file://{project}/data/clicks/2013-11-03/05 does not exist" in text
     unknown = run("why", "klicks", TIME)
     assert unknown.exit_code == 1
     assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr
@@ -114,8 +114,8 @@ def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     ("arguments", "message"),
     [
         (("list", "process", "counting", "--filter-by", "SIZE:1"), "Fields are STATUS, CLUSTER"),
-        (("list", "process", "counting", "--sort-order", "asc"), "without something to order by"),
-        (("list", "process", "counting", "--end", "2013-01-01T00:00Z"), "before the entity begins"),
+        (("list", "process", "counting", "--sort-order", "asc"), "a direction needs a field to order by"),
+        (("list", "process", "counting", "--end", "2013-01-01T00:00Z"), "before the start of the entity"),
         (("list", "feed", "clicks", "--all-attempts"), "instances of feeds have no attempts"),
         (("params", "counting", "yesterday"), "is not a date and time"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.operations.location import load_location
+from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from tests.cli.project import run
 from tests.lifecycle.replication.test_mirror_runs import NOON, World, read, write
@@ -49,7 +49,7 @@ def test_new_writes_a_file_that_is_in_order(project: Path) -> None:
     assert (made.exit_code, made.stdout) == (0, "")
     assert made.stderr == "entities/models.yaml: process 'models' is written\n"
     assert run("validate").exit_code == 0
-    assert "is declared already" in run(*NEW).stderr
+    assert "is already declared" in run(*NEW).stderr
 
 
 def test_new_prints_without_a_file_and_refuses_what_is_wrong(project: Path) -> None:
@@ -76,7 +76,7 @@ def test_new_takes_a_file_of_falcons_properties(project: Path) -> None:
 
 def test_a_file_that_is_there_is_replaced_by_force_only(project: Path) -> None:
     (project / "mine.yaml").write_text("# mine\n")
-    assert "mine.yaml is there already" in run(*NEW, "--to", "mine.yaml").stderr
+    assert "mine.yaml already exists" in run(*NEW, "--to", "mine.yaml").stderr
     assert (project / "mine.yaml").read_text() == "# mine\n"
     assert run(*NEW, "--to", "mine.yaml", "--force").exit_code == 0
 
@@ -95,7 +95,7 @@ def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
     run_instance(world, START, NOON)
     assert read(project) == {"a.bin": "a", "sub/b.bin": "bb"}
     (directory,) = json.loads(run("mirror", "plan", "models", "--output", "json").stdout)["directories"]
-    assert (directory["unchanged"], directory["files"], directory["refusal"]) == (True, 0, None)
+    assert (directory["standing"], directory["copies"], directory["refusal"]) == (None, [], None)
 
 
 def test_plan_says_that_a_run_would_fail_and_what_allows_it(project: Path) -> None:
@@ -127,8 +127,8 @@ def test_snapshots_are_listed_with_the_place_of_their_content(project: Path) -> 
     assert (source[0], source[2:4], target[0]) == ("source", ["2", "3"], "target")
     assert source[1] == target[1]
     assert (Path(target[4].removeprefix("file://")) / "a.bin").read_text() == "a"
-    (directory,) = json.loads(run("mirror", "snapshots", "models", "--output", "json").stdout)["directories"]
-    assert [each["side"] for each in directory["snapshots"]] == ["source", "target"]
+    (found,) = json.loads(run("mirror", "snapshots", "models", "--output", "json").stdout)["snapshots"].values()
+    assert [each["shelf"] for each in found] == ["source", "target"]
 
 
 def test_what_is_no_mirror_has_no_plan(project: Path) -> None:
@@ -139,4 +139,4 @@ def test_what_is_no_mirror_has_no_plan(project: Path) -> None:
     assert "it runs on backup, primary" in run("mirror", "plan", "other").stderr
     refused = run("mirror", "snapshots", "other", "--cluster", "backup")
     assert refused.exit_code == 1
-    assert "it is no mirror, its engine is python" in refused.stderr
+    assert "it is not a mirror; its engine is python" in refused.stderr

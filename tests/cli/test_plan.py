@@ -128,7 +128,7 @@ def test_apply_refuses_when_the_world_has_moved_since(project: Path, database: D
 def test_a_release_begins_when_the_plan_says(project: Path, database: Database) -> None:
     run("apply", "--yes")
     begin(database, START, ProcessInstanceStatus.SUCCEEDED)
-    (planned,) = json.loads(run("plan", "slower.yaml", "--output", "json").stdout)["processes"]
+    (planned,) = json.loads(run("plan", "slower.yaml", "--output", "json").stdout)["difference"]["processes"]
     assert (planned["step"], planned["release"]) == ("new release", 2)
     run("apply", "slower.yaml", "--yes")
     with database.read() as connection:
@@ -206,6 +206,6 @@ def test_safe_mode_refuses_all_but_changes_of_clusters_and_these_need_it(project
 
 def test_the_json_forms_are_json_and_carry_the_digest(project: Path) -> None:
     document = json.loads(run("plan", "--output", "json").stdout)
-    assert document["counts"]["added"] == 4
+    assert document["difference"]["counts"]["added"] == 4
     done = json.loads(run("apply", "--digest", document["digest"], "--output", "json").stdout)
-    assert (done["verb"], len(done["entities"]), done["changed"]) == ("apply", 4, True)
+    assert (done["verb"], len(done["outcomes"]), done["is_change"]) == ("apply", 4, True)

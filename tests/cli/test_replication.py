@@ -19,7 +19,7 @@ __all__ = ["project"]
 @pytest.fixture
 def copied(project: Path) -> Path:
     """All hours are copied."""
-    assert len(replication("repair", "clicks")["instances"]) == 3
+    assert len(replication("repair", "clicks")["copies"]) == 3
     return project
 
 
@@ -39,7 +39,7 @@ def test_what_was_never_copied_is_missing_and_a_repair_copies_it(project: Path) 
     assert "repaired 3 of 3 findings: 24 bytes in 3 files" in done.stderr
     assert (instance(project, 2) / "part.csv").read_text() == "clicks 2"
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
-    assert replication("repair", "clicks")["instances"] == []
+    assert replication("repair", "clicks")["copies"] == []
 
 
 def test_row_68_status_has_a_line_for_the_flow_and_one_for_each_copy(copied: Path) -> None:
@@ -61,8 +61,9 @@ def test_row_68_status_has_a_line_for_the_flow_and_one_for_each_copy(copied: Pat
     assert len(rest) == 2
     document = replication("status", "clicks", "--start", "2013-11-01T01:00Z", "--end", "2013-11-01T02:00Z")
     (row,) = document["instances"]
-    assert (row["instance"], row["bytes"], row["files"]) == ("2013-11-01T01:00Z", 8, 1)
-    assert row["seconds"] >= 0
+    figures = row["figures"]
+    assert (row["nominal_time"], figures["bytes"], figures["files"]) == ("2013-11-01T01:00Z", 8, 1)
+    assert figures["seconds"] >= 0
 
 
 def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
@@ -82,8 +83,8 @@ def test_verify_names_what_it_found_and_exits_with_1(copied: Path) -> None:
     deep = replication("verify", "clicks", "--deep", "--cluster", "west", "--source", "east", exit_code=1)
     assert deep["counts"] == {"missing": 1, "rotten": 1, "extra": 1}
     done = replication("repair", "clicks", "--deep", "--dry-run")
-    assert [each["outcome"] for each in done["instances"]] == ["planned"] * 3
-    assert [(each["bytes"], each["copiedFiles"], each["removedFiles"]) for each in done["instances"]] == [
+    assert [each["outcome"] for each in done["copies"]] == ["planned"] * 3
+    assert [(each["bytes"], each["files"], each["removed"]) for each in done["copies"]] == [
         (8, 1, 0),
         (0, 0, 1),
         (8, 1, 0),
@@ -97,7 +98,7 @@ def test_what_could_not_be_repaired_exits_with_1(copied: Path) -> None:
     rmtree(instance(copied, 0, "east"))
     rmtree(instance(copied, 0))
     result = run("replication", "repair", "clicks")
-    assert "the source has it no more" in result.stdout
+    assert "the source no longer has it" in result.stdout
     assert result.exit_code == 1
     assert not instance(copied, 0).exists()
 
@@ -116,7 +117,7 @@ def test_safe_mode_and_a_suspended_feed_refuse_a_repair(copied: Path) -> None:
 
 def test_a_feed_that_is_not_copied_is_refused(project: Path) -> None:
     for verb in ("status", "verify", "repair"):
-        assert "feed 'counts': it is copied nowhere" in refused(run("replication", verb, "counts"))
+        assert "feed 'counts': it is not replicated" in refused(run("replication", verb, "counts"))
         assert "is not copied to it. It is copied to west" in refused(
             run("replication", verb, "clicks", "--cluster", "east")
         )
@@ -142,7 +143,7 @@ def test_row_112_the_instance_verbs_speak_of_the_copies_of_a_feed(copied: Path) 
 def test_row_112_copies_are_run_again_by_the_name_of_their_feed(copied: Path) -> None:
     span = ("--start", "2013-11-01T00:00Z", "--end", "2013-11-01T02:00Z")
     assert table(run("instance", "rerun", "clicks", *span, "--dry-run")) == [
-        [f"2013-11-01T0{hour}:00Z", "west", "SUCCEEDED", "WAITING", "east"] for hour in (0, 1)
+        ["2013-11-01T00:00Z to 2013-11-01T01:00Z", "west", "SUCCEEDED", "WAITING", "east"]
     ]
     assert "changed 2 of 2 instances of clicks" in run("instance", "rerun", "clicks", *span).stderr
     found = replication("status", "clicks")
@@ -156,7 +157,7 @@ def test_row_112_copies_are_run_again_by_the_name_of_their_feed(copied: Path) ->
         (("list", "process", "counting", "--lifecycle", "replication"), "process 'counting' has execution"),
         (("summary", "feed", "clicks", "--lifecycle", "execution"), "feed 'clicks' has replication and eviction"),
         (("list", "feed", "counts", "--lifecycle", "replication"), "feed 'counts' is not copied"),
-        (("params", "clicks", "2013-11-01", "--lifecycle", "eviction"), "what retention does is done in sweeps"),
+        (("params", "clicks", "2013-11-01", "--lifecycle", "eviction"), "retention works in sweeps, not in instances"),
         (
             ("triage", "process", "counting", "2013-11-01", "--lifecycle", "eviction"),
             "process 'counting' has execution",
@@ -189,5 +190,5 @@ def test_a_repair_that_is_killed_leaves_nothing_half_done_and_a_repeat_goes_on_a
     slow["replication"] = {"bandwidth": "50MB"}
     (project / "entities/all.yaml").write_text(yaml.safe_dump_all([EAST, WEST, slow]))
     done = replication("repair", "clicks")
-    assert {each["outcome"] for each in done["instances"]} == {"repaired"}
+    assert {each["outcome"] for each in done["copies"]} == {"repaired"}
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}

@@ -11,7 +11,7 @@ from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from tests.cli.project import run
 from tests.cli.retention_project import EXPIRED, NOON, ok, planned, project, refused, retention, set_clock, table
-from tests.lifecycle.retention.yard import Tree, tree_of
+from tests.lifecycle.retention.harness import Tree, tree_of
 
 __all__ = ["project"]
 
@@ -52,7 +52,7 @@ def test_a_plan_has_a_row_for_each_feed_and_removes_nothing(project: Path) -> No
         "primary", "clicks", "6", "10", "6", "48 bytes", "2013-11-03T00:00Z", "2013-11-03T05:00Z", "age 6", "0",
     ]  # fmt: skip
     assert views[1:6] == ["primary", "views", "2", "2", "2"]
-    assert views[-1] == "asks: All 2 instances of the feed would go."
+    assert views[-1] == "asks: All 2 instances of the feed would be removed."
     assert result.stderr == f"planned: 8 paths, 62 bytes, as of {NOON}\n"
     assert tree_of(project / "data", hidden=True) == before
     assert {(row[0], row[2], row[4]) for row in table(run("retention", "list"))} == {
@@ -68,12 +68,12 @@ def test_a_plan_as_json_says_which_paths_are_kept_and_why(project: Path) -> None
     told = retention("plan", "--feed", "clicks")
 
     (feed,) = told["feeds"]
-    assert (told["version"], told["dry_run"], told["as_of"]) == (1, False, NOON)
+    assert (told["version"], told["dry_run"], told["as_of"]) == (2, False, "2013-11-03T12:00:00Z")
     assert (feed["instances"], feed["kept"]) == (5, {"hold": 1})
     assert feed["kept_paths"] == [
         {"path": "clicks/2013-11-03/02", "reasons": ["hold: hold 'audit' of ann: numbers"]},
     ]
-    assert feed["sweep"] == told["sweeps"][0]["id"]
+    assert feed["sweep_id"] == told["sweeps"][0]["sweep_id"]
 
 
 def test_a_plan_for_another_time_counts_ages_to_that_and_cannot_run_before(project: Path) -> None:
@@ -85,16 +85,16 @@ def test_a_plan_for_another_time_counts_ages_to_that_and_cannot_run_before(proje
 
     assert sweep["instances"] == 8
     assert refused(result).splitlines()[-1] == (
-        f"feed-assets: sweep {sweep['id']}: the clock stands at {NOON}, and it was planned for a later time: "
-        "2013-11-03T14:00Z. Correct the clock, or plan anew."
+        f"feed-assets: sweep {sweep['sweep_id']}: the clock stands at {NOON}, but the sweep was planned for a "
+        "later time: 2013-11-03T14:00Z. Correct the clock, or plan again."
     )
-    assert (state(sweep["id"]), state(other)) == ("PLANNED", "DONE")
+    assert (state(sweep["sweep_id"]), state(other)) == ("PLANNED", "DONE")
 
 
 def test_a_newer_plan_takes_the_place_of_an_older_one(project: Path) -> None:
     older = planned("clicks")
     result = run("retention", "plan", "--feed", "clicks")
-    assert result.stderr.splitlines()[0] == f"it takes the place of {older}"
+    assert result.stderr.splitlines()[0] == f"it supersedes {older}"
     assert state(older) == "SUPERSEDED"
     assert "it is SUPERSEDED" in refused(run("retention", "run", older))
 
@@ -102,9 +102,9 @@ def test_a_newer_plan_takes_the_place_of_an_older_one(project: Path) -> None:
 def test_nothing_to_remove_is_no_mistake(project: Path) -> None:
     swept()
     result = run("retention", "plan", "--feed", "clicks")
-    assert (result.exit_code, result.stderr) == (0, f"nothing is to be removed as of {NOON}\n")
+    assert (result.exit_code, result.stderr) == (0, f"nothing to remove as of {NOON}\n")
     result = run("retention", "run")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sweep waits to be run\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sweep waits to run\n")
 
 
 def test_a_plan_is_shown_with_its_paths_and_found_by_the_beginning_of_its_id(project: Path) -> None:
@@ -133,16 +133,16 @@ def test_a_run_moves_what_was_planned_and_shows_what_became_of_it(project: Path)
     assert left == ["03", "06", "07", "08", "09"]
     told = retention("show", sweep, "--outcome", "CHANGED")
     assert (told["matching"], told["items"][0]["path"]) == (1, EXPIRED[3])
-    assert told["items"][0]["outcome_reason"] == "something has been written into it since the sweep was planned"
-    assert told["sweep"]["purge_at"] == "2013-11-10T12:00Z"
+    assert told["items"][0]["outcome_reason"] == "its files have changed since the sweep was planned"
+    assert told["sweep"]["purge_at"] == "2013-11-10T12:00:00Z"
 
 
 def test_a_run_of_a_feed_plans_it_and_tells_what_asks(project: Path) -> None:
     result = run("retention", "run", "--feed", "clicks", "--feed", "views", "--output", "json")
     assert result.exit_code == 0
     (sweep,) = json.loads(result.stdout)["sweeps"]
-    assert (sweep["state"], [feed["evicted"] for feed in sweep["feeds"]]) == ("DONE", [6])
-    assert result.stderr.endswith(" asks: All 2 instances of the feed would go.\n")
+    assert (sweep["state"], [feed["evicted"] for feed in sweep["counts"]]) == ("DONE", [6])
+    assert result.stderr.endswith(" asks: All 2 instances of the feed would be removed.\n")
     assert (project / "data/views/2013-11-03/00").exists()
 
 
@@ -155,7 +155,7 @@ def test_a_run_goes_on_with_what_broke_off(project: Path, arguments: list[str]) 
     result = run("retention", "run", *arguments)
 
     assert [(row[0], row[2]) for row in table(result)] == [(sweep, "DONE")]
-    left_out = f"feed 'clicks' on primary is left out: sweep {sweep} of it is RUNNING\n"
+    left_out = f"feed 'clicks' on primary is left out: its sweep {sweep} is RUNNING\n"
     assert result.stderr == (left_out if arguments else "")
 
 
@@ -168,15 +168,15 @@ def test_a_run_of_all_takes_what_was_planned_and_not_what_asks(project: Path) ->
 def test_what_asks_is_run_when_it_was_approved(project: Path) -> None:
     sweep = planned("views")
     assert refused(run("retention", "run", sweep)) == (
-        f"feed-assets: sweep {sweep}: it waits for approval: All 2 instances of the feed would go. "
-        "Look at it, and approve or cancel it.\n"
+        f"feed-assets: sweep {sweep}: it waits for approval: All 2 instances of the feed would be removed. "
+        "Inspect it, and approve or cancel it.\n"
     )
 
     (row,) = table(run("retention", "approve", sweep))
 
     assert row[2] == "PLANNED"
     assert retention("show", sweep)["sweep"]["approved_by"] == "ann"
-    assert "nothing to approve" in refused(run("retention", "approve", sweep))
+    assert "needs no approval" in refused(run("retention", "approve", sweep))
     assert retention("run", sweep)["sweeps"][0]["state"] == "DONE"
 
 
@@ -185,8 +185,8 @@ def test_what_was_cancelled_never_runs(project: Path) -> None:
     assert table(run("retention", "cancel", sweep))[0][2] == "CANCELLED"
     assert "it is CANCELLED" in refused(run("retention", "cancel", sweep))
     assert "it is CANCELLED" in refused(run("retention", "run", sweep))
-    assert "it has taken nothing away" not in run("retention", "list").stderr
-    assert "so it has taken nothing away" in refused(run("retention", "undo", sweep))
+    assert "it has removed nothing" not in run("retention", "list").stderr
+    assert "so it has removed nothing" in refused(run("retention", "undo", sweep))
 
 
 def test_an_undo_brings_all_back_and_holds_it(project: Path) -> None:
@@ -197,12 +197,12 @@ def test_an_undo_brings_all_back_and_holds_it(project: Path) -> None:
     result = run("retention", "undo", sweep)
 
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == (f"undo of {sweep}: brought back 6 paths; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n")
+    assert result.stderr == (f"undo of {sweep}: restored 6 paths; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n")
     assert tree_of(project / "data") == before
     assert state(sweep) == "UNDONE"
     assert retention("plan", "--feed", "clicks")["feeds"][0]["kept"] == {"hold": 6}
     ok(run("hold", "release", f"undo-{sweep}"))
-    assert run("retention", "undo", sweep).stderr == f"undo of {sweep}: brought back 0 paths\n"
+    assert run("retention", "undo", sweep).stderr == f"undo of {sweep}: restored 0 paths\n"
     assert retention("plan", "--feed", "clicks")["feeds"][0]["instances"] == 6
 
 
@@ -210,10 +210,12 @@ def test_an_undo_of_one_instance_leaves_the_others_away(project: Path) -> None:
     sweep = swept()
     arguments = ["undo", sweep, "--feed", "clicks", "--instance", "2013-11-03T02:00Z", "--no-hold"]
     told = retention(*arguments)
-    assert (told["restored"], told["left"], told["complete"], told["hold"]) == (1, [], True, None)
+    assert (told["restored"], told["left"], told["is_complete"], told["holds"]) == (1, [], True, [])
     assert sorted(path.name for path in (project / "data/clicks/2013-11-03").iterdir())[:2] == ["02", "06"]
     assert state(sweep) == "DONE"
-    assert f"sweep {sweep}: it is not about feed 'views'" in refused(run("retention", "undo", sweep, "--feed", "views"))
+    assert f"sweep {sweep}: it does not contain feed 'views'" in refused(
+        run("retention", "undo", sweep, "--feed", "views")
+    )
 
 
 def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
@@ -225,7 +227,7 @@ def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
     result = run("retention", "undo", sweep)
 
     assert (result.exit_code, result.stdout.split("\t")[:2]) == (1, [EXPIRED[0], "OCCUPIED"])
-    assert "brought back 5 paths, could not bring back 1" in result.stderr
+    assert "restored 5 paths, could not restore 1" in result.stderr
     assert (folder / "part.csv").read_text() == "newer"
 
 
@@ -248,7 +250,8 @@ def test_a_purge_stops_where_the_clock_has_jumped_and_goes_on_when_told(project:
     sweep = swept()
     set_clock(project, "2033-11-11T12:00Z")
     assert "purge of primary" in refused(run("retention", "purge"))
-    assert retention("purge", sweep, "--now")["purged"] == [{"sweep": sweep, "files": 13, "obstacle": None}]
+    (purged,) = retention("purge", sweep, "--now")["purged"]
+    assert (purged["sweep"]["sweep_id"], purged["files"], purged["obstacle"]) == (sweep, 13, None)
 
 
 def test_the_trash_of_what_is_held_stays_and_that_of_what_is_back_does_not_matter(project: Path) -> None:
@@ -272,7 +275,7 @@ def test_a_report_has_the_lines_of_falcon(project: Path) -> None:
     assert paths == "instancePaths=" + ",".join(f"/{path}" for path in EXPIRED)
     assert times == "instances=" + ",".join(f"20131103{hour:02d}00" for hour in range(6))
     (feed,) = retention("report", sweep)["feeds"]
-    assert (feed["feed"], feed["paths"], feed["instances"]) == ("clicks", paths, times)
+    assert (feed["feed"], feed["paths"], feed["times"]) == ("clicks", paths, times)
 
 
 def test_a_dry_run_changes_nothing(project: Path) -> None:
@@ -306,10 +309,10 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
     assert result.stderr == f"would be planned: 8 paths, 62 bytes, as of {NOON}\n"
     asking = planned("views")
     assert "it waits for approval" in refused(run("retention", "run", asking, "--dry-run"))
-    assert retention("run", asking, "--dry-run", exit_code=1)["refused"][0]["sweep"] == asking
+    assert retention("run", asking, "--dry-run", exit_code=1)["refused"][0].startswith(f"sweep {asking}: ")
     assert retention("approve", asking, "--dry-run")["sweep"]["state"] == "PLANNED"
     done = swept()
-    assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would bring back 6 paths\n"
+    assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would restore 6 paths\n"
     assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweeps")
 
 
@@ -317,7 +320,7 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
 def test_a_plan_that_is_not_there_is_named(project: Path, verb: str) -> None:
     result = run("retention", verb, "2013")
     assert refused(result) == (
-        "feed-assets: sweep '2013': it does not exist. `feed-assets retention list` has those there are.\n"
+        "feed-assets: sweep '2013': it does not exist. `feed-assets retention list` lists the sweeps.\n"
     )
     assert result.stdout == ""
 
@@ -325,7 +328,7 @@ def test_a_plan_that_is_not_there_is_named(project: Path, verb: str) -> None:
 def test_a_beginning_that_several_have_is_not_enough(project: Path) -> None:
     planned("clicks")
     planned("views")
-    assert "several begin so. Write more of its id." in refused(run("retention", "show", "2013"))
+    assert "several sweeps have this prefix. Write more of its id." in refused(run("retention", "show", "2013"))
 
 
 @pytest.mark.parametrize("verb", ["plan", "run", "purge"])

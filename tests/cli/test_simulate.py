@@ -56,7 +56,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_log_says_what_ran_when_what_was_late_and_what_never_ran(place: Path) -> None:
     result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv", "--output", "json"])
     assert result.exit_code == 0, result.output
-    log = [(line["what"], line["entity"], line["instance"]) for line in json.loads(result.stdout)["log"]]
+    log = [(line["what"], line["entity"], line["nominal_time"]) for line in json.loads(result.stdout)["log"]]
     assert [line for line in log if line[0] in ("run", "run again", "never ran")] == [
         ("run", "count", "2015-01-01T00:00Z"),
         ("run again", "count", "2015-01-01T00:00Z"),
@@ -76,8 +76,8 @@ def test_a_seed_gives_one_log_and_another_seed_another(place: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("clicks,primary,2015-01-01T07:00Z,2015-01-01T02:00Z", "2015-01-01T07:00Z is no instance of feed 'clicks'"),
-        ("counts,primary,2015-01-01T00:00Z,2015-01-01T02:00Z", "feed 'counts' on primary is none from outside"),
+        ("clicks,primary,2015-01-01T07:00Z,2015-01-01T02:00Z", "2015-01-01T07:00Z is not an instance of feed 'clicks'"),
+        ("counts,primary,2015-01-01T00:00Z,2015-01-01T02:00Z", "feed 'counts' on primary is not an external feed"),
         ("clicks,primary,2015-01-01T00:00Z,", "it has no at"),
         ("clicks,primary,yesterday,2015-01-01T02:00Z", "'yesterday' is not a date and time"),
     ],

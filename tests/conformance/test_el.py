@@ -11,8 +11,9 @@ from feed_assets.timing.errors import ExpressionError
 from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.text import TextContext, evaluate_function
-from feed_assets.timing.windows import output_index
+from feed_assets.timing.text import TextContext
+from tests.timing.functions import evaluate_function
+from tests.timing.outputs import output_index
 
 Case = dict[str, Any]
 TABLE = "el.json"

@@ -11,8 +11,10 @@ from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_path_template
-from feed_assets.timing.text import TextContext, evaluate_function
-from feed_assets.timing.windows import Window, output_index, parse_window, producers
+from feed_assets.timing.text import TextContext
+from feed_assets.timing.windows import Window, parse_window
+from tests.timing.functions import evaluate_function
+from tests.timing.outputs import output_index, producers
 
 Case = dict[str, Any]
 TABLE = "el_windows.json"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 
 Case = dict[str, Any]

@@ -10,7 +10,8 @@ import pytest
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError, FrequencyError
 from feed_assets.timing.frequency import parse_frequency
-from feed_assets.timing.text import TextContext, evaluate_function
+from feed_assets.timing.text import TextContext
+from tests.timing.functions import evaluate_function
 
 Case = dict[str, Any]
 TABLE = "frequency.json"

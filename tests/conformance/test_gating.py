@@ -10,14 +10,14 @@ from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Order, Process
-from feed_assets.lifecycle.governance import Governed
-from feed_assets.lifecycle.input_states import InputState, decide_ready
-from feed_assets.lifecycle.readiness import decide_materialization
-from feed_assets.lifecycle.requests import decide_launches
+from feed_assets.lifecycle.input_windows import InputState, decide_ready
+from feed_assets.lifecycle.instances.readiness import decide_materialization
+from feed_assets.lifecycle.instances.requests import decide_launches
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
-from feed_assets.state.records import Frontier, FrontierKind, ProcessInstance, ProcessInstanceStatus
-from feed_assets.storage.local import LocalStore
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
+from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
@@ -34,15 +34,15 @@ def record_of(entity: Process) -> ProcessRecord:
 
 def first_of(record: ProcessRecord, as_of: datetime) -> ProcessInstance:
     """The first instance of a process as it comes into being when it is `as_of`."""
-    frontier = Frontier(
-        kind=FrontierKind.PROCESS,
+    watermark = Watermark(
+        kind=WatermarkKind.PROCESS,
         entity=record.process,
         cluster=record.cluster,
         next_index=0,
         next_time=record.sequence.start,
     )
     plan = Plan(digest="", clusters={}, feeds={}, processes={record.key: record})
-    return decide_materialization([Governed.whole(plan, record.key)], frontier, as_of)[0][0]
+    return decide_materialization([ActiveRelease.whole(plan, record.key)], watermark, as_of)[0][0]
 
 
 def check_input_check(case: Case) -> None:

@@ -15,15 +15,15 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Retry, RetryPolicy
-from feed_assets.lifecycle.late_checks import cut_off_at, decide_feed_check, next_check, process_cut_off
-from feed_assets.lifecycle.lateness import (
+from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
+from feed_assets.lifecycle.late.late_checks import cut_off_at, decide_feed_check, next_check, process_cut_off
+from feed_assets.lifecycle.late.lateness import (
     InputContents,
-    Verdict,
+    LateVerdict,
     decide_before_reading,
     decide_check,
     find_changes,
 )
-from feed_assets.lifecycle.retries import apply_retries, decide_retry, retry_delay
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, RetryRecord
 from feed_assets.state.database import open_database
@@ -75,7 +75,7 @@ def check_retry_when_due(case: Case) -> None:
         with made.database.begin() as connection:
             key = ProcessKey("p", "primary", NOW)
             ProcessInstances(connection).transition(key, {status}, retry_at=NOW, updated_at=NOW)
-        again = apply_retries(made.database, made.governance, "primary", NOW).again
+        again = apply_retries(made.database, made.timeline, "primary", NOW).again
         assert bool(again) == (case["expected"] == "rerun")
         assert "rerun_call_fails" not in case
 
@@ -185,7 +185,7 @@ def check_late_when_due(case: Case) -> None:
     decision = decide_before_reading(check, status, due_at, is_declared=True, is_safe_mode=case["safe_mode"])
     if case["expected"] == "requeue_same_delay":
         assert decision is not None
-        assert decision.verdict is Verdict.PUT_OFF
+        assert decision.verdict is LateVerdict.PUT_OFF
         assert decision.check is not None
         assert decision.check.due_at == due_at + timedelta(hours=1)
         return
@@ -195,7 +195,7 @@ def check_late_when_due(case: Case) -> None:
     decision = decide_check(check, plan, plan.processes["p", "primary"], [contents], status, due_at)
     assert decision.check is not None
     assert decision.check.due_at == due_at + timedelta(hours=1)
-    expected = {"rerun_forced": Verdict.RERUN, "schedule_next_check": Verdict.UNCHANGED}
+    expected = {"rerun_forced": LateVerdict.RERUN, "schedule_next_check": LateVerdict.UNCHANGED}
     assert decision.verdict is expected[case["expected"]]
 
 

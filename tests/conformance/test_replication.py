@@ -16,21 +16,22 @@ from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.flows import flow_delay, flow_sequence
 from feed_assets.entities.replication_properties import complete_replication
 from feed_assets.issues import Severity
-from feed_assets.lifecycle.replication.copying import copy_instance
-from feed_assets.lifecycle.replication.filters import CopyFilter
 from feed_assets.lifecycle.replication.flows import target_side
-from feed_assets.lifecycle.replication.plans import Side
-from feed_assets.lifecycle.stores import StorePool
-from feed_assets.loading.entity_files import EntityFile, load_files
+from feed_assets.loading.bundles import load_files
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.replication import copy_options, normalize_slice, slice_path
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
+from feed_assets.transfer.copying import copy_instance
+from feed_assets.transfer.filters import CopyFilter
+from feed_assets.transfer.plans import Side
 from tests.conformance.replicated_feeds import (
     LEVELS,
     MINUTE,

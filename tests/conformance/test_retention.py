@@ -13,11 +13,10 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.issues import SourceMap
-from feed_assets.lifecycle.retention.cadence import decide_next_turn
 from feed_assets.lifecycle.retention.eligibility import collect_candidates, cutoff, decide_eligible, find_before
 from feed_assets.lifecycle.retention.partitions import is_expired, render_filter
-from feed_assets.lifecycle.retention.report import (
-    parse_evicted_paths,
+from feed_assets.lifecycle.retention.retention_schedule import decide_next_retention
+from feed_assets.operations.retention.reading import (
     render_evicted_paths,
     render_evicted_times,
 )
@@ -31,6 +30,7 @@ from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.validation.rules import validate_bundle
+from tests.lifecycle.retention.reports import parse_evicted_paths
 
 Case = dict[str, Any]
 TABLE = "retention.json"
@@ -175,8 +175,8 @@ def check_job(case: Case) -> None:
         stops = {"falcon.retention.keep.instances.beyond.validity": "true"}
         bundle = feed_of(end="2015-01-01T00:00Z", lifecycles=(stage() if lifecycle else None, None), properties=stops)
         policy = policy_of(bundle)
-        first = decide_next_turn(policy, None, NOW)
-        assert decide_next_turn(policy, first, NOW) is None
+        first = decide_next_retention(policy, None, NOW)
+        assert decide_next_retention(policy, first, NOW) is None
         assert (first is None) == (case["expected"] is None)
         return
     own = stage(lifecycle["limit"], **{key: lifecycle[key] for key in ("frequency", "queue", "priority")})

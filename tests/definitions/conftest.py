@@ -11,8 +11,9 @@ from moto.server import ThreadedMotoServer
 
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.state.database import Database
-from tests.databases import database, database_url
-from tests.definitions.beds import StoreBed
+from tests.databases import database
+from tests.databases import drilled_database_url as database_url
+from tests.definitions.harness import DefinitionsHarness
 
 __all__ = ["database", "database_url"]
 
@@ -21,9 +22,9 @@ _numbers = itertools.count()
 
 
 @pytest.fixture
-def bed(database: Database, tmp_path: Path) -> StoreBed:
+def harness(database: Database, tmp_path: Path) -> DefinitionsHarness:
     """A store in a local folder that does not exist yet."""
-    return StoreBed(database=database, location=str(tmp_path / "entities"))
+    return DefinitionsHarness(database=database, location=str(tmp_path / "entities"))
 
 
 @pytest.fixture(scope="module")

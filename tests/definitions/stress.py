@@ -13,12 +13,12 @@ from pathlib import Path
 
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.loading.entity_files import LoadedBundle
+from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import open_database
 from feed_assets.state.definition_records import ChangeState
 from feed_assets.state.definitions import Definitions
-from tests.definitions.beds import NOW, StoreBed, feed_text
+from tests.definitions.harness import NOW, DefinitionsHarness, feed_text
 from tests.definitions.workers import FORK
 
 KINDS = ("cluster", "feed", "process")
@@ -63,11 +63,11 @@ class Outcome:
 
 def run(url: str, location: str, folder: Path, size: Size, seed: int) -> Outcome:
     """Begin with half of the entities, a tenth of them in files of ten; then let the processes loose."""
-    bed = StoreBed(database=open_database(url), location=location)
-    _sow(bed, size)
+    harness = DefinitionsHarness(database=open_database(url), location=location)
+    _sow(harness, size)
     chance = random.Random(seed)
-    bed.store.load(NOW)  # forked workers need not parse everything anew
-    workers = {number: _started(bed, folder, size, number, 0) for number in range(size.processes)}
+    harness.store.load(NOW)  # forked workers need not parse everything anew
+    workers = {number: _started(harness, folder, size, number, 0) for number in range(size.processes)}
     kills = 0
     ends_at = time.monotonic() + size.seconds
     while time.monotonic() < ends_at:
@@ -76,14 +76,14 @@ def run(url: str, location: str, folder: Path, size: Size, seed: int) -> Outcome
         assert workers[number].exitcode is None, "a worker ended by itself"
         _kill(workers[number])
         kills += 1
-        workers[number] = _started(bed, folder, size, number, kills)
+        workers[number] = _started(harness, folder, size, number, kills)
     for worker in workers.values():
         _kill(worker)
     begun = time.monotonic()
-    bed.store.recover(NOW)
-    problems = bed.problems()
+    harness.store.recover(NOW)
+    problems = harness.problems()
     seconds = time.monotonic() - begun
-    with bed.database.read() as connection:
+    with harness.database.read() as connection:
         changes = Changes(connection).all()
         versions = Definitions(connection).all()
     made = {change.change_id for change in changes if change.state is ChangeState.DONE}
@@ -95,7 +95,7 @@ def run(url: str, location: str, folder: Path, size: Size, seed: int) -> Outcome
         refused_but_made=tuple(sorted(_acknowledged(folder, "refused") & origins)),
         states=dict(Counter(change.state.value for change in changes)),
         actions=dict(Counter(version.action.value for version in versions)),
-        entities=len(bed.store.load(NOW).documents),
+        entities=len(harness.store.load(NOW).documents),
         problems=tuple(problems),
         check_seconds=seconds,
     )
@@ -107,26 +107,26 @@ def _kill(worker: BaseProcess) -> None:
     worker.join()
 
 
-def _sow(bed: StoreBed, size: Size) -> None:
+def _sow(harness: DefinitionsHarness, size: Size) -> None:
     shared: list[str] = []
     for number in range(0, size.entities, 2):
         if number % 20 == 0:
             shared.append(_text(number, 1, "from the beginning"))
         else:
-            bed.write(f"{KINDS[number % 3]}/e{number}.yaml", _text(number, 1, ""))
+            harness.write(f"{KINDS[number % 3]}/e{number}.yaml", _text(number, 1, ""))
     for place in range(0, len(shared), 10):
-        bed.write(f"shared/{place}.yaml", "# several\n---\n" + "---\n".join(shared[place : place + 10]))
-    bed.store.record_found(NOW, "the beginning")
+        harness.write(f"shared/{place}.yaml", "# several\n---\n" + "---\n".join(shared[place : place + 10]))
+    harness.store.record_found(NOW, "the beginning")
 
 
-def _started(bed: StoreBed, folder: Path, size: Size, number: int, life: int) -> BaseProcess:
-    arguments = (bed, folder / f"{number}-{life}", size.entities, f"{number}.{life}")
+def _started(harness: DefinitionsHarness, folder: Path, size: Size, number: int, life: int) -> BaseProcess:
+    arguments = (harness, folder / f"{number}-{life}", size.entities, f"{number}.{life}")
     worker = FORK.Process(target=work, args=arguments, daemon=True)
     worker.start()
     return worker
 
 
-def work(bed: StoreBed, log: Path, entities: int, name: str) -> None:
+def work(harness: DefinitionsHarness, log: Path, entities: int, name: str) -> None:
     """Change the store at random, and note each change that was made or refused; until killed."""
     chance = random.Random(name)
     with log.open("a") as notes:
@@ -139,7 +139,7 @@ def work(bed: StoreBed, log: Path, entities: int, name: str) -> None:
                     raise DefinitionsError(location="here", reason="refused")
 
             try:
-                change = bed.store.change(
+                change = harness.store.change(
                     list(_edits(chance, entities)),
                     author=name,
                     origin=origin,

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from feed_assets.definitions.documents import Splice, edit_text, find_documents, only_document, split_documents
 from feed_assets.definitions.errors import DefinitionStoreError
-from feed_assets.loading.entity_files import EntityFile, parse_file
+from feed_assets.loading.bundles import parse_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.yaml_nodes import iter_documents
 from feed_assets.state.definition_records import DocumentFormat
-from tests.definitions.beds import NO_VALUES
+from tests.definitions.harness import NO_VALUES
 
 KEYS = ("a", "b", "c", "new")
 _bodies = st.sampled_from(

@@ -9,88 +9,94 @@ from feed_assets.definitions import folder as folders
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.state.changes import Changes
 from feed_assets.state.definition_records import ChangeState
-from tests.definitions.beds import NOW, StoreBed, feed_text, put, remove
-from tests.definitions.workers import SPAWN, die_at, raise_together
+from tests.databases import database_url
+from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove
+from tests.definitions.workers import die_at, raise_together
+from tests.processes import PROCESSES
+
+__all__ = ["database_url"]  # that locks and turns hold between processes is looked at with both databases
 
 OLD, NEW = {"a": 1, "b": 1, "d": 1}, {"a": 2, "c": 1, "d": 2}
 
 
-def _begin(bed: StoreBed) -> None:
+def _begin(harness: DefinitionsHarness) -> None:
     """a and d stand in one file, b in another."""
-    bed.write("mine.yaml", feed_text("a") + "---\n" + feed_text("d"))
-    bed.store.record_found(NOW)
-    bed.change(put("b"))
+    harness.write("mine.yaml", feed_text("a") + "---\n" + feed_text("d"))
+    harness.store.record_found(NOW)
+    harness.change(put("b"))
 
 
-def _change(bed: StoreBed) -> None:
-    bed.change(put("a", 2), remove("b"), put("c"), put("d", 2))
+def _change(harness: DefinitionsHarness) -> None:
+    harness.change(put("a", 2), remove("b"), put("c"), put("d", 2))
 
 
-def _states(bed: StoreBed) -> list[ChangeState]:
-    with bed.database.read() as connection:
+def _states(harness: DefinitionsHarness) -> list[ChangeState]:
+    with harness.database.read() as connection:
         return [change.state for change in Changes(connection).all()]
 
 
-def test_a_change_that_is_killed_at_any_step_is_made_whole_or_not_at_all(bed: StoreBed) -> None:
-    _begin(bed)
+def test_a_change_that_is_killed_at_any_step_is_made_whole_or_not_at_all(harness: DefinitionsHarness) -> None:
+    _begin(harness)
     seen = []
     for step in count(1):
-        was_killed = die_at(step, bed, _change)
-        found = bed.hours()
+        was_killed = die_at(step, harness, _change)
+        found = harness.hours()
         assert found in (OLD, NEW), step
-        assert bed.problems() == [], step
+        assert harness.problems() == [], step
         seen.append(found)
         if not was_killed:
             break
         if found == NEW:
-            bed.change(put("a"), put("b"), remove("c"), put("d"))
-            assert bed.hours() == OLD
+            harness.change(put("a"), put("b"), remove("c"), put("d"))
+            assert harness.hours() == OLD
     assert (seen[0], seen[-1]) == (OLD, NEW)
     assert seen == sorted(seen, key=lambda each: each == NEW)  # from some step on it is finished
     assert len(seen) > 12
 
 
-def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(bed: StoreBed) -> None:
-    _begin(bed)
-    assert die_at(3, bed, _change)  # the journal has it, the files do not
-    assert _states(bed)[-1] is ChangeState.PREPARED
+def test_a_recovery_that_is_killed_at_any_step_is_finished_by_the_next(harness: DefinitionsHarness) -> None:
+    _begin(harness)
+    assert die_at(3, harness, _change)  # the journal has it, the files do not
+    assert _states(harness)[-1] is ChangeState.PREPARED
     for step in count(1):
-        if not die_at(step, bed, lambda each: each.store.recover(NOW)):
+        if not die_at(step, harness, lambda each: each.store.recover(NOW)):
             break
-    assert bed.hours() == NEW
-    assert bed.problems() == []
-    assert bed.actions("a") == ["SUBMITTED", "UPDATED"]
+    assert harness.hours() == NEW
+    assert harness.problems() == []
+    assert harness.actions("a") == ["SUBMITTED", "UPDATED"]
 
 
 def test_a_broken_off_change_of_files_that_others_edited_is_undone(
-    bed: StoreBed, caplog: pytest.LogCaptureFixture
+    harness: DefinitionsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _begin(bed)
+    _begin(harness)
     for step in count(3):
-        assert die_at(step, bed, _change)
-        if (Path(bed.location) / "feed/c.yaml").exists():
+        assert die_at(step, harness, _change)
+        if (Path(harness.location) / "feed/c.yaml").exists():
             break
-        bed.store.recover(NOW)
-        bed.change(put("a"), put("b"), remove("c"), put("d"))
-    bed.write("mine.yaml", feed_text("a", 7) + "---\n" + feed_text("d"))
+        harness.store.recover(NOW)
+        harness.change(put("a"), put("b"), remove("c"), put("d"))
+    harness.write("mine.yaml", feed_text("a", 7) + "---\n" + feed_text("d"))
 
     with caplog.at_level(logging.WARNING):
-        (undone,) = bed.store.recover(NOW)
+        (undone,) = harness.store.recover(NOW)
 
     assert undone.state is ChangeState.UNDONE
     assert "mine.yaml was edited since: it is undone" in caplog.text
-    assert bed.hours() == {"a": 7, "b": 1, "d": 1}
-    assert bed.actions("a")[-1] != "DELETED"
-    assert [problem.split(":")[0] for problem in bed.problems()] == [
+    assert harness.hours() == {"a": 7, "b": 1, "d": 1}
+    assert harness.actions("a")[-1] != "DELETED"
+    assert [problem.split(":")[0] for problem in harness.problems()] == [
         "warning file-edited",
         "warning not-recorded",
     ]
-    bed.store.record_found(NOW)
-    assert [problem.split(":")[0] for problem in bed.problems()] == ["warning file-edited"]
+    harness.store.record_found(NOW)
+    assert [problem.split(":")[0] for problem in harness.problems()] == ["warning file-edited"]
 
 
-def test_a_change_that_cannot_be_written_is_undone_at_once(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    _begin(bed)
+def test_a_change_that_cannot_be_written_is_undone_at_once(
+    harness: DefinitionsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _begin(harness)
     write = folders._Local._write
 
     def refuse_third(self: folders._Local, name: str, content: bytes) -> None:
@@ -100,75 +106,81 @@ def test_a_change_that_cannot_be_written_is_undone_at_once(bed: StoreBed, monkey
 
     monkeypatch.setattr(folders._Local, "_write", refuse_third)
     with pytest.raises(DefinitionStoreError, match="No space left"):
-        _change(bed)
-    assert bed.hours() == OLD
-    assert _states(bed)[-1] is ChangeState.UNDONE
-    assert bed.problems() == []
+        _change(harness)
+    assert harness.hours() == OLD
+    assert _states(harness)[-1] is ChangeState.UNDONE
+    assert harness.problems() == []
 
 
-def test_an_edit_that_comes_while_files_are_written_is_kept(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    _begin(bed)
+def test_an_edit_that_comes_while_files_are_written_is_kept(
+    harness: DefinitionsHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _begin(harness)
     write = folders._Local._write
 
     def edit_meanwhile(self: folders._Local, name: str, content: bytes) -> None:
         write(self, name, content)
         if name == "feed/c.yaml":
-            bed.write("mine.yaml", feed_text("a", 7) + "---\n" + feed_text("d"))
+            harness.write("mine.yaml", feed_text("a", 7) + "---\n" + feed_text("d"))
 
     monkeypatch.setattr(folders._Local, "_write", edit_meanwhile)
     with pytest.raises(DefinitionsChangedError, match=r"mine\.yaml changed"):
-        _change(bed)
-    assert bed.hours() == {"a": 7, "b": 1, "d": 1}
-    assert _states(bed)[-1] is ChangeState.UNDONE
+        _change(harness)
+    assert harness.hours() == {"a": 7, "b": 1, "d": 1}
+    assert _states(harness)[-1] is ChangeState.UNDONE
 
 
-def test_a_change_that_somebody_else_has_undone_is_not_recorded(bed: StoreBed) -> None:
+def test_a_change_that_somebody_else_has_undone_is_not_recorded(harness: DefinitionsHarness) -> None:
     """As when the connection that holds the turn is lost, and another process takes the change for broken off."""
-    _begin(bed)
+    _begin(harness)
     write = folders._Local._write
 
     def undo_meanwhile(self: folders._Local, name: str, content: bytes) -> None:
         write(self, name, content)
-        with bed.database.read() as connection:
+        with harness.database.read() as connection:
             prepared = Changes(connection).prepared()
         for change in prepared:
-            with bed.database.begin() as connection:
+            with harness.database.begin() as connection:
                 assert Changes(connection).end(change, ChangeState.UNDONE, NOW)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folders._Local, "_write", undo_meanwhile)
         with pytest.raises(DefinitionsChangedError):
-            bed.change(put("b", 2))
-    assert bed.actions("b") == ["SUBMITTED"]
+            harness.change(put("b", 2))
+    assert harness.actions("b") == ["SUBMITTED"]
 
 
 @pytest.mark.parametrize("layout", ["files", "one file"])
-def test_changes_of_several_processes_are_neither_lost_nor_mixed(bed: StoreBed, database_url: str, layout: str) -> None:
+def test_changes_of_several_processes_are_neither_lost_nor_mixed(
+    harness: DefinitionsHarness, database_url: str, layout: str
+) -> None:
     names = ("a", "b", "c")
     if layout == "one file":
-        bed.write("all.yaml", "---\n".join(feed_text(name) for name in names))
-    workers = [SPAWN.Process(target=raise_together, args=(database_url, bed.location, name, (), 8)) for name in names]
+        harness.write("all.yaml", "---\n".join(feed_text(name) for name in names))
+    workers = [
+        PROCESSES.Process(target=raise_together, args=(database_url, harness.location, name, (), 8)) for name in names
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
-    assert bed.hours() == {"a": 9, "b": 9, "c": 9}
+    assert harness.hours() == {"a": 9, "b": 9, "c": 9}
     for name in names:
-        assert [each.version for each in bed.history(name)] == list(range(1, len(bed.history(name)) + 1))
-        assert [each.author for each in bed.history(name)][-8:] == [name] * 8
-    assert bed.problems() == []
+        assert [each.version for each in harness.history(name)] == list(range(1, len(harness.history(name)) + 1))
+        assert [each.author for each in harness.history(name)][-8:] == [name] * 8
+    assert harness.problems() == []
 
 
-def test_a_reader_sees_all_of_a_change_or_nothing(bed: StoreBed, database_url: str) -> None:
-    bed.change(put("a"), put("b"), put("c"))
-    worker = SPAWN.Process(target=raise_together, args=(database_url, bed.location, "a", ("b", "c"), 40))
+def test_a_reader_sees_all_of_a_change_or_nothing(harness: DefinitionsHarness, database_url: str) -> None:
+    harness.change(put("a"), put("b"), put("c"))
+    worker = PROCESSES.Process(target=raise_together, args=(database_url, harness.location, "a", ("b", "c"), 40))
     worker.start()
     seen = set()
     while worker.is_alive():
-        frequencies = set(bed.hours().values())
+        frequencies = set(harness.hours().values())
         assert len(frequencies) == 1
         seen |= frequencies
     worker.join()
     assert len(seen) > 1
-    assert set(bed.hours().values()) == {41}
+    assert set(harness.hours().values()) == {41}

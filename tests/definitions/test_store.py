@@ -8,39 +8,40 @@ from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionSt
 from feed_assets.definitions.folder import DefinitionFolder
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.loading.entity_files import EntityFile, LoadedBundle
+from feed_assets.loading.bundles import LoadedBundle
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.operations.entities.lookup import FeedLookup
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ChangeState, DocumentFormat
-from tests.definitions.beds import NO_VALUES, NOW, StoreBed, feed_text, put, remove
+from tests.definitions.harness import NO_VALUES, NOW, DefinitionsHarness, feed_text, put, remove
 
 
-def test_a_new_entity_gets_a_file_of_its_own(bed: StoreBed) -> None:
-    change = bed.change(put("clicks", comment="ours"))
+def test_a_new_entity_gets_a_file_of_its_own(harness: DefinitionsHarness) -> None:
+    change = harness.change(put("clicks", comment="ours"))
     assert change is not None
     assert (change.number, change.state) == (1, ChangeState.DONE)
-    assert bed.files() == {"feed/clicks.yaml": feed_text("clicks", comment="ours")}
-    assert bed.hours() == {"clicks": 1}
-    assert bed.problems() == []
+    assert harness.files() == {"feed/clicks.yaml": feed_text("clicks", comment="ours")}
+    assert harness.hours() == {"clicks": 1}
+    assert harness.problems() == []
 
 
-def test_an_entity_is_changed_where_it_stands(bed: StoreBed) -> None:
+def test_an_entity_is_changed_where_it_stands(harness: DefinitionsHarness) -> None:
     head, middle = "# all of ours\n---\n", "---  # the second\n"
-    bed.write("mine.yaml", head + feed_text("a") + middle + feed_text("b") + "# the end\n")
-    bed.change(put("a", 2))
-    assert bed.files() == {"mine.yaml": head + feed_text("a", 2) + middle + feed_text("b") + "# the end\n"}
-    bed.change(remove("b"))
-    assert bed.files() == {"mine.yaml": head + feed_text("a", 2)}
-    assert bed.hours() == {"a": 2}
+    harness.write("mine.yaml", head + feed_text("a") + middle + feed_text("b") + "# the end\n")
+    harness.change(put("a", 2))
+    assert harness.files() == {"mine.yaml": head + feed_text("a", 2) + middle + feed_text("b") + "# the end\n"}
+    harness.change(remove("b"))
+    assert harness.files() == {"mine.yaml": head + feed_text("a", 2)}
+    assert harness.hours() == {"a": 2}
 
 
-def test_every_version_is_recorded_with_author_time_and_origin(bed: StoreBed) -> None:
-    bed.change(put("clicks", 1), author="ann")
-    bed.change(put("clicks", 2), author="bob", now=NOW + timedelta(days=1))
-    bed.change(remove("clicks"), author="cid")
-    versions = bed.history("clicks")
+def test_every_version_is_recorded_with_author_time_and_origin(harness: DefinitionsHarness) -> None:
+    harness.change(put("clicks", 1), author="ann")
+    harness.change(put("clicks", 2), author="bob", now=NOW + timedelta(days=1))
+    harness.change(remove("clicks"), author="cid")
+    versions = harness.history("clicks")
     assert [(each.version, each.action.value, each.author) for each in versions] == [
         (1, "SUBMITTED", "ann"),
         (2, "UPDATED", "bob"),
@@ -50,53 +51,53 @@ def test_every_version_is_recorded_with_author_time_and_origin(bed: StoreBed) ->
     assert (versions[1].text, versions[2].text) == (feed_text("clicks", 2), None)
 
 
-def test_numbers_of_versions_go_on_after_a_deletion(bed: StoreBed) -> None:
+def test_numbers_of_versions_go_on_after_a_deletion(harness: DefinitionsHarness) -> None:
     for edit in (put("clicks"), remove("clicks"), put("clicks")):
-        bed.change(edit)
-    assert bed.actions("clicks") == ["SUBMITTED", "DELETED", "SUBMITTED"]
-    assert [each.version for each in bed.history("clicks")] == [1, 2, 3]
+        harness.change(edit)
+    assert harness.actions("clicks") == ["SUBMITTED", "DELETED", "SUBMITTED"]
+    assert [each.version for each in harness.history("clicks")] == [1, 2, 3]
 
 
-def test_what_is_so_already_is_no_change(bed: StoreBed) -> None:
-    bed.change(put("clicks"))
-    revision = bed.store.load(NOW).revision
-    assert bed.change(put("clicks")) is None
-    assert bed.change(remove("orders")) is None
-    assert bed.change() is None
-    assert (bed.actions("clicks"), bed.store.load(NOW).revision) == (["SUBMITTED"], revision)
+def test_what_is_so_already_is_no_change(harness: DefinitionsHarness) -> None:
+    harness.change(put("clicks"))
+    revision = harness.store.load(NOW).revision
+    assert harness.change(put("clicks")) is None
+    assert harness.change(remove("orders")) is None
+    assert harness.change() is None
+    assert (harness.actions("clicks"), harness.store.load(NOW).revision) == (["SUBMITTED"], revision)
 
 
-def test_the_revision_grows_with_every_change(bed: StoreBed) -> None:
-    revisions = [bed.store.load(NOW).revision]
+def test_the_revision_grows_with_every_change(harness: DefinitionsHarness) -> None:
+    revisions = [harness.store.load(NOW).revision]
     for edit in (put("clicks"), put("clicks", 2), remove("clicks")):
-        bed.change(edit)
-        revisions.append(bed.store.load(NOW).revision)
+        harness.change(edit)
+        revisions.append(harness.store.load(NOW).revision)
     assert revisions == sorted(set(revisions))
 
 
-def test_a_comment_is_written_and_makes_no_version(bed: StoreBed) -> None:
-    bed.change(put("clicks"))
-    assert bed.change(put("clicks", comment="better")) is not None
-    assert bed.files() == {"feed/clicks.yaml": feed_text("clicks", comment="better")}
-    assert bed.actions("clicks") == ["SUBMITTED"]
-    assert bed.problems() == []
+def test_a_comment_is_written_and_makes_no_version(harness: DefinitionsHarness) -> None:
+    harness.change(put("clicks"))
+    assert harness.change(put("clicks", comment="better")) is not None
+    assert harness.files() == {"feed/clicks.yaml": feed_text("clicks", comment="better")}
+    assert harness.actions("clicks") == ["SUBMITTED"]
+    assert harness.problems() == []
 
 
-def test_several_edits_are_one_change(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"))
-    change = bed.change(put("a", 2), remove("b"), put("c"))
+def test_several_edits_are_one_change(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"), put("b"))
+    change = harness.change(put("a", 2), remove("b"), put("c"))
     assert change is not None
     assert {each.name: each.action.value for each in change.versions} == {
         "a": "UPDATED",
         "b": "DELETED",
         "c": "SUBMITTED",
     }
-    assert {version.change_id for name in "abc" for version in bed.history(name)[-1:]} == {change.change_id}
-    assert bed.hours() == {"a": 2, "c": 1}
+    assert {version.change_id for name in "abc" for version in harness.history(name)[-1:]} == {change.change_id}
+    assert harness.hours() == {"a": 2, "c": 1}
 
 
-def test_a_check_that_refuses_leaves_everything_as_it_was(bed: StoreBed) -> None:
-    bed.change(put("a"))
+def test_a_check_that_refuses_leaves_everything_as_it_was(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"))
     seen: list[tuple[set[str], set[str]]] = []
 
     def refuse(before: LoadedBundle, after: LoadedBundle) -> None:
@@ -104,80 +105,82 @@ def test_a_check_that_refuses_leaves_everything_as_it_was(bed: StoreBed) -> None
         raise DefinitionsError(location="here", reason="no")
 
     with pytest.raises(DefinitionsError, match="no"):
-        bed.change(put("b"), remove("a"), check=refuse)
+        harness.change(put("b"), remove("a"), check=refuse)
 
     assert seen == [({"a"}, {"b"})]
-    assert bed.hours() == {"a": 1}
-    with bed.database.read() as connection:
+    assert harness.hours() == {"a": 1}
+    with harness.database.read() as connection:
         assert len(Changes(connection).all()) == 1
 
 
-def test_a_preview_changes_nothing(bed: StoreBed) -> None:
-    bed.change(put("a"))
-    preview = bed.store.preview([put("a", 2), put("b")], now=NOW)
+def test_a_preview_changes_nothing(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"))
+    preview = harness.store.preview([put("a", 2), put("b")], now=NOW)
     assert {each.name for each in preview.after.bundle.feeds} == {"a", "b"}
     assert [each.file for each in preview.files] == ["feed/a.yaml", "feed/b.yaml"]
     assert preview.documents["feed", "a"].digest != preview.before.documents["feed", "a"].digest
-    assert bed.hours() == {"a": 1}
-    assert bed.problems() == []
+    assert harness.hours() == {"a": 1}
+    assert harness.problems() == []
 
 
-def test_an_entity_that_cannot_be_read_is_refused_with_its_issues(bed: StoreBed) -> None:
+def test_an_entity_that_cannot_be_read_is_refused_with_its_issues(harness: DefinitionsHarness) -> None:
     text = feed_text("clicks").replace("hours(1)", "hours(0)")
     with pytest.raises(DefinitionsError, match="is not a frequency") as refused:
-        bed.change(Put(text=text, source="clicks.yaml"))
+        harness.change(Put(text=text, source="clicks.yaml"))
     assert [issue.code for issue in refused.value.issues] == ["frequency"]  # type: ignore[attr-defined]
-    assert bed.files() == {}
+    assert harness.files() == {}
 
 
 @pytest.mark.parametrize("text", ["name: clicks\n", "kind: fed\nname: x\n", "kind: feed\n", "just text", "a: ["])
-def test_a_text_that_does_not_say_what_it_declares_is_refused(bed: StoreBed, text: str) -> None:
-    with pytest.raises(DefinitionsError, match="does not say which entity"):
-        bed.change(Put(text=text, source="clicks.yaml"))
+def test_a_text_that_does_not_say_what_it_declares_is_refused(harness: DefinitionsHarness, text: str) -> None:
+    with pytest.raises(DefinitionsError, match="does not declare an entity"):
+        harness.change(Put(text=text, source="clicks.yaml"))
 
 
-def test_a_broken_entity_is_corrected_where_it_stands(bed: StoreBed) -> None:
-    bed.write("mine.yaml", feed_text("a") + "---\n" + feed_text("b").replace("hours(1)", "hours(0)"))
-    assert bed.hours() == {"a": 1}
-    bed.change(put("b", 3))
-    assert (bed.hours(), list(bed.files())) == ({"a": 1, "b": 3}, ["mine.yaml"])
+def test_a_broken_entity_is_corrected_where_it_stands(harness: DefinitionsHarness) -> None:
+    harness.write("mine.yaml", feed_text("a") + "---\n" + feed_text("b").replace("hours(1)", "hours(0)"))
+    assert harness.hours() == {"a": 1}
+    harness.change(put("b", 3))
+    assert (harness.hours(), list(harness.files())) == ({"a": 1, "b": 3}, ["mine.yaml"])
 
 
-def test_an_entity_that_is_declared_twice_is_not_touched(bed: StoreBed) -> None:
-    bed.write("one.yaml", feed_text("a"))
-    bed.write("two.yaml", feed_text("a", 2))
+def test_an_entity_that_is_declared_twice_is_not_touched(harness: DefinitionsHarness) -> None:
+    harness.write("one.yaml", feed_text("a"))
+    harness.write("two.yaml", feed_text("a", 2))
     edits: list[Put | Remove] = [put("a", 3), remove("a")]
     for edit in edits:
         with pytest.raises(DefinitionStoreError, match=r"declared 2 times, in one\.yaml and two\.yaml"):
-            bed.change(edit)
+            harness.change(edit)
 
 
-def test_nothing_is_put_into_a_file_that_cannot_be_read(bed: StoreBed) -> None:
-    bed.write("feed/a.yaml", "kind: feed\nname: [\n")
+def test_nothing_is_put_into_a_file_that_cannot_be_read(harness: DefinitionsHarness) -> None:
+    harness.write("feed/a.yaml", "kind: feed\nname: [\n")
     with pytest.raises(DefinitionsError, match=r"feed/a\.yaml:3: the file is not YAML"):
-        bed.change(put("a"))
-    assert bed.files() == {"feed/a.yaml": "kind: feed\nname: [\n"}
+        harness.change(put("a"))
+    assert harness.files() == {"feed/a.yaml": "kind: feed\nname: [\n"}
 
 
-def test_files_that_others_edit_meanwhile_are_not_overwritten(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"))
+def test_files_that_others_edit_meanwhile_are_not_overwritten(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"), put("b"))
     theirs = feed_text("a", 9)
 
     def edit_meanwhile(_before: LoadedBundle, _after: LoadedBundle) -> None:
-        bed.write("feed/a.yaml", theirs)
+        harness.write("feed/a.yaml", theirs)
 
     with pytest.raises(DefinitionsChangedError, match=r"feed/a\.yaml changed"):
-        bed.change(put("a", 2), put("b", 2), check=edit_meanwhile)
-    assert bed.hours() == {"a": 9, "b": 1}
+        harness.change(put("a", 2), put("b", 2), check=edit_meanwhile)
+    assert harness.hours() == {"a": 9, "b": 1}
 
 
-def test_row_125_what_is_declared_outlives_a_restart_and_a_broken_file_keeps_nothing_else_out(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"), put("c"))
-    bed.write("feed/b.yaml", "kind: feed\nname: [\n")
-    (Path(bed.location) / "feed/c.yaml").write_bytes(b"\xff\xfe")
-    (Path(bed.location) / "feed/d.yaml").symlink_to("nowhere.yaml")
+def test_row_125_what_is_declared_outlives_a_restart_and_a_broken_file_keeps_nothing_else_out(
+    harness: DefinitionsHarness,
+) -> None:
+    harness.change(put("a"), put("b"), put("c"))
+    harness.write("feed/b.yaml", "kind: feed\nname: [\n")
+    (Path(harness.location) / "feed/c.yaml").write_bytes(b"\xff\xfe")
+    (Path(harness.location) / "feed/d.yaml").symlink_to("nowhere.yaml")
 
-    loaded = bed.reopened().load(NOW)
+    loaded = harness.reopened().load(NOW)
 
     assert [feed.name for feed in loaded.bundle.bundle.feeds] == ["a"]
     assert [(Path(each.file).name, [issue.code for issue in each.issues]) for each in loaded.quarantined] == [
@@ -185,18 +188,18 @@ def test_row_125_what_is_declared_outlives_a_restart_and_a_broken_file_keeps_not
         ("c.yaml", ["file-encoding"]),
         ("d.yaml", ["file-unreadable"]),
     ]
-    assert bed.store.record_found(NOW) == []  # what stood there is not taken for deleted
-    bed.write("feed/b.yaml", feed_text("b"))
-    bed.write("feed/c.yaml", feed_text("c", 5))
-    assert bed.hours() == {"a": 1, "b": 1, "c": 5}
+    assert harness.store.record_found(NOW) == []  # what stood there is not taken for deleted
+    harness.write("feed/b.yaml", feed_text("b"))
+    harness.write("feed/c.yaml", feed_text("c", 5))
+    assert harness.hours() == {"a": 1, "b": 1, "c": 5}
 
 
-def test_row_126_update_and_delete_leave_every_definition_with_its_time(bed: StoreBed) -> None:
+def test_row_126_update_and_delete_leave_every_definition_with_its_time(harness: DefinitionsHarness) -> None:
     days = [NOW + timedelta(days=n) for n in range(4)]
     edits: list[Put | Remove] = [put("a", 1), put("a", 2), remove("a"), put("a", 3)]
     for day, edit in zip(days, edits, strict=True):
-        bed.change(edit, now=day)
-    assert [(each.recorded_at, each.text) for each in bed.history("a")] == [
+        harness.change(edit, now=day)
+    assert [(each.recorded_at, each.text) for each in harness.history("a")] == [
         (days[0], feed_text("a", 1)),
         (days[1], feed_text("a", 2)),
         (days[2], None),
@@ -204,9 +207,9 @@ def test_row_126_update_and_delete_leave_every_definition_with_its_time(bed: Sto
     ]
 
 
-def test_row_127_graph_lookup_and_groups_follow_a_change_of_another_process(bed: StoreBed) -> None:
+def test_row_127_graph_lookup_and_groups_follow_a_change_of_another_process(harness: DefinitionsHarness) -> None:
     cluster = Put(text="kind: cluster\nname: primary\nstorage: file:///data\n")
-    reader = bed.reopened()
+    reader = harness.reopened()
 
     def seen() -> tuple[set[str], list[str], set[str]]:
         bundle = reader.load(NOW).bundle.bundle
@@ -215,22 +218,22 @@ def test_row_127_graph_lookup_and_groups_follow_a_change_of_another_process(bed:
         groups = {group for feed in bundle.feeds for group in feed.groups}
         return {name for _, name in dependents}, [each.feed for each in found], groups
 
-    bed.change(cluster, put("a"))
+    harness.change(cluster, put("a"))
     assert seen() == ({"a"}, [], set())
-    bed.change(Put(text=feed_text("b") + "groups: [web]\n"))
+    harness.change(Put(text=feed_text("b") + "groups: [web]\n"))
     assert seen() == ({"a", "b"}, ["b"], {"web"})
-    bed.write("feed/a.yaml", feed_text("a").replace("/a/", "/b/"))
+    harness.write("feed/a.yaml", feed_text("a").replace("/a/", "/b/"))
     assert seen() == ({"a", "b"}, ["a", "b"], {"web"})
-    bed.change(remove("a"), remove("b"))
+    harness.change(remove("a"), remove("b"))
     assert seen() == (set(), [], set())
 
 
 def test_values_from_outside_are_neither_recorded_nor_a_change(database: Database, tmp_path: Path) -> None:
     text = "kind: cluster\nname: primary\nstorage: ${STORAGE}\nstorage_options: {secret: '${env:SECRET}'}\n"
 
-    def opened(storage: str, secret: str) -> StoreBed:
+    def opened(storage: str, secret: str) -> DefinitionsHarness:
         values = Values(variables={"STORAGE": storage}, environ={"SECRET": secret})
-        return StoreBed(database=database, location=str(tmp_path / "entities"), values=values)
+        return DefinitionsHarness(database=database, location=str(tmp_path / "entities"), values=values)
 
     one, other = opened("file:///one", "swordfish"), opened("file:///other", "sesame")
     one.change(Put(text=text))
@@ -244,33 +247,33 @@ def test_values_from_outside_are_neither_recorded_nor_a_change(database: Databas
 
 def test_a_reference_that_changes_is_a_change(database: Database, tmp_path: Path) -> None:
     values = Values(variables={"A": "/x", "B": "/x"}, environ={})
-    bed = StoreBed(database=database, location=str(tmp_path / "entities"), values=values)
+    harness = DefinitionsHarness(database=database, location=str(tmp_path / "entities"), values=values)
     for name in "AB":
-        bed.change(Put(text=f"kind: cluster\nname: primary\nstorage: file://${{{name}}}\n"))
-    assert bed.actions("primary", "cluster") == ["SUBMITTED", "UPDATED"]
+        harness.change(Put(text=f"kind: cluster\nname: primary\nstorage: file://${{{name}}}\n"))
+    assert harness.actions("primary", "cluster") == ["SUBMITTED", "UPDATED"]
 
 
 def test_a_single_file_holds_all_entities(database: Database, tmp_path: Path) -> None:
-    bed = StoreBed(database=database, location=str(tmp_path / "all.yaml"))
-    bed.change(put("a"), put("b"))
-    bed.change(put("c"), remove("a"))
+    harness = DefinitionsHarness(database=database, location=str(tmp_path / "all.yaml"))
+    harness.change(put("a"), put("b"))
+    harness.change(put("c"), remove("a"))
     assert (tmp_path / "all.yaml").read_text() == "---\n" + feed_text("b") + "---\n" + feed_text("c")
-    with pytest.raises(DefinitionStoreError, match="stand in the file"):
-        bed.change(Put(text=XML, format=DocumentFormat.XML))
-    bed.change(remove("b"), remove("c"))
+    with pytest.raises(DefinitionStoreError, match="are in the file"):
+        harness.change(Put(text=XML, format=DocumentFormat.XML))
+    harness.change(remove("b"), remove("c"))
     assert not (tmp_path / "all.yaml").exists()
-    assert bed.hours() == {}
+    assert harness.hours() == {}
 
 
-def test_an_entity_that_is_put_in_as_xml_moves_to_a_file_of_its_own(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"))
-    bed.change(Put(text=XML, format=DocumentFormat.XML))
-    assert list(bed.files()) == ["feed/a.xml", "feed/b.yaml"]
-    assert bed.files()["feed/a.xml"] == XML
-    bed.change(put("a", 2))
-    assert [each.format.value for each in bed.history("a")] == ["yaml", "xml", "yaml"]
-    assert list(bed.files()) == ["feed/a.yaml", "feed/b.yaml"]
-    assert bed.problems() == []
+def test_an_entity_that_is_put_in_as_xml_moves_to_a_file_of_its_own(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"), put("b"))
+    harness.change(Put(text=XML, format=DocumentFormat.XML))
+    assert list(harness.files()) == ["feed/a.xml", "feed/b.yaml"]
+    assert harness.files()["feed/a.xml"] == XML
+    harness.change(put("a", 2))
+    assert [each.format.value for each in harness.history("a")] == ["yaml", "xml", "yaml"]
+    assert list(harness.files()) == ["feed/a.yaml", "feed/b.yaml"]
+    assert harness.problems() == []
 
 
 XML = """<?xml version="1.0"?>
@@ -290,27 +293,27 @@ XML = """<?xml version="1.0"?>
 """
 
 
-def test_a_file_of_a_user_is_taken_apart_into_edits(bed: StoreBed) -> None:
+def test_a_file_of_a_user_is_taken_apart_into_edits(harness: DefinitionsHarness) -> None:
     content = "# ours\n---\n" + feed_text("a") + "---\nname: nothing\n---\n" + feed_text("b", 2)
     puts = read_puts(EntityFile(name="ours.yaml", content=content.encode()), NO_VALUES)
-    bed.change(*puts.values())
-    assert bed.files() == {"feed/a.yaml": feed_text("a"), "feed/b.yaml": feed_text("b", 2)}
+    harness.change(*puts.values())
+    assert harness.files() == {"feed/a.yaml": feed_text("a"), "feed/b.yaml": feed_text("b", 2)}
 
 
 def test_a_store_works_on_every_kind_of_place(database: Database, folder: DefinitionFolder) -> None:
-    bed = StoreBed(database=database, location=folder.location)
-    bed.change(put("a"), put("b"))
-    bed.change(put("a", 2), remove("b"), put("c"))
-    assert bed.hours() == {"a": 2, "c": 1}
-    assert bed.problems() == []
-    bed.change(remove("a"), remove("c"))
-    assert bed.hours() == {}
-    bed.change(put("d"))
-    assert {feed.name for feed in bed.reopened().load(NOW).bundle.bundle.feeds} == {"d"}
-    assert bed.problems() == []
+    harness = DefinitionsHarness(database=database, location=folder.location)
+    harness.change(put("a"), put("b"))
+    harness.change(put("a", 2), remove("b"), put("c"))
+    assert harness.hours() == {"a": 2, "c": 1}
+    assert harness.problems() == []
+    harness.change(remove("a"), remove("c"))
+    assert harness.hours() == {}
+    harness.change(put("d"))
+    assert {feed.name for feed in harness.reopened().load(NOW).bundle.bundle.feeds} == {"d"}
+    assert harness.problems() == []
 
 
-def test_a_removed_entity_does_not_leave_what_it_was_not(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"))
-    bed.change(Remove(key=("process", "a")), remove("b"))
-    assert bed.hours() == {"a": 1}
+def test_a_removed_entity_does_not_leave_what_it_was_not(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"), put("b"))
+    harness.change(Remove(key=("process", "a")), remove("b"))
+    assert harness.hours() == {"a": 1}

@@ -1,25 +1,24 @@
-"""Several processes change a store at random and are killed at random; a checker proves what is left.
+"""Several processes change a store at random and are killed at random; a checker proves what is left."""
 
-The size is small here; FEED_ASSETS_STRESS=8,1000,120 lets eight processes change a thousand entities for two minutes.
-"""
-
-import os
 from pathlib import Path
 
 import pytest
 
 from feed_assets.state.database import Database
 from tests.definitions.stress import Size, run
+from tests.drills import drill_seed, sized
 
-SIZE = Size.parse(os.environ.get("FEED_ASSETS_STRESS", "3,60,6"))
+SIZE = Size.parse(sized("3,60,4", "8,1000,120"))
 
 
+@pytest.mark.long
+@pytest.mark.sample
 @pytest.mark.timeout(SIZE.seconds * 4 + 120)
 def test_a_store_that_is_changed_and_killed_at_random_equals_a_serial_history(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "notes").mkdir()
-    outcome = run(database_url, str(tmp_path / "entities"), tmp_path / "notes", SIZE, seed=1)
+    outcome = run(database_url, str(tmp_path / "entities"), tmp_path / "notes", SIZE, seed=drill_seed())
     print(outcome.render())
     assert outcome.problems == ()
     assert outcome.lost == ()

@@ -6,27 +6,27 @@ from sqlalchemy import text
 
 from feed_assets.state.changes import Changes
 from feed_assets.state.definition_records import Change, ChangeState, FileChange
-from tests.definitions.beds import NOW, StoreBed, feed_text, put, remove
+from tests.definitions.harness import NOW, DefinitionsHarness, feed_text, put, remove
 
-Damage = Callable[[StoreBed], object]
+Damage = Callable[[DefinitionsHarness], object]
 
 
-def _history(bed: StoreBed) -> None:
-    bed.change(put("a"), put("b"))
-    bed.change(put("a", 2))
-    bed.change(remove("b"))
-    bed.change(put("b", 3), put("c"))
+def _history(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"), put("b"))
+    harness.change(put("a", 2))
+    harness.change(remove("b"))
+    harness.change(put("b", 3), put("c"))
 
 
 def _sql(statement: str) -> Damage:
-    def damage(bed: StoreBed) -> None:
-        with bed.database.begin() as connection:
+    def damage(harness: DefinitionsHarness) -> None:
+        with harness.database.begin() as connection:
             connection.execute(text(statement))
 
     return damage
 
 
-def _prepare(bed: StoreBed) -> None:
+def _prepare(harness: DefinitionsHarness) -> None:
     change = Change(
         change_id="lost",
         number=0,
@@ -37,16 +37,16 @@ def _prepare(bed: StoreBed) -> None:
         files=(FileChange.of("feed/z.yaml", None, feed_text("z")),),
         versions=(),
     )
-    with bed.database.begin() as connection:
+    with harness.database.begin() as connection:
         Changes(connection).prepare(change)
 
 
 def _edit(name: str, content: str) -> Damage:
-    return lambda bed: bed.write(name, content)
+    return lambda harness: harness.write(name, content)
 
 
-def _remove(bed: StoreBed) -> None:
-    (Path(bed.location) / "feed/c.yaml").unlink()
+def _remove(harness: DefinitionsHarness) -> None:
+    (Path(harness.location) / "feed/c.yaml").unlink()
 
 
 DAMAGES: dict[str, tuple[Damage, set[str]]] = {
@@ -110,27 +110,27 @@ DAMAGES: dict[str, tuple[Damage, set[str]]] = {
 }
 
 
-def test_a_good_store_has_nothing_to_report(bed: StoreBed) -> None:
-    assert bed.problems() == []
-    _history(bed)
-    assert bed.problems() == []
+def test_a_good_store_has_nothing_to_report(harness: DefinitionsHarness) -> None:
+    assert harness.problems() == []
+    _history(harness)
+    assert harness.problems() == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_contradicts_a_serial_history_is_found(bed: StoreBed, name: str) -> None:
+def test_what_contradicts_a_serial_history_is_found(harness: DefinitionsHarness, name: str) -> None:
     damage, expected = DAMAGES[name]
-    _history(bed)
-    damage(bed)
-    assert {problem.split(":")[0] for problem in bed.problems()} >= expected
-    unexpected = {problem.split(":")[0] for problem in bed.problems()} - expected
+    _history(harness)
+    damage(harness)
+    assert {problem.split(":")[0] for problem in harness.problems()} >= expected
+    unexpected = {problem.split(":")[0] for problem in harness.problems()} - expected
     assert unexpected <= {"error record-differs", "warning file-edited", "error change-missing"}
 
 
-def test_a_later_change_over_an_edit_by_other_means_is_only_a_warning(bed: StoreBed) -> None:
-    _history(bed)
-    bed.write("feed/a.yaml", feed_text("a", 9))
-    bed.change(put("a", 4))
-    (problem,) = bed.problems()
+def test_a_later_change_over_an_edit_by_other_means_is_only_a_warning(harness: DefinitionsHarness) -> None:
+    _history(harness)
+    harness.write("feed/a.yaml", feed_text("a", 9))
+    harness.change(put("a", 4))
+    (problem,) = harness.problems()
     assert problem.startswith("warning file-edited")
     assert "between the changes 2 and 5" in problem

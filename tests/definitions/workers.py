@@ -10,27 +10,26 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.state.database import Database, open_database
-from tests.definitions.beds import StoreBed, put
+from tests.definitions.harness import DefinitionsHarness, put
 
 FORK = multiprocessing.get_context("fork")
-SPAWN = multiprocessing.get_context("spawn")
 KILLED = 9
 
 
-def die_at(step: int, bed: StoreBed, work: Callable[[StoreBed], object]) -> bool:
+def die_at(step: int, harness: DefinitionsHarness, work: Callable[[DefinitionsHarness], object]) -> bool:
     """Let another process do the work and end without a word before its effect number `step`; whether it came so far.
 
     Effects are whatever another process, or this one after a breakdown of the machine, could see: the commit of a
     transaction, content forced to the disk, a file renamed or removed.
     """
-    worker = FORK.Process(target=_work_until, args=(step, bed.database, bed.location, work))
+    worker = FORK.Process(target=_work_until, args=(step, harness.database, harness.location, work))
     worker.start()
     worker.join()
     assert worker.exitcode in (0, KILLED)
     return worker.exitcode == KILLED
 
 
-def _work_until(step: int, database: Database, location: str, work: Callable[[StoreBed], object]) -> None:
+def _work_until(step: int, database: Database, location: str, work: Callable[[DefinitionsHarness], object]) -> None:
     left = [step]
 
     def count() -> None:
@@ -58,14 +57,14 @@ def _work_until(step: int, database: Database, location: str, work: Callable[[St
     os.fsync = counted(os.fsync)
     Path.replace = counted(Path.replace)  # type: ignore[method-assign]
     Path.unlink = counted(Path.unlink)  # type: ignore[method-assign]
-    work(StoreBed(database=database, location=location))
+    work(DefinitionsHarness(database=database, location=location))
     os._exit(0)
 
 
 def raise_together(url: str, location: str, name: str, others: tuple[str, ...], times: int) -> None:
     """Change a feed, and each of the others in the same change, `times` times."""
     database = open_database(url)
-    bed = StoreBed(database=database, location=location)
+    harness = DefinitionsHarness(database=database, location=location)
     for hours in range(2, times + 2):
-        bed.change(put(name, hours), *(put(other, hours) for other in others), author=name)
+        harness.change(put(name, hours), *(put(other, hours) for other in others), author=name)
     database.close()

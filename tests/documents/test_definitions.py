@@ -9,17 +9,17 @@ from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.state.database import open_database
 from feed_assets.state.definition_records import DefinitionAction
 from tests.definitions import test_store
-from tests.definitions.beds import NOW, StoreBed, put, remove
+from tests.definitions.harness import NOW, DefinitionsHarness, put, remove
 from tests.documents.markdown import ROOT, tables_of
 
 PAGE = (ROOT / "docs/definitions.md").read_text("utf-8")
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> StoreBed:
+def harness(tmp_path: Path) -> DefinitionsHarness:
     database = open_database(f"sqlite:///{tmp_path}/state.db")
     database.migrate()
-    return StoreBed(database=database, location=str(tmp_path / "entities"))
+    return DefinitionsHarness(database=database, location=str(tmp_path / "entities"))
 
 
 def test_the_words_of_the_record_are_those_of_the_code() -> None:
@@ -29,16 +29,16 @@ def test_the_words_of_the_record_are_those_of_the_code() -> None:
     assert "changed while the change was being made" in str(DefinitionsChangedError(location="x", files=("a",)))
 
 
-def test_a_new_entity_stands_where_the_page_says(bed: StoreBed) -> None:
-    bed.change(put("clicks"))
+def test_a_new_entity_stands_where_the_page_says(harness: DefinitionsHarness) -> None:
+    harness.change(put("clicks"))
     assert "`<kind>/<name>.yaml`" in PAGE
-    assert list(bed.files()) == ["feed/clicks.yaml"]
+    assert list(harness.files()) == ["feed/clicks.yaml"]
 
 
-def test_versions_are_numbered_as_the_page_says(bed: StoreBed) -> None:
+def test_versions_are_numbered_as_the_page_says(harness: DefinitionsHarness) -> None:
     for edit in (put("a"), put("a", comment="other"), remove("a"), put("a")):
-        bed.change(edit)
-    assert [(each.version, each.action.value) for each in bed.history("a")] == [
+        harness.change(edit)
+    assert [(each.version, each.action.value) for each in harness.history("a")] == [
         (1, "SUBMITTED"),
         (2, "DELETED"),
         (3, "SUBMITTED"),
@@ -51,7 +51,7 @@ def test_each_row_of_falcon_has_its_test() -> None:
     assert tuple(name.split("_")[2] for name in tested) == rows.column["row"]
 
 
-def test_the_store_that_the_page_describes_has_nothing_to_hide(bed: StoreBed) -> None:
-    bed.change(put("a"))
-    assert bed.problems() == []
-    assert [version.recorded_at for version in bed.history("a")] == [NOW]
+def test_the_store_that_the_page_describes_has_nothing_to_hide(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"))
+    assert harness.problems() == []
+    assert [version.recorded_at for version in harness.history("a")] == [NOW]

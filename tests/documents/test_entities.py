@@ -121,7 +121,7 @@ def test_every_field_of_a_datasource_is_described_with_its_default() -> None:
 
 def test_the_parts_that_may_be_left_out_are_those_that_are_listed() -> None:
     listed = re.search(
-        r"may be left out as a whole.*?:(.*?)\. Of", (ROOT / "docs/entities.md").read_text("utf-8"), re.S
+        r"may be left out as a whole.*? are required:(.*?)\. Of", (ROOT / "docs/entities.md").read_text("utf-8"), re.S
     )
     assert listed is not None
     named = {code for code in codes(listed[1]) if "*" not in code}
@@ -187,7 +187,7 @@ def test_every_live_check_is_described_with_the_numbers_that_its_code_names() ->
 
 
 def test_every_check_of_falcon_is_a_rule_or_is_said_to_be_none() -> None:
-    sections = ("Rules", "Live checks", "Falcon's checks that are no rule")
+    sections = ("Rules", "Live checks", "Falcon's checks without a rule")
     tables = [table for table in tables_of("docs/entities.md") if table.section in sections]
     cells = [cell for table in tables if "Falcon" in table.header for cell in table.column["Falcon"]]
     named = {number for cell in cells for number in RULE_NUMBER.findall(cell)}

@@ -1,20 +1,21 @@
-"""The numbers of docs/guarantees.md are those of the code, and the parts it says nobody calls are called by nobody."""
+"""Checks the numbers of docs/guarantees.md against the code, and that no code does what the page says is not done."""
 
 import re
 from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.lifecycle import arrivals, catching_up, leasing, readiness, reconciliation, requests
-from feed_assets.lifecycle.late_checks import FEED_DELAY, FEED_POLICY
-from feed_assets.lifecycle.staging import ABANDONED_AFTER
-from feed_assets.orchestration import dead_runs, definitions, late_data, names, telling, ticks
+from feed_assets.lifecycle.arrival import arrivals
+from feed_assets.lifecycle.instances import catch_up_policy, leasing, readiness, reconciliation, requests
+from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
+from feed_assets.lifecycle.late.late_checks import FEED_DELAY, FEED_POLICY
+from feed_assets.orchestration import dead_runs, names, overdue_notices, sensors, ticks
 from feed_assets.state import database
 from feed_assets.state.schema import feed_events, manifests, process_instances
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME
 from tests.documents.markdown import ROOT, tables_of
 
-PAGE = (ROOT / "docs/guarantees.md").read_text("utf-8")
+PAGE = " ".join((ROOT / "docs/guarantees.md").read_text("utf-8").split())
 ACTING = [
     file
     for folder in ("lifecycle", "orchestration", "operations")
@@ -30,21 +31,21 @@ def test_the_numbers_are_those_of_the_code() -> None:
     (numbers,) = [table for table in tables_of("docs/guarantees.md") if table.section == "Numbers"]
     kinds = written_in(ACTING, r"(?:kind=|done, )FeedEventKind\.([A-Z]+)")
     assert dict(numbers.rows) == {
-        "seconds a lease lasts": f"{leasing.TTL.total_seconds():.0f}",
+        "duration of a lease in seconds": f"{leasing.TTL.total_seconds():.0f}",
         "attempts after deaths of workers": str(reconciliation.MOST_ATTEMPTS),
         "seconds until a request without a run is repeated": f"{reconciliation.REQUEST_PATIENCE.total_seconds():.0f}",
         "seconds after which a run without lease and log counts as dead": f"{dead_runs.SILENCE.total_seconds():.0f}",
-        "least seconds between ticks": str(definitions.MINIMUM_SECONDS),
+        "minimum seconds between ticks": str(sensors.ARRIVAL_SECONDS),
         "seconds after which a tick begins no new batch": f"{ticks.SECONDS_A_TICK:.0f}",
         "run requests a tick": str(ticks.REQUESTS_A_TICK),
-        "events told to Dagster a tick": str(ticks.EVENTS_A_TICK),
-        "instances a tick of which is told why they are not done": str(telling.EXPLAINED_A_TICK),
-        "looks a tick at instances that were missing": str(arrivals.LOOKS_A_TICK),
+        "events reported to Dagster a tick": str(ticks.EVENTS_A_TICK),
+        "unfinished instances explained in Dagster a tick": str(overdue_notices.EXPLAINED_A_TICK),
+        "polls of missing instances a tick": str(arrivals.POLLS_A_TICK),
         "instances a run": str(requests.INSTANCES_A_RUN),
-        "instances of a process that come into being in one transaction": str(readiness.INSTANCES_A_STEP),
-        "minutes up to which an instance that comes into being is on time": f"{catching_up.ON_TIME.seconds // 60}",
+        "instances of a process created in one transaction": str(readiness.INSTANCES_A_STEP),
+        "minutes up to which a created instance is on time": f"{catch_up_policy.ON_TIME.seconds // 60}",
         "seconds that writers of the state wait": str(database.LOCK_WAIT_SECONDS),
-        "least seconds between looks for late data": str(late_data.MINIMUM_SECONDS),
+        "minimum seconds between checks for late data": str(sensors.OTHER_SECONDS),
         "kinds of events that are written": " ".join(sorted(kinds)),
     }
 
@@ -63,7 +64,7 @@ def test_what_late_data_are_shown_as_is_what_the_page_says() -> None:
 
 
 def test_what_keeps_instances_is_told_as_the_page_says() -> None:
-    for name in (names.META_WHY, names.META_STATUS, process_instances.name, process_instances.c.told.name):
+    for name in (names.META_WHY, names.META_STATUS, process_instances.name, process_instances.c.notice_digest.name):
         assert f"`{name}`" in PAGE
 
 
@@ -75,7 +76,7 @@ def test_names_of_files_and_tables_are_those_of_the_code() -> None:
 def test_what_nothing_does_yet_is_done_by_nothing() -> None:
     assert "removes it after 7 days" in PAGE
     assert timedelta(days=7) == ABANDONED_AFTER
-    assert "How outputs were written is not said" in PAGE
+    assert "How outputs were written is not recorded" in PAGE
     assert written_in(ACTING, r"[\"'](output \{)") == set()
 
 

@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 from feed_assets.entities.copying import Verification
 from feed_assets.entities.mirror import Mirror, MirrorSnapshots, RemovalLimits
-from feed_assets.lifecycle.replication.executors import WORTH_BYTES, WORTH_FILES
-from feed_assets.lifecycle.replication.mirror_snapshots import Settled, snapshot_name
-from feed_assets.lifecycle.replication.mirroring import APPROVAL, describe_mirror
-from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
-from feed_assets.lifecycle.replication.running import Failure
 from feed_assets.operations.mirrors.falcon_properties import KNOWN, read_properties
 from feed_assets.orchestration import names
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
 from feed_assets.storage.snapshots import FOLDER
+from feed_assets.transfer.executors import WORTH_BYTES, WORTH_FILES
+from feed_assets.transfer.mirror_snapshots import SnapshotResult, snapshot_name
+from feed_assets.transfer.mirroring import APPROVAL, describe_mirror
+from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.running import Failure
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/mirroring.md"
@@ -35,7 +35,7 @@ def test_the_figures_are_those_that_a_run_tells() -> None:
         verification=Verification.WHOLE,
         failures=(failure,),
     )
-    told = describe_mirror([copied], [Settled(name="models.1", pruned=("source/models.0",))])
+    told = describe_mirror([copied], [SnapshotResult(name="models.1", pruned=("source/models.0",))])
     assert column("figure") == list(told)
     assert f"`{names.META_DETAIL}`" in PAGE
     for status in CopyStatus:

@@ -14,16 +14,17 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.replication import LATE_DELAY, RETRY, Replication
 from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFECT
-from feed_assets.lifecycle.replication import copying, flows, tasks
+from feed_assets.lifecycle.instances.retries import retry_delay
+from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
+from feed_assets.lifecycle.replication import flows
 from feed_assets.lifecycle.replication.flows import FLAG, describe_copy
-from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
-from feed_assets.lifecycle.retries import retry_delay
-from feed_assets.lifecycle.staging import ABANDONED_AFTER
-from feed_assets.orchestration import names, replication
+from feed_assets.orchestration import names, replication, schedules
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
+from feed_assets.transfer import copying
+from feed_assets.transfer.outcomes import Copied, CopyStatus
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/replication.md"
@@ -104,15 +105,14 @@ def test_the_figures_of_a_copy_are_those_that_are_told() -> None:
 
 def test_the_numbers_are_those_of_the_code() -> None:
     assert dict(rows_of("number")) == {
-        "tries while a source changes": str(CopyOptions().tries),
-        "attempts after a failure": str(RETRY.attempts),
-        "minutes before the first of them": str(RETRY.delay.as_duration() // MINUTE),
-        "hours from the nominal time to the first look for late data": str(LATE_DELAY.as_duration() // (60 * MINUTE)),
+        "attempts while a source changes": str(CopyOptions().tries),
+        "retries after a failure": str(RETRY.attempts),
+        "minutes before the first retry": str(RETRY.delay.as_duration() // MINUTE),
+        "hours from the nominal time to the first check for late data": str(LATE_DELAY.as_duration() // (60 * MINUTE)),
         "instances that are copied together": str(copying.BATCH),
         "MiB that are copied before what was copied is written down": str(flows.BYTES_AT_ONCE >> 20),
-        "MiB from which a file is copied in stretches": str(tasks.SMALL >> 20),
-        "minutes that an instance is waited for which another source is writing": str(flows.HELD_FOR // MINUTE),
-        "run requests a minute and cluster": str(replication.REQUESTS_A_TICK),
+        "minutes of waiting for an instance that another source is writing": str(flows.LEASE_PATIENCE // MINUTE),
+        "run requests per minute and cluster": str(replication.REQUESTS_A_TICK),
     }
     assert f"swept after {ABANDONED_AFTER.days} days" in PAGE
     assert "repeated, three times at most" in PAGE
@@ -122,7 +122,7 @@ def test_names_are_those_of_the_code() -> None:
     assert f"`{flow_name('clicks', 'new-york')}`" in PAGE
     assert names.replication_job("lake") == "replication_lake"
     assert "`replication_<cluster>`" in PAGE
-    assert replication.EVERY_MINUTE == "* * * * *"
+    assert schedules.EVERY_MINUTE == "* * * * *"
     assert f"or `{FLAG}`" in PAGE
     assert f"a {FeedEventKind.REPLICATED.name} event" in PAGE
     assert f"is {FeedInstanceStatus.PARTIAL.name} until" in PAGE

@@ -1,4 +1,4 @@
-"""docs/retention.md against the code: rules, keepers, states, codes, outcomes, messages and numbers."""
+"""docs/retention.md against the code: rules, protections, states, codes, outcomes, messages and numbers."""
 
 import re
 from collections.abc import Iterable
@@ -8,15 +8,15 @@ from enum import StrEnum
 import pytest
 
 from feed_assets.entities.common import LocationKind, Retention
-from feed_assets.lifecycle.leasing import TTL
-from feed_assets.lifecycle.retention import evictions, limits, movers, turns
+from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.retention import limits, movers, removal_records, retention_schedule
 from feed_assets.lifecycle.retention.eligibility import Rule
-from feed_assets.lifecycle.retention.evictions import Removal, _message
-from feed_assets.lifecycle.retention.keepers import Keeper
 from feed_assets.lifecycle.retention.limits import ObstacleCode
+from feed_assets.lifecycle.retention.protections import ProtectionKind
+from feed_assets.lifecycle.retention.removal_records import Removal, _message
 from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.orchestration import names
-from feed_assets.orchestration.retention import EVERY_MINUTE
+from feed_assets.orchestration.schedules import EVERY_MINUTE
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.retention_schema import outbox
 from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, SweepChunk, SweepItem, SweepState
@@ -29,7 +29,7 @@ SOURCE = ROOT / "feed_assets/operations/explaining/retention.py"
 
 
 def rows_of(header: str) -> list[tuple[str, ...]]:
-    (table,) = [table for table in tables_of(DOCUMENT) if table.header[0] == header and table.section != "What is told"]
+    (table,) = [table for table in tables_of(DOCUMENT) if table.header[0] == header and table.section != "Reports"]
     return list(table.rows)
 
 
@@ -41,7 +41,7 @@ def names_in(rows: Iterable[tuple[str, ...]]) -> list[str]:
     ("header", "enumeration"),
     [
         ("rule", Rule),
-        ("keeper", Keeper),
+        ("protection", ProtectionKind),
         ("state", SweepState),
         ("code", ObstacleCode),
         ("outcome", ItemOutcome),
@@ -52,7 +52,7 @@ def test_each_name_is_described_once(header: str, enumeration: type[StrEnum]) ->
 
 
 def test_codes_of_why_are_those_that_retention_gives() -> None:
-    (table,) = [table for table in tables_of(DOCUMENT) if table.section == "What is told"]
+    (table,) = [table for table in tables_of(DOCUMENT) if table.section == "Reports"]
     used = set(re.findall(r"ReasonCode\.([A-Z_]+)", SOURCE.read_text("utf-8")))
     assert set(names_in(table.rows)) == {ReasonCode[name].value for name in used}
 
@@ -72,11 +72,11 @@ def test_a_message_has_the_fields_that_are_named() -> None:
         items=(item,),
     )
     removal = Removal(chunk=chunk, cluster="primary", store="file:///data", origin="test")
-    message = _message(removal, item, evictions.DELETE, FeedEventKind.EVICTED, moment)
+    message = _message(removal, item, removal_records.DELETE, FeedEventKind.EVICTED, moment)
     _, _, after = PAGE.partition("**Messages.**")
     written = codes(after.partition("**Report.**")[0])
     assert [name for name in written if name in message.payload] == list(message.payload)
-    assert {outbox.name, evictions.TOPIC, evictions.DELETE, evictions.RESTORE} <= set(written)
+    assert {outbox.name, removal_records.TOPIC, removal_records.DELETE, removal_records.RESTORE} <= set(written)
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
@@ -84,12 +84,12 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "paths a chunk": str(CHUNK_ITEMS),
         "paths from which Spark's executors are used": str(movers.WORTH_SPARK),
         "chunks on executors at once": str(movers.CHUNKS_AT_ONCE),
-        "paths measured by a process where sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
-        "paths measured with Spark where sizes decide nothing": str(movers.SparkMeasurer.at_most),
-        "feeds a turn": str(turns.FEEDS_A_TURN),
-        "least days that a clock jumps": str(limits._LEAST_JUMP.days),
-        "cadences that a clock jumps": str(limits._CLOCK_CADENCES),
-        "cadences of which any sweep may take the instances": str(limits._CADENCES),
+        "paths measured by a process if sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
+        "paths measured with Spark if sizes decide nothing": str(movers.SparkMeasurer.at_most),
+        "due feeds a run": str(retention_schedule.FEEDS_A_RUN),
+        "minimum days that count as a clock jump": str(limits._LEAST_JUMP.days),
+        "cadences that count as a clock jump": str(limits._CLOCK_CADENCES),
+        "cadences whose instances any sweep may remove": str(limits._CADENCES),
     }
     assert f"of any other after {TTL.total_seconds():.0f} seconds" in PAGE
     assert f"`{Retention.model_fields['trash'].default}` unless declared" in PAGE

@@ -70,8 +70,8 @@ def test_engines_run_on_a_server(server: ConnectServer, tmp_path: Path) -> None:
         "python 2 ['EWR,40', 'JFK,2']",
         "sql 1 ['EWR,20']",
         "sql 1 ['EWR,20']",
-        "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", and the schema says "
-        '"INT". Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema.',
+        "sql OutputMismatchError output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says "
+        '"INT". Cast it in the workflow, which can handle invalid values, or change the schema.',
     ]
 
 

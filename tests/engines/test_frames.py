@@ -128,13 +128,13 @@ def test_an_empty_optional_input_needs_a_schema(spark: SparkSession) -> None:
     with pytest.raises(InputReadError) as caught:
         read_input(spark, data)
     assert str(caught.value) == (
-        "input 'w' (feed 'weather') cannot be read: its window holds no instance, and without a schema nobody knows "
-        "the columns of an empty input. Declare schema: on the feed 'weather'."
+        "input 'w' (feed 'weather') cannot be read: its window contains no instance, and without a schema "
+        "the columns of an empty input are unknown. Declare schema: on the feed 'weather'."
     )
 
 
 def test_an_input_that_is_not_optional_needs_an_instance(spark: SparkSession) -> None:
-    with pytest.raises(InputReadError, match=r"holds no instance\. Wait for the instances"):
+    with pytest.raises(InputReadError, match=r"contains no instance\. Wait for the instances"):
         read_input(spark, InputData(name="w", feed="weather", instances=(), format="json", columns="temp double"))
 
 
@@ -152,7 +152,7 @@ def test_row_37_a_partition_is_read_below_each_instance(spark: SparkSession, tmp
 
 def test_a_partition_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
     data = replace(flights(tmp_path, "origin,delay\nJFK,1\n"), partition="us")
-    with pytest.raises(InputReadError, match=r"nothing is at file:.*flights/00/us\. Look at the input's partition"):
+    with pytest.raises(InputReadError, match=r"file:.*flights/00/us does not exist\. Check the input's partition"):
         read_input(spark, data)
 
 
@@ -185,7 +185,7 @@ def test_partition_directories_become_the_column_that_the_schema_names(spark: Sp
 
 def test_nothing_to_infer_a_schema_from_says_what_to_declare(spark: SparkSession, tmp_path: Path) -> None:
     instance = InputInstance(nominal_time=NOMINAL_TIME, url=tmp_path.as_uri())
-    with pytest.raises(InputReadError, match=r"infer a schema from\. Declare schema: on the feed 'f'\."):
+    with pytest.raises(InputReadError, match=r"infer a schema\. Declare schema: on the feed 'f'\."):
         read_input(spark, InputData(name="f", feed="f", instances=(instance,), format="parquet"))
 
 
@@ -225,8 +225,8 @@ def test_text_is_not_stored_as_a_number(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(OutputMismatchError) as caught:
         write_output(frame, target(tmp_path))
     assert str(caught.value) == (
-        "output 'out' (feed 'out-feed'): column `delay` is \"STRING\", and the schema says \"INT\". "
-        "Cast it in the workflow, where a value that does not fit can be dealt with, or change the schema."
+        "output 'out' (feed 'out-feed'): column `delay` is \"STRING\", but the schema says \"INT\". "
+        "Cast it in the workflow, which can handle invalid values, or change the schema."
     )
 
 
@@ -238,5 +238,5 @@ def test_a_number_that_does_not_fit_its_column_fails_the_write(spark: SparkSessi
 
 def test_a_column_that_may_be_null_is_not_stored_as_not_null(spark: SparkSession, tmp_path: Path) -> None:
     frame = rows(spark, FLIGHTS, "('JFK', 1)", "('EWR', null)")
-    with pytest.raises(OutputMismatchError, match="column `delay` may be null, and the schema says NOT NULL"):
+    with pytest.raises(OutputMismatchError, match="column `delay` may be null, but the schema says NOT NULL"):
         write_output(frame, target(tmp_path, columns="origin string, delay int not null"))

@@ -10,7 +10,7 @@ from feed_assets.engines.java import JavaMachine
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
 from tests.servers import free_port
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.spark, pytest.mark.server]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def test_a_connection_opens_with_the_driver_of_the_jars_and_the_credential(machi
         ({"password": "wrong-one"}, "refuses the connection: .*authentication"),
         ({"user": "you"}, "refuses the connection: .*authentication"),
         ({"driver_class": "org.nowhere.Driver"}, "cannot be loaded .*: ClassNotFoundException: org.nowhere.Driver"),
-        ({"driver_class": "java.lang.Object"}, "is no JDBC driver"),
+        ({"driver_class": "java.lang.Object"}, "is not a JDBC driver"),
         ({"jars": DERBY_JARS[:1]}, "cannot be loaded from derby-"),
-        ({"url": "jdbc:oracle:thin:@host"}, "does not know such addresses"),
+        ({"url": "jdbc:oracle:thin:@host"}, "does not support such addresses"),
     ],
 )
 def test_what_keeps_a_connection_from_opening_is_said(

@@ -101,7 +101,7 @@ def test_row_30_a_function_without_inputs_and_outputs_returns_none(spark: SparkS
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ("None", r"'out' \(feed 'out-feed'\) is its only output, and jobs/file.py:run returned None. Return a Spark"),
+        ("None", r"'out' \(feed 'out-feed'\) is its only output, but jobs/file.py:run returned None. Return a Spark"),
         ("[1]", "returned a builtins.list"),
         ("{'other': flights}", r"returned \{'other': DataFrame\}"),
         ("{'out': 1}", r"returned \{'out': int\}"),
@@ -121,7 +121,7 @@ def test_a_frame_for_two_outputs_names_what_to_return(spark: SparkSession, tmp_p
     path = write_job(tmp_path, "def run(flights):\n    return flights\n")
     outputs = (target(tmp_path, name="a"), target(tmp_path, name="b"))
     with pytest.raises(
-        OutputMismatchError, match=r"outputs are a, b, and .* Return \{'a': DataFrame, 'b': DataFrame\}"
+        OutputMismatchError, match=r"outputs are a, b, but .* Return \{'a': DataFrame, 'b': DataFrame\}"
     ):
         run(work(tmp_path, path, inputs=(flights(tmp_path, "origin,delay\n"),), outputs=outputs), spark)
 
@@ -151,9 +151,9 @@ def test_a_parameter_that_is_no_input_is_found_before_spark_starts(tmp_path: Pat
     path = write_job(tmp_path, "def run(spark, flights, wether):\n    return flights\n")
     inputs = (flights(tmp_path, "", name="flights"), flights(tmp_path, "", name="weather"))
     assert failure(work(tmp_path, path, inputs=inputs), WorkflowSignatureError) == (
-        "process 'daily-delays': workflow 'jobs/file.py:run' does not fit the process: nothing is called 'wether' that "
-        "the parameter could get; the input 'weather' has no parameter. Arguments are passed by name: spark, context, "
-        "flights, weather. Rename parameters or inputs."
+        "process 'daily-delays': workflow 'jobs/file.py:run' does not match the process: "
+        "no argument matches the parameter 'wether'; the input 'weather' has no parameter. "
+        "Arguments are passed by name: spark, context, flights, weather. Rename parameters or inputs."
     )
 
 

@@ -87,7 +87,7 @@ def test_outputs_without_exactly_one_statement_are_found_before_spark_starts(tmp
     with pytest.raises(WorkflowSignatureError) as caught:
         SqlEngine().run(sql_work(tmp_path, text, outputs=("a", "b")), no_session)
     assert str(caught.value) == (
-        "process 'daily-delays': workflow 'query.sql' does not fit the process: line 6: there is no output 'c'; "
+        "process 'daily-delays': workflow 'query.sql' does not match the process: line 6: there is no output 'c'; "
         "output 'a' (feed 'a-feed') is made by 2 statements; output 'b' (feed 'b-feed') is made by no statement. "
         "Put one comment '-- output: name' before the statement of each output, and none elsewhere."
     )
@@ -96,5 +96,5 @@ def test_outputs_without_exactly_one_statement_are_found_before_spark_starts(tmp
 def test_a_file_that_is_not_there_or_empty_is_named(tmp_path: Path) -> None:
     with pytest.raises(WorkflowNotFoundError, match=r"no\.sql cannot be read"):
         SqlEngine().run(work(tmp_path, "no.sql", engine="sql"), no_session)
-    with pytest.raises(WorkflowNotFoundError, match="holds no statement"):
+    with pytest.raises(WorkflowNotFoundError, match="contains no statement"):
         SqlEngine().run(sql_work(tmp_path, "-- nothing yet\n"), no_session)

@@ -88,11 +88,11 @@ def test_an_input_that_cannot_be_read_says_why(spark: SparkSession, table: Table
     missing = replace(table, name="nowhere")
     with pytest.raises(InputReadError, match=r"(?s)nowhere.*spark\.sql\.catalogImplementation=hive"):
         read_input(spark, data(missing, partition(missing, ds="d1", hour="1")))
-    with pytest.raises(InputReadError, match="its window holds no instance"):
+    with pytest.raises(InputReadError, match="its window contains no instance"):
         read_input(spark, data(table))
     assert users(read_input(spark, replace(data(table), optional=True))) == []
     file = InputInstance(nominal_time=NOMINAL_TIME, url="file:///old")
-    with pytest.raises(InputReadError, match="file:///old is no partition of a table"):
+    with pytest.raises(InputReadError, match="file:///old is not a partition of a table"):
         read_input(spark, replace(data(table), instances=(file,)))
 
 
@@ -112,7 +112,7 @@ def test_a_partition_is_written_in_the_format_and_types_of_its_table(
     [
         ("'ann' AS user", "the columns are not those of the table default.clicks_[0-9]+: missing: n"),
         ("'ann' AS user, 1 AS n, 2 AS m", "not declared: m"),
-        ("'ann' AS user, 'one' AS n", 'column `n` is "STRING", and the schema says "INT"'),
+        ("'ann' AS user, 'one' AS n", 'column `n` is "STRING", but the schema says "INT"'),
         ("'ann' AS user, 1 AS n, 2 AS hour", "rows of another partition than ds=d1/hour=01 were returned: 1"),
         ("'ann' AS user, 1 AS n, cast(null AS string) AS ds", "rows of another partition"),
     ],
@@ -126,7 +126,7 @@ def test_rows_that_do_not_fit_the_table_or_the_partition_are_refused(
 
 def test_an_output_whose_table_is_not_seen_says_so(spark: SparkSession, table: TableName, tmp_path: Path) -> None:
     target = output(replace(table, name="nowhere"), tmp_path, ds="d1", hour="1")
-    with pytest.raises(OutputMismatchError, match=r"the table default\.nowhere cannot be looked at"):
+    with pytest.raises(OutputMismatchError, match=r"the table default\.nowhere cannot be read"):
         write_output(spark.range(1), target)
 
 

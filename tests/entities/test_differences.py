@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from feed_assets.entities.bundle import entity_digest
 from feed_assets.entities.differences import HIDDEN, FieldChange, diff_entities
+from feed_assets.json_form import render_document
 from tests.entities.samples import REMOVED, build, documents
 
 Change = tuple[str, object, object]
@@ -31,7 +32,7 @@ def _diff(label: str, before: dict[str, Any] | None, after: dict[str, Any] | Non
         return build(label, documents({f"{label}/{path}": value for path, value in changes.items()})[label])
 
     changes = diff_entities(entity(before), entity(after))
-    json.dumps([change.to_json() for change in changes])
+    json.dumps(render_document(changes=changes))
     return [(change.field, change.before, change.after) for change in changes]
 
 

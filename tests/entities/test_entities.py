@@ -53,7 +53,7 @@ def test_row_05_without_an_end_a_validity_lasts_to_9999() -> None:
     validity = Validity(start="2015-01-01T00:00Z")
     assert validity.model_dump(mode="json")["end"] == "9999-04-16T00:00Z"
     assert validity.is_endless
-    assert validity.render() == "2015-01-01T00:00Z without end"
+    assert validity.render() == "2015-01-01T00:00Z with no end"
 
 
 def test_row_06_tags_are_read_from_a_map_and_from_text() -> None:

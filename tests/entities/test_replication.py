@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.flows import are_apart, find_sources, find_targets, flow_sequence
+from feed_assets.entities.flows import are_validities_apart, find_sources, find_targets, flow_sequence
 from feed_assets.entities.globs import find_glob_fault, translate_glob
 from feed_assets.entities.replication import Replication
 from feed_assets.entities.replication_properties import (
@@ -33,7 +33,7 @@ def test_a_delay_beyond_the_calendar_leaves_nothing_to_copy(delay: str) -> None:
     feed = replicated(
         {"start": "2015-01-01T00:00Z", "end": "2016-01-01T00:00Z"}, {"start": "2015-01-01T00:00Z"}, delay=delay
     )
-    assert are_apart(feed, "east", "west")
+    assert are_validities_apart(feed, "east", "west")
     assert flow_sequence(feed, "east", "west") is None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feed_assets.engines.port import Work
-from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from tests.databases import create_schema
@@ -71,7 +71,7 @@ def test_instances_follow_the_release_that_governs_them(world: World) -> None:
     )
     world.tick(at("01T02:40"))
     assert list(world.statuses("count")) == [*hours(2), at("01T01:30"), at("01T02:00"), at("01T02:30")]
-    first, second = (world.governed("count", time) for time in (at("01T01:00"), at("01T01:30")))
+    first, second = (world.active_release("count", time) for time in (at("01T01:00"), at("01T01:30")))
     assert first is not None
     assert second is not None
     assert (first.release, second.release) == (1, 2)

@@ -10,11 +10,11 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
-from feed_assets.operations.location import declare_location
 from feed_assets.operations.recording import record_declared
+from feed_assets.plan.location import declare_location
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome
-from tests.lifecycle.retention.yard import Yard
+from tests.lifecycle.retention.harness import RetentionHarness
 from tests.lifecycle.world import START, World, at, process, validity
 from tests.tables import Catalog
 
@@ -80,7 +80,7 @@ def read(world: World, name: str, time: datetime) -> dict[str, bytes]:
     record = world.feed(name)
     store, path = world.stores.get(record.store), record.path(time)
     found = {}
-    for file in store.files(path):
+    for file in [entry.path for entry in store.manifest(path).entries]:
         with store.open(path, file) as stream:
             found[file] = stream.read()
     return found
@@ -179,13 +179,13 @@ def test_row_54_expired_partitions_are_dropped_with_their_data_and_come_back(wor
     catalog = Catalog(metastore_port)
     old, young = [START, ONE], [at("03T22:00"), at("03T23:00")]
     add(world, catalog, *old, *young)
-    yard = Yard(world=world)
-    yard.arrive(at("04"))
+    harness = RetentionHarness(world=world)
+    harness.arrive(at("04"))
     world.run("count", ONE, at("04"))
 
-    sweep = yard.sweep_now("clicks")
+    sweep = harness.sweep_now("clicks")
 
-    assert {path: result.outcome for path, result in yard.results(sweep).items()} == {
+    assert {path: result.outcome for path, result in harness.results(sweep).items()} == {
         "ds=2013-11-01/hour=00": ItemOutcome.EVICTED,
         "ds=2013-11-01/hour=01": ItemOutcome.EVICTED,
     }
@@ -197,7 +197,7 @@ def test_row_54_expired_partitions_are_dropped_with_their_data_and_come_back(wor
     assert world.times_of_feed("clicks", evicted) == old
     assert world.times_of_feed("clicks", AVAILABLE) == young
 
-    assert yard.undo(sweep).restored == 2
+    assert harness.undo(sweep).restored == 2
 
     assert len(catalog.partition_names(table, {})) == 4
     assert read(world, "clicks", ONE) == {"part-0": b"data"}

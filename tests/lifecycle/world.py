@@ -18,41 +18,42 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.arrivals import Found, apply_arrivals
-from feed_assets.lifecycle.attempt_steps import OnPublished, Published
-from feed_assets.lifecycle.execution import InstanceRunner
-from feed_assets.lifecycle.former_inputs import apply_former_looks
-from feed_assets.lifecycle.governance import Governance, Governed
-from feed_assets.lifecycle.late_detection import Checked, apply_late_checks
-from feed_assets.lifecycle.places import other_places
-from feed_assets.lifecycle.readiness import Readied, apply_readiness
-from feed_assets.lifecycle.redefinition import apply_plan
-from feed_assets.lifecycle.releases import ReleaseDecision
+from feed_assets.lifecycle.arrival.arrivals import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
+from feed_assets.lifecycle.arrival.past_locations import find_other_locations
+from feed_assets.lifecycle.instances.attempts import OnPublished, Published
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
+from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.retries import apply_retries
+from feed_assets.lifecycle.late.late_detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.releases.plan_changes import apply_plan
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.releases import ReleaseDecision
 from feed_assets.lifecycle.replication.flows import FlowRunner
-from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
-from feed_assets.lifecycle.retries import apply_retries
-from feed_assets.lifecycle.stores import StorePool
-from feed_assets.operations.location import declare_location
 from feed_assets.operations.recording import record_declared
+from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.settings import DefinitionChanges
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.late_checks import LateCheck, LateChecks
-from feed_assets.state.looks import Looks
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEvent,
     FeedInstance,
     FeedInstanceStatus,
-    Frontier,
-    FrontierKind,
     ProcessInstance,
     ProcessInstanceStatus,
+    Watermark,
+    WatermarkKind,
 )
-from feed_assets.storage.local import LocalStore
+from feed_assets.state.watermarks import Watermarks
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Look
 from feed_assets.storage.registry import open_store
@@ -186,7 +187,7 @@ class World:
     now: datetime = START
     policy: DefinitionChanges = DefinitionChanges.FROM_NOW
     decisions: tuple[ReleaseDecision, ...] = ()
-    governance: Governance = field(init=False)
+    timeline: ReleaseTimeline = field(init=False)
     job: Job = field(default=lambda work: {target.name: "made" for target in work.outputs})
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
@@ -217,7 +218,7 @@ class World:
         return world
 
     def __post_init__(self) -> None:
-        self.governance = Governance(self.plan)
+        self.timeline = ReleaseTimeline(self.plan)
 
     def declare(self, *entities: AnyEntity, clusters: Sequence[str] = ("primary",)) -> None:
         """Replace all definitions at the time of the last tick; clusters are added."""
@@ -230,8 +231,8 @@ class World:
     def use(self, plan: Plan) -> None:
         """Work with a plan, as a code server does that has loaded it."""
         self.plan = plan
-        self.governance = Governance(plan)
-        self.decisions = apply_plan(self.database, self.governance, self.now, self.policy)
+        self.timeline = ReleaseTimeline(plan)
+        self.decisions = apply_plan(self.database, self.timeline, self.now, self.policy)
 
     def feed(self, name: str, cluster: str = "primary") -> FeedRecord:
         return self.plan.feeds[name, cluster]
@@ -265,30 +266,30 @@ class World:
         file = self.folder(name, time) / "part-0.csv"
         return file.read_text() if file.exists() else None
 
-    def arrive(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> Found:
+    def arrive(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ArrivalResult:
         return apply_arrivals(self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds))
 
-    def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> Readied:
+    def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ReadinessResult:
         self.now = max(self.now, as_of)
-        return apply_readiness(self.database, self.governance, cluster, as_of, TimeBudget(seconds))
+        return apply_readiness(self.database, self.timeline, cluster, as_of, TimeBudget(seconds))
 
     def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> list[LaunchRequest]:
-        return apply_requests(self.database, self.governance, cluster, as_of, as_of, limit)
+        return apply_requests(self.database, self.timeline, cluster, as_of, as_of, limit)
 
     def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
         """A whole tick of a cluster's sensor, but for Dagster's part."""
         self.now = max(self.now, as_of)
-        apply_plan(self.database, self.governance, as_of, self.policy)
+        apply_plan(self.database, self.timeline, as_of, self.policy)
         self.arrive(as_of, cluster)
-        apply_former_looks(self.database, self.stores, self.governance, cluster, as_of)
-        apply_retries(self.database, self.governance, cluster, as_of)
+        apply_past_polls(self.database, self.stores, self.timeline, cluster, as_of)
+        apply_retries(self.database, self.timeline, cluster, as_of)
         self.ready(as_of, cluster)
         return self.request(as_of, cluster)
 
-    def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> Checked:
+    def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> LateCheckResult:
         """A whole tick of a cluster's sensor for late data."""
         return apply_late_checks(
-            self.database, self.stores, self.governance, cluster, as_of, as_of, TimeBudget(PLENTY), **more
+            self.database, self.stores, self.timeline, cluster, as_of, as_of, TimeBudget(PLENTY), **more
         )
 
     def late_check(
@@ -298,23 +299,25 @@ class World:
         with self.database.read() as connection:
             return LateChecks(connection).get(kind, name, cluster, time)
 
-    def runner(self, as_of: datetime, run_id: str = "run-1", wall: datetime | None = None) -> InstanceRunner:
+    def runner(self, as_of: datetime, run_id: str = "run-1", real_now: datetime | None = None) -> InstanceRunner:
         return InstanceRunner(
-            database=self.database,
-            stores=self.stores,
-            plan=self.plan,
-            clock=FrozenClock(as_of),
-            wall=FrozenClock(wall or as_of),
+            context=AttemptContext(
+                database=self.database,
+                stores=self.stores,
+                plan=self.plan,
+                clock=FrozenClock(as_of),
+                real_clock=FrozenClock(real_now or as_of),
+                run_id=run_id,
+            ),
             root=self.root,
-            run_id=run_id,
             session=no_session,
             engines=lambda _: FileEngine(self.job),
         )
 
-    def governed(self, name: str, nominal_time: datetime, cluster: str = "primary") -> Governed | None:
+    def active_release(self, name: str, nominal_time: datetime, cluster: str = "primary") -> ActiveRelease | None:
         """What governs an instance."""
         with self.database.read() as connection:
-            return self.governance.find_or_present(connection, (name, cluster), nominal_time)
+            return self.timeline.find_or_declared(connection, (name, cluster), nominal_time)
 
     def run(
         self,
@@ -326,34 +329,37 @@ class World:
         cluster: str = "primary",
     ) -> tuple[Published, ...]:
         """Run one instance now, as a Dagster run does."""
-        governed = self.governed(name, nominal_time, cluster)
+        active = self.active_release(name, nominal_time, cluster)
         runner = self.runner(as_of, run_id)
-        if governed is None:
+        if active is None:
             return runner.run(self.process(name, cluster), nominal_time, on_published)
         with self.database.read() as connection:
-            places = other_places(connection, self.governance, governed)
-        runner = replace(runner, plan=governed.plan, release=governed.release, places=places)
-        return runner.run(governed.record, nominal_time, on_published)
+            past_locations = find_other_locations(connection, self.timeline, active)
+        context = replace(runner.context, plan=active.plan, release=active.release, past_locations=past_locations)
+        runner = replace(runner, context=context)
+        return runner.run(active.record, nominal_time, on_published)
 
     def copy(
         self, flow: str, times: Sequence[datetime], as_of: datetime, cluster: str = "backup", run_id: str | None = None
     ) -> dict[datetime, Published | Exception]:
         """Run instances of a flow now, as a Dagster run does; what became of each."""
-        governed = {time: self.governed(flow, time, cluster) for time in times}
+        active = {time: self.active_release(flow, time, cluster) for time in times}
         ended: dict[datetime, Published | Exception] = {}
-        for time, found in governed.items():
+        for time, found in active.items():
             assert found is not None, f"{time} is no instance of {flow}"
             with self.database.read() as connection:
-                places = other_places(connection, self.governance, found)
+                past_locations = find_other_locations(connection, self.timeline, found)
             runner = FlowRunner(
-                database=self.database,
-                stores=self.stores,
-                plan=found.plan,
-                clock=FrozenClock(as_of),
-                wall=FrozenClock(as_of),
-                run_id=run_id or self.run_id(),
-                release=found.release,
-                places=places,
+                context=AttemptContext(
+                    database=self.database,
+                    stores=self.stores,
+                    plan=found.plan,
+                    clock=FrozenClock(as_of),
+                    real_clock=FrozenClock(as_of),
+                    run_id=run_id or self.run_id(),
+                    release=found.release,
+                    past_locations=past_locations,
+                ),
             )
             runner.run(found.record, [time], lambda _: None, ended.__setitem__)
         return ended
@@ -416,10 +422,10 @@ class World:
             rows = FeedInstances(connection).find_between(name, cluster, at("2000-01-01"), at("2100-01-01"))
         return {row.nominal_time: row for row in rows}
 
-    def next_look(self, name: str, nominal_time: datetime, cluster: str = "primary") -> datetime | None:
+    def next_poll(self, name: str, nominal_time: datetime, cluster: str = "primary") -> datetime | None:
         with self.database.read() as connection:
-            look = Looks(connection).find(name, cluster, nominal_time)
-        return look.next_look_at if look else None
+            poll = ArrivalPolls(connection).find(name, cluster, nominal_time)
+        return poll.next_poll_at if poll else None
 
     def feed_statuses(self, name: str, cluster: str = "primary") -> dict[datetime, FeedInstanceStatus]:
         return {time: row.status for time, row in self.feed_instances(name, cluster).items()}
@@ -431,9 +437,9 @@ class World:
         with self.database.read() as connection:
             return EventLog(connection).read(0, 100_000, None if name is None else [name])
 
-    def frontier(self, kind: FrontierKind, name: str, cluster: str = "primary") -> Frontier | None:
+    def watermark(self, kind: WatermarkKind, name: str, cluster: str = "primary") -> Watermark | None:
         with self.database.read() as connection:
-            return Frontiers(connection).get(kind, name, cluster)
+            return Watermarks(connection).get(kind, name, cluster)
 
     def staged(self) -> list[Path]:
         """Stagings that were left lying about."""

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.loading.entity_files import (
-    EntityFile,
-    LoadedBundle,
-    load_bundle,
-    load_files,
-    usable_bundle,
-)
+from feed_assets.loading.bundles import LoadedBundle, load_bundle, load_files, usable_bundle
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.loading.interpolation import Values
 from feed_assets.validation.rules import validate_bundle
@@ -162,7 +157,7 @@ def test_definitions_errors_list_their_issues() -> None:
     loaded = load_files([EntityFile(name="a.yaml", content=b"kind: fed\n")], NO_VALUES)
     error = DefinitionsError(location="entities", issues=loaded.issues)
     assert str(error) == (
-        "entities: 1 issue was found. Correct what is named here.\n"
+        "entities: 1 issue was found. Correct the values below.\n"
         "  a.yaml:1: 'fed' is not a kind of entity. Did you mean 'feed'?"
     )
 

@@ -1,3 +1,4 @@
+import importlib.metadata
 import inspect
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ import feed_assets
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.process_functions import ProcessFunction, process
-from feed_assets.operations.location import declare_location
+from feed_assets.plan.location import declare_location
 from tests.lifecycle.world import START, feed
 
 CLUSTERS = {"primary": {"validity": {"start": "2013-11-01T00:00Z"}}}
@@ -72,13 +73,19 @@ def test_a_function_that_no_run_could_import_is_refused() -> None:
         process(frequency="hours(1)", clusters=CLUSTERS)(_made())
     script = _top_level()
     script.__module__ = "__main__"
-    with pytest.raises(DefinitionsError, match="Move it to a module of its own"):
+    with pytest.raises(DefinitionsError, match="Move it to a se"):
         process(frequency="hours(1)", clusters=CLUSTERS)(script)
 
 
 def test_the_decorator_is_public() -> None:
     assert feed_assets.process is process
     assert set(feed_assets.__all__) <= set(dir(feed_assets))
+
+
+def test_every_public_name_is_what_its_module_defines() -> None:
+    assert feed_assets.__version__ == importlib.metadata.version("feed-assets")
+    for name in set(feed_assets.__all__) - {"__version__"}:
+        assert getattr(feed_assets, name).__name__ == name
 
 
 def _made() -> Callable[[], None]:

@@ -7,10 +7,10 @@ import pytest
 
 from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.operations.entities.applying import apply_planned, require_digest
+from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.operations.entities.planning import plan_edits, plan_folder
-from feed_assets.operations.entities.registry import Registry, open_registry
 from feed_assets.operations.errors import PlanOutdatedError
-from feed_assets.plan.signs import Step
+from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
@@ -21,7 +21,7 @@ from tests.operations.test_planning import ALL, CLICKS, CLUSTER, COUNTS, NOW, PR
 __all__ = ["database", "folder"]
 
 START = datetime(2013, 11, 1, tzinfo=NOW.tzinfo)
-Open = Callable[[str], Registry]
+Open = Callable[[str], EntityContext]
 
 CHANGES = {
     "soft": [PROCESS + "tags: {owner: ops}\n"],
@@ -47,16 +47,16 @@ CHANGES = {
 
 
 @pytest.fixture(params=["from-now", "always"])
-def registry(request: pytest.FixtureRequest, tmp_path: Path, folder: Path, database: Database) -> Registry:
+def context(request: pytest.FixtureRequest, tmp_path: Path, folder: Path, database: Database) -> EntityContext:
     overrides = {"entities": str(folder), "variables": {"DATA_ROOT": str(tmp_path)}}
     settings = load_settings({**overrides, "definition_changes": request.param}, {}, tmp_path)
     (tmp_path / "jobs.py").write_text("def count(clicks): ...\n")
-    registry = open_registry(settings, database, author="ann", now=NOW, skip_checks=True)
-    apply_planned(registry, plan_folder(registry))
-    return registry
+    context = open_entity_context(settings, database, author="ann", now=NOW, skip_checks=True)
+    apply_planned(context, plan_folder(context))
+    return context
 
 
-def put_instances(registry: Registry, begun: int, waiting: int) -> None:
+def put_instances(context: EntityContext, begun: int, waiting: int) -> None:
     """Process instances from the start on: some that have ended, and some that wait."""
     row = ProcessInstance(
         process="count",
@@ -66,7 +66,7 @@ def put_instances(registry: Registry, begun: int, waiting: int) -> None:
         updated_at=START,
     )
     rows = [replace(row, nominal_time=START + timedelta(hours=n)) for n in range(begun + waiting)]
-    with registry.database.begin() as connection:
+    with context.database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting(rows)
         instances.transition_many(
@@ -79,56 +79,56 @@ def put_instances(registry: Registry, begun: int, waiting: int) -> None:
 
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize("change", CHANGES)
-def test_releases_go_on_as_the_plan_has_said(registry: Registry, change: str, begun: int) -> None:
-    put_instances(registry, begun, 2)
-    planned = plan_edits(registry, [Put(text=text) for text in CHANGES[change]])
+def test_releases_go_on_as_the_plan_has_said(context: EntityContext, change: str, begun: int) -> None:
+    put_instances(context, begun, 2)
+    planned = plan_edits(context, [Put(text=text) for text in CHANGES[change]])
     assert planned.errors == ()
     said = {
         process.key: (process.step, process.effective_from)
         for process in planned.difference.processes
         if process.step is not Step.IN_PLACE
     }
-    result = apply_planned(registry, planned)
+    result = apply_planned(context, planned)
     done = {
         release.key: (release.step, release.effective_from)  # type: ignore[attr-defined]
         for release in result.releases
         if release.step is not Step.IN_PLACE  # type: ignore[attr-defined]
     }
     assert said == done
-    assert plan_edits(registry, planned.edits).difference.is_empty
+    assert plan_edits(context, planned.edits).difference.is_empty
 
 
-def test_an_earlier_start_adds_to_the_release_that_there_is(registry: Registry) -> None:
-    apply_planned(registry, plan_edits(registry, [Put(text=CHANGES["later start"][0])]))
-    put_instances(registry, 3, 0)
-    planned = plan_edits(registry, [Put(text=PROCESS)])
+def test_an_earlier_start_adds_to_the_release_that_there_is(context: EntityContext) -> None:
+    apply_planned(context, plan_edits(context, [Put(text=CHANGES["later start"][0])]))
+    put_instances(context, 3, 0)
+    planned = plan_edits(context, [Put(text=PROCESS)])
     (process,) = planned.difference.processes
-    (release,) = apply_planned(registry, planned).releases
+    (release,) = apply_planned(context, planned).releases
     assert process.step is release.step  # type: ignore[attr-defined]
     assert process.effective_from == release.effective_from  # type: ignore[attr-defined]
-    if registry.settings.definition_changes == "from-now":
+    if context.settings.definition_changes == "from-now":
         assert (process.step, process.effective_from) == (Step.EXTENDED, START)
 
 
-def test_a_change_that_was_planned_for_another_world_is_not_made(registry: Registry, folder: Path) -> None:
-    planned = plan_edits(registry, [Put(text=CHANGES["frequency"][0])])
+def test_a_change_that_was_planned_for_another_world_is_not_made(context: EntityContext, folder: Path) -> None:
+    planned = plan_edits(context, [Put(text=CHANGES["frequency"][0])])
     (folder / "clicks.yaml").write_text(CLICKS + "description: edited\n")
     with pytest.raises(PlanOutdatedError):
-        apply_planned(registry, planned)
-    of_folder = plan_folder(registry)
+        apply_planned(context, planned)
+    of_folder = plan_folder(context)
     (folder / "clicks.yaml").write_text(CLICKS + "description: edited again\n")
     with pytest.raises(PlanOutdatedError):
-        apply_planned(registry, of_folder)
+        apply_planned(context, of_folder)
     with pytest.raises(PlanOutdatedError):
         require_digest(of_folder, planned.digest)
 
 
-def test_every_entity_that_is_applied_is_audited(registry: Registry) -> None:
-    with registry.database.read() as connection:
+def test_every_entity_that_is_applied_is_audited(context: EntityContext) -> None:
+    with context.database.read() as connection:
         before = len(Audit(connection).newest(100))
     edits: list[Edit] = [Put(text=CHANGES["parallel"][0]), Remove(key=("cluster", "nowhere"))]
-    apply_planned(registry, plan_edits(registry, edits))
-    with registry.database.read() as connection:
+    apply_planned(context, plan_edits(context, edits))
+    with context.database.read() as connection:
         entries = Audit(connection).newest(100)
     assert len(entries) == before + 1
     assert (entries[0].action, entries[0].target, entries[0].author) == ("apply", "process 'count'", "ann")

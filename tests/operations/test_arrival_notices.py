@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.json_form import render_document
 from feed_assets.operations.errors import ArrivalRefusedError, InstanceQueryError
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, NoticeResult, record_notice
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.errors import InstanceError
 from tests.lifecycle.world import START, World, at, feed, process
-from tests.operations.scenes import counting_world, scene_of
+from tests.operations.contexts import context_of, counting_world
 
 NOON = at("01T12:00")
 HOUR = timedelta(hours=1)
@@ -22,7 +23,7 @@ def notify(
     world: World, name: str = "clicks", when: datetime = START, dry_run: bool = False, **more: Any
 ) -> NoticeResult:
     notice = Notice(feed=name, nominal_time=when, **{"author": "ann", **more})
-    return record_notice(scene_of(world, NOON), notice, dry_run=dry_run)
+    return record_notice(context_of(world, NOON), notice, dry_run=dry_run)
 
 
 def landed(root: Path, state: str | None = None) -> World:
@@ -49,7 +50,7 @@ def test_what_was_told_is_not_looked_for_again(tmp_path: Path) -> None:
     notify(world)
     world.arrive(NOON)
     assert len(world.events("clicks")) == 1
-    assert world.next_look("clicks", START) is None
+    assert world.next_poll("clicks", START) is None
 
 
 def test_a_second_notice_does_nothing(tmp_path: Path, state_url: str) -> None:
@@ -83,7 +84,7 @@ def test_a_key_is_for_one_instance(tmp_path: Path) -> None:
 def test_a_notice_of_what_is_not_there_or_not_whole_is_refused(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     with pytest.raises(
-        ArrivalRefusedError, match=r"nothing is at file://.*/clicks/2013-11-01/00-00\. Give notice when"
+        ArrivalRefusedError, match=r"file://.*/clicks/2013-11-01/00-00 does not exist\. Give notice when"
     ):
         notify(world)
     world.land("clicks", START)
@@ -108,7 +109,7 @@ def test_what_a_notice_says_of_path_and_size_is_held_against_what_is_there(tmp_p
     world = landed(tmp_path)
     with pytest.raises(ArrivalRefusedError, match=r"its data belong to clicks/2013-11-01/00-00, not to /clicks/other"):
         notify(world, path="/clicks/other")
-    with pytest.raises(ArrivalRefusedError, match="holds 4 bytes, not 5"):
+    with pytest.raises(ArrivalRefusedError, match="has 4 bytes, not 5"):
         notify(world, bytes=5)
     url = f"file://{tmp_path}/primary/clicks/2013-11-01/00-00/"
     assert notify(world, path=url, bytes=4, dry_run=True).outcome is NoticeOutcome.RECORDED
@@ -129,7 +130,7 @@ def test_what_is_no_instance_or_not_yet_one_or_made_here_is_refused(tmp_path: Pa
         notify(world, when=START - HOUR)
     with pytest.raises(InstanceError, match="between two instances"):
         notify(world, when=START + HOUR / 2)
-    with pytest.raises(ArrivalRefusedError, match="its nominal time has not come yet"):
+    with pytest.raises(ArrivalRefusedError, match="its nominal time is in the future"):
         notify(world, when=NOON + HOUR)
     with pytest.raises(
         ArrivalRefusedError, match=r"process 'count' writes it\. Run that with: feed-assets instance rerun"
@@ -145,7 +146,7 @@ def test_where_a_feed_arrives_on_several_clusters_one_must_be_named(tmp_path: Pa
     clusters = ("backup", "primary")
     world = World.of(tmp_path, feed("clicks", clusters=clusters), clusters=clusters)
     world.land("clicks", START, cluster="backup")
-    with pytest.raises(ArrivalRefusedError, match=r"it arrives on backup, primary\. Say on which of them"):
+    with pytest.raises(ArrivalRefusedError, match=r"it arrives on backup, primary\. Choose one with --cluster"):
         notify(world)
     assert notify(world, cluster="backup").cluster == "backup"
 
@@ -162,13 +163,13 @@ def test_a_result_has_a_line_and_a_json_form(tmp_path: Path) -> None:
     world = landed(tmp_path)
     result = notify(world)
     assert result.render() == "feed 'clicks' on primary at 2013-11-01T00:00Z: recorded, 4 bytes in 1 files"
-    assert result.to_json() == {
-        "version": 1,
+    assert render_document(result) == {
+        "version": 2,
         "feed": "clicks",
         "cluster": "primary",
-        "instance": "2013-11-01T00:00Z",
+        "nominal_time": "2013-11-01T00:00Z",
         "outcome": "recorded",
-        "uri": f"file://{tmp_path}/primary/clicks/2013-11-01/00-00",
+        "url": f"file://{tmp_path}/primary/clicks/2013-11-01/00-00",
         "bytes": 4,
         "files": 1,
         "dry_run": False,

@@ -12,15 +12,15 @@ from feed_assets.loading.interpolation import Values
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.cluster_dependents import update_cluster_dependents
 from feed_assets.operations.entities.cluster_versions import with_version
-from feed_assets.operations.entities.registry import Registry
-from feed_assets.operations.entities.verb_results import Outcome
+from feed_assets.operations.entities.context import EntityContext
+from feed_assets.operations.entities.verb_results import VerbOutcome
 from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.definition_records import DocumentFormat
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from tests.lifecycle.world import at
-from tests.operations.desk import ALL, CLUSTER, COUNTING, Desk, changed, file_of
+from tests.operations.harness import ALL, CLUSTER, COUNTING, EntityHarness, changed, file_of
 
 VALUES = Values(variables={"DATA": "/data"}, environ={})
 BLOCK = """\
@@ -88,81 +88,85 @@ def test_an_xml_document_gets_the_attribute() -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk.at(tmp_path)
-    entity_changes.submit(desk.registry(), [file_of(*ALL)], and_schedule=True)
-    desk.tick()
-    desk.put(ProcessInstanceStatus.SUCCEEDED, at("01"))
-    return desk
+def harness(tmp_path: Path) -> EntityHarness:
+    harness = EntityHarness.at(tmp_path)
+    entity_changes.submit(harness.context(), [file_of(*ALL)], and_schedule=True)
+    harness.tick()
+    harness.put(ProcessInstanceStatus.SUCCEEDED, at("01"))
+    return harness
 
 
 OTHER = changed(CLUSTER, properties={"queue": "fast"})
 
 
-def switch(desk: Desk, *, is_on: bool) -> None:
-    set_safe_mode(desk.database, is_on=is_on, author="root", now=desk.now)
+def switch(harness: EntityHarness, *, is_on: bool) -> None:
+    set_safe_mode(harness.database, is_on=is_on, author="root", now=harness.now)
 
 
-def effective(desk: Desk) -> list[str]:
-    with desk.database.read() as connection:
+def effective(harness: EntityHarness) -> list[str]:
+    with harness.database.read() as connection:
         return [f"{row.effective_from:%dT%H}" for row in Releases(connection).of("counting", "primary")]
 
 
-def versions(registry: Registry) -> dict[str, int]:
-    bundle = registry.store.load(registry.now).bundle.bundle
+def versions(context: EntityContext) -> dict[str, int]:
+    bundle = context.store.load(context.now).bundle.bundle
     entries = {entity.name: entity.clusters["primary"].version for entity in (*bundle.feeds, *bundle.processes)}
     return {"primary": bundle.get_cluster("primary").version, **entries}
 
 
-def test_row_105_a_cluster_is_updated_in_safe_mode_only_and_its_dependents_follow_afterwards(desk: Desk) -> None:
+def test_row_105_a_cluster_is_updated_in_safe_mode_only_and_its_dependents_follow_afterwards(
+    harness: EntityHarness,
+) -> None:
     with pytest.raises(SafeModeError, match="update of a cluster: it is only allowed during safe mode"):
-        entity_changes.update(desk.registry(), [file_of(OTHER)])
-    switch(desk, is_on=True)
-    result = entity_changes.update(desk.registry(), [file_of(OTHER)])
-    assert result.outcomes[0].notes == ("its version is 1; update-cluster-dependents brings it to feeds and processes",)
-    assert versions(desk.registry()) == {"primary": 1, "clicks": 0, "counts": 0, "counting": 0}
-    desk.tick()
-    assert effective(desk) == ["01T00"]
+        entity_changes.update(harness.context(), [file_of(OTHER)])
+    switch(harness, is_on=True)
+    result = entity_changes.update(harness.context(), [file_of(OTHER)])
+    assert result.outcomes[0].notes == (
+        "its version is 1; update-cluster-dependents applies it to feeds and processes",
+    )
+    assert versions(harness.context()) == {"primary": 1, "clicks": 0, "counts": 0, "counting": 0}
+    harness.tick()
+    assert effective(harness) == ["01T00"]
     with pytest.raises(SafeModeError, match="update-cluster-dependents: it is not allowed during safe mode"):
-        update_cluster_dependents(desk.registry(), "primary")
-    switch(desk, is_on=False)
-    followed = update_cluster_dependents(desk.registry(), "primary")
+        update_cluster_dependents(harness.context(), "primary")
+    switch(harness, is_on=False)
+    followed = update_cluster_dependents(harness.context(), "primary")
     assert [each.name for each in followed.outcomes] == ["clicks", "counts", "counting"]
-    assert versions(desk.registry()) == {"primary": 1, "clicks": 1, "counts": 1, "counting": 1}
-    assert effective(desk) == ["01T00", "03T13"]
-    again = update_cluster_dependents(desk.registry(), "primary")
-    assert [each.outcome for each in again.outcomes] == [Outcome.UNCHANGED]
+    assert versions(harness.context()) == {"primary": 1, "clicks": 1, "counts": 1, "counting": 1}
+    assert effective(harness) == ["01T00", "03T13"]
+    again = update_cluster_dependents(harness.context(), "primary")
+    assert [each.outcome for each in again.outcomes] == [VerbOutcome.UNCHANGED]
 
 
-def test_row_105_the_version_stays_where_nothing_that_is_seen_changes(desk: Desk) -> None:
-    switch(desk, is_on=True)
-    entity_changes.update(desk.registry(), [file_of(changed(CLUSTER, description="in New York"))])
-    assert versions(desk.registry())["primary"] == 0
-    entity_changes.update(desk.registry(), [file_of(OTHER)])
-    entity_changes.update(desk.registry(), [file_of(changed(OTHER, tags={"a": "b"}))])
-    assert versions(desk.registry())["primary"] == 1
-    entity_changes.update(desk.registry(), [file_of(changed(OTHER, colo="nyc"))])
-    assert versions(desk.registry())["primary"] == 2
+def test_row_105_the_version_stays_where_nothing_that_is_seen_changes(harness: EntityHarness) -> None:
+    switch(harness, is_on=True)
+    entity_changes.update(harness.context(), [file_of(changed(CLUSTER, description="in New York"))])
+    assert versions(harness.context())["primary"] == 0
+    entity_changes.update(harness.context(), [file_of(OTHER)])
+    entity_changes.update(harness.context(), [file_of(changed(OTHER, tags={"a": "b"}))])
+    assert versions(harness.context())["primary"] == 1
+    entity_changes.update(harness.context(), [file_of(changed(OTHER, colo="nyc"))])
+    assert versions(harness.context())["primary"] == 2
 
 
-def test_row_105_a_dry_run_writes_no_versions(desk: Desk) -> None:
-    switch(desk, is_on=True)
-    entity_changes.update(desk.registry(), [file_of(OTHER)])
-    switch(desk, is_on=False)
-    dry = update_cluster_dependents(desk.registry(dry_run=True), "primary")
-    assert [each.outcome for each in dry.outcomes] == [Outcome.UPDATED] * 3
-    assert versions(desk.registry())["counting"] == 0
+def test_row_105_a_dry_run_writes_no_versions(harness: EntityHarness) -> None:
+    switch(harness, is_on=True)
+    entity_changes.update(harness.context(), [file_of(OTHER)])
+    switch(harness, is_on=False)
+    dry = update_cluster_dependents(harness.context(dry_run=True), "primary")
+    assert [each.outcome for each in dry.outcomes] == [VerbOutcome.UPDATED] * 3
+    assert versions(harness.context())["counting"] == 0
 
 
-def test_comments_in_the_files_of_dependents_stay(desk: Desk) -> None:
+def test_comments_in_the_files_of_dependents_stay(harness: EntityHarness) -> None:
     written = file_of(COUNTING).content.decode().replace("parallel", "parallel") + "# kept by hand\n"
     entity_changes.update(
-        desk.registry(), [EntityFile(name="c.yaml", content=("parallel: 2  # two\n" + written).encode())]
+        harness.context(), [EntityFile(name="c.yaml", content=("parallel: 2  # two\n" + written).encode())]
     )
-    switch(desk, is_on=True)
-    entity_changes.update(desk.registry(), [file_of(OTHER)])
-    switch(desk, is_on=False)
-    update_cluster_dependents(desk.registry(), "primary")
-    text = desk.registry().load().documents[Kind.PROCESS, "counting"].text
+    switch(harness, is_on=True)
+    entity_changes.update(harness.context(), [file_of(OTHER)])
+    switch(harness, is_on=False)
+    update_cluster_dependents(harness.context(), "primary")
+    text = harness.context().load().documents[Kind.PROCESS, "counting"].text
     assert "# two" in text
     assert "# kept by hand" in text

@@ -4,11 +4,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.schedules import ScheduleView, apply_schedules, decide_schedules
+from feed_assets.json_form import render_document
+from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_schedules, decide_schedules
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode, document
+from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.safe_mode import set_safe_mode
+from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -22,7 +24,7 @@ from feed_assets.state.records import (
 )
 from feed_assets.timing.dates import NEVER
 from tests.lifecycle.world import START, World, at, feed, hours, process
-from tests.operations.scenes import WEBSERVER, counting_world, put, row, scene_of
+from tests.operations.contexts import WEBSERVER, context_of, counting_world, put, row
 
 READY, RUNNING, FAILED = (
     ProcessInstanceStatus.READY,
@@ -30,9 +32,11 @@ READY, RUNNING, FAILED = (
     ProcessInstanceStatus.FAILED,
 )
 
+BOOM = {"cause": Cause.FAILURE, "cause_detail": "boom"}
+
 
 def why(world: World, name: str, time: datetime, as_of: datetime, kind: Kind = Kind.PROCESS) -> Explanation:
-    (only,) = explain(scene_of(world, as_of), kind, name, time).items
+    (only,) = explain(context_of(world, as_of), kind, name, time).items
     return only
 
 
@@ -62,17 +66,17 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
 
     assert found.headline == "process report on primary at 2013-11-01T00:00Z is WAITING"
     lacking = reason(found, ReasonCode.INPUT_MISSING)
-    assert lacking.text == "input counts lacks 3 of 4 instances of feed counts"
+    assert lacking.text == "input counts lacks 3 of 4 instances of feed counts, 2013-11-01T01:00Z to 2013-11-01T03:00Z"
     assert lacking.facts["missing"] == ["2013-11-01T01:00Z", "2013-11-01T02:00Z", "2013-11-01T03:00Z"]
     (first, *_) = lacking.causes
     assert first.headline == "feed counts on primary at 2013-11-01T01:00Z is MISSING"
     (count,) = reason(first, ReasonCode.NOT_WRITTEN).causes
     assert (count.name, count.status) == ("count", "WAITING")
     (clicks,) = reason(count, ReasonCode.INPUT_MISSING).causes
-    url = scene_of(world, START).feed_url(world.feed("clicks"), at("01T01:00"))
-    assert reason(clicks, ReasonCode.FLAG_MISSING).text == f"{url} is there without its flag _SUCCESS"
-    looks = reason(clicks, ReasonCode.LOOKS)
-    assert looks.facts == {"lookedAt": "2013-11-01T01:30:00Z", "nextLookAt": "2013-11-01T01:30:36Z"}
+    url = context_of(world, START).feed_url(world.feed("clicks"), at("01T01:00"))
+    assert reason(clicks, ReasonCode.FLAG_MISSING).text == f"{url} lacks its flag _SUCCESS"
+    polls = reason(clicks, ReasonCode.POLLS)
+    assert polls.facts == {"polled_at": "2013-11-01T01:30:00Z", "next_poll_at": "2013-11-01T01:30:36Z"}
     assert reason(found, ReasonCode.TIMES_OUT).facts["at"] == "2013-11-02T01:30:00Z"
     roots = [root.headline for root in found.root_causes()]
     assert roots == [
@@ -86,29 +90,21 @@ def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T00:30"))
     found = why(world, "counts", START, at("01T00:40"), Kind.FEED)
-    url = scene_of(world, START).feed_url(world.feed("clicks"), START)
+    url = context_of(world, START).feed_url(world.feed("clicks"), START)
     assert found.render().splitlines() == [
         "feed counts on primary at 2013-11-01T00:00Z is MISSING",
-        "  - nobody has written it:",
+        "  - it has not been produced:",
         "    - process count on primary at 2013-11-01T00:00Z is WAITING",
         "      - input clicks lacks 1 of 1 instances of feed clicks:",
         "        - feed clicks on primary at 2013-11-01T00:00Z is MISSING",
-        f"          - {url} is not there (nor its flag _SUCCESS)",
-        "          - looked at 2013-11-01T00:30:00Z, the next look is at 2013-11-01T00:30:36Z",
+        f"          - {url} does not exist, and neither does its flag _SUCCESS",
+        "          - the last poll was at 2013-11-01T00:30:00Z, the next poll is at 2013-11-01T00:30:36Z",
         "      - it times out at 2013-11-01T06:30:00Z",
     ]
-    told = document((found,))
-    instances = told["instances"]
-    assert (told["version"], len(instances)) == (1, 1)  # type: ignore[arg-type]
-    assert instances[0]["rootCauses"] == [  # type: ignore[index]
-        {
-            "kind": "feed",
-            "name": "clicks",
-            "cluster": "primary",
-            "instance": "2013-11-01T00:00Z",
-            "status": "MISSING",
-        }
-    ]
+    (reason, _) = render_document(found)["reasons"][0]["causes"][0]["reasons"]
+    assert reason["code"] == "input-missing"
+    (root,) = found.root_causes()
+    assert (root.kind, root.name, root.nominal_time, root.status) == (Kind.FEED, "clicks", START, "MISSING")
 
 
 def test_what_has_run_says_what_began_it_and_what_it_was_made_from(tmp_path: Path, state_url: str) -> None:
@@ -128,7 +124,7 @@ def test_what_has_run_says_what_began_it_and_what_it_was_made_from(tmp_path: Pat
         ReasonCode.OUTPUT,
     ]
     trigger = reason(found, ReasonCode.TRIGGER)
-    assert trigger.text == "attempt 1 was begun at 2013-11-01T00:30:00Z: its inputs are there"
+    assert trigger.text == "attempt 1 began at 2013-11-01T00:30:00Z: its inputs are there"
     assert trigger.facts["log"] == f"{WEBSERVER}/runs/{trigger.facts['run']}"
     assert reason(found, ReasonCode.GOVERNED_BY).facts == {"release": 1, "version": 1}
     clicks, weather = (each for each in found.reasons if each.code is ReasonCode.INPUT_READ)
@@ -145,13 +141,30 @@ def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None
     world = counting_world(tmp_path)
     put(
         world,
-        row("count", START, FAILED, reason="boom", ended_at=at("01T01:00"), retry_at=at("01T01:05"), retries=1),
-        row("count", at("01T01:00"), FAILED, reason="boom", ended_at=at("01T01:00"), retry_at=NEVER),
+        row(
+            "count",
+            START,
+            FAILED,
+            cause=Cause.FAILURE,
+            cause_detail="boom",
+            ended_at=at("01T01:00"),
+            retry_at=at("01T01:05"),
+            retries=1,
+        ),
+        row(
+            "count",
+            at("01T01:00"),
+            FAILED,
+            cause=Cause.FAILURE,
+            cause_detail="boom",
+            ended_at=at("01T01:00"),
+            retry_at=NEVER,
+        ),
     )
     again = why(world, "count", START, at("01T01:01"))
     assert [each.text for each in again.reasons[:2]] == [
         "it ended at 2013-11-01T01:00:00Z: boom",
-        "it is tried again at 2013-11-01T01:05:00Z",
+        "the next retry is at 2013-11-01T01:05:00Z",
     ]
     assert ReasonCode.RETRY not in codes(why(world, "count", at("01T01:00"), at("01T01:01")))
     (cause,) = reason(why(world, "counts", START, at("01T01:01"), Kind.FEED), ReasonCode.NOT_WRITTEN).causes
@@ -186,7 +199,7 @@ def test_slots_turns_and_requests_are_named(tmp_path: Path) -> None:
     asked = why(world, "count", hours(4)[0], now)
     assert (codes(asked), asked.blockers) == ([ReasonCode.REQUESTED], ())
     following = reason(why(world, "count", hours(4)[1], now), ReasonCode.NO_SLOT)
-    assert following.facts == {"parallel": 1, "inFlight": 1}
+    assert following.facts == {"parallel": 1, "in_flight": 1}
     assert codes(why(world, "count", hours(4)[2], now))[:1] == [ReasonCode.NO_SLOT]
 
 
@@ -204,7 +217,7 @@ def test_whoever_works_on_an_output_is_named(tmp_path: Path) -> None:
     now = at("01T00:30")
     Leases(world.database).acquire("feed/counts", "primary", START, "run-9", now, timedelta(seconds=60))
     held = reason(why(world, "count", START, now), ReasonCode.LEASE_HELD)
-    assert held.text == "run-9 works on feed/counts, at least until 2013-11-01T00:31:00Z"
+    assert held.text == "run-9 has leased feed/counts until at least 2013-11-01T00:31:00Z"
     assert ReasonCode.LEASE_HELD not in codes(why(world, "count", START, at("01T00:31")))
 
 
@@ -218,7 +231,7 @@ def test_a_suspended_instance_and_a_running_one(tmp_path: Path) -> None:
     held = why(world, "count", START, at("01T01:10"))
     assert codes(held)[:2] == [ReasonCode.SUSPENDED, ReasonCode.INPUT_MISSING]
     runs = why(world, "count", at("01T01:00"), at("01T01:10"))
-    assert reason(runs, ReasonCode.RUNNING).text == "run r7 works on it since 2013-11-01T01:05:00Z, attempt 2"
+    assert reason(runs, ReasonCode.RUNNING).text == "run r7 has been running since 2013-11-01T01:05:00Z, attempt 2"
     assert runs.blockers == ()
 
 
@@ -271,7 +284,7 @@ def test_an_optional_input_blocks_nothing(tmp_path: Path) -> None:
     found = why(world, "count", START, at("01T00:40"))
     optional = reason(found, ReasonCode.OPTIONAL_INPUT)
     assert not optional.blocks
-    assert optional.text == "optional input weather lacks 1 of 1 instances; it would run without them"
+    assert optional.text == "optional input weather lacks 1 of 1 instances; it can run without them"
 
 
 def test_safe_mode_is_mentioned(tmp_path: Path) -> None:
@@ -290,7 +303,9 @@ def test_of_many_missing_the_oldest_are_followed_and_all_are_counted(tmp_path: P
     )
     world.tick(at("01T00:30"))
     lacking = reason(why(world, "day", START, at("01T00:40")), ReasonCode.INPUT_MISSING)
-    assert lacking.text == "input clicks lacks 24 of 24 instances of feed clicks, the oldest 5 are"
+    assert lacking.text == (
+        "input clicks lacks 24 of 24 instances of feed clicks, 2013-10-31T01:00Z to 2013-11-01T00:00Z; the oldest 5 are"
+    )
     assert (len(lacking.causes), len(lacking.facts["missing"])) == (5, 24)  # type: ignore[arg-type]
 
 
@@ -306,7 +321,7 @@ def test_one_cause_of_many_is_explained_once(tmp_path: Path) -> None:
     )
     world.tick(at("01T00:30"))
     text = why(world, "both", START, at("01T00:40")).render()
-    assert text.count("is not there") == 1
+    assert text.count("does not exist") == 1
     assert text.count("see above") == 1
     assert [root.name for root in why(world, "both", START, at("01T00:40")).root_causes()] == ["clicks"]
 
@@ -317,11 +332,11 @@ def test_a_long_chain_ends_and_says_so(tmp_path: Path) -> None:
     world = World.of(tmp_path, *stages, *steps)
     world.tick(at("01T00:30"))
     text = why(world, "p38", START, at("01T00:40")).render()
-    assert "too far up to be followed from here" in text
+    assert "too far upstream to follow from here" in text
 
 
 def test_a_time_that_is_no_instance_is_refused_alone(tmp_path: Path) -> None:
-    found = explain(scene_of(counting_world(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
+    found = explain(context_of(counting_world(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
     assert (found.result, found.items) == (Result.FAILED, ())
     assert "it is between two instances" in found.message
 
@@ -349,7 +364,18 @@ def test_late_data_that_are_looked_for_are_mentioned(tmp_path: Path) -> None:
 
 def test_why_an_instance_is_to_run_again_is_told(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
-    put(world, row("count", START, READY, reason="late data: clicks changed", attempt=1, ended_at=at("01T01:00")))
+    put(
+        world,
+        row(
+            "count",
+            START,
+            READY,
+            cause=Cause.LATE_DATA,
+            cause_detail="late data: clicks changed",
+            attempt=1,
+            ended_at=at("01T01:00"),
+        ),
+    )
     found = why(world, "count", START, at("01T02:00"))
     assert reason(found, ReasonCode.LAST_CHANGE).text == "last change: late data: clicks changed"
     assert ReasonCode.ENDED not in codes(found)

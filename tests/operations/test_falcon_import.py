@@ -7,10 +7,17 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.process import Workflow, WorkflowEngine
+from feed_assets.loading.bundles import load_bundle
 from feed_assets.loading.documents import NoteKind
-from feed_assets.loading.entity_files import EntityFile, load_bundle, read_entity_files
+from feed_assets.loading.entity_files import EntityFile, read_entity_files
 from feed_assets.operations.falcon.exporting import export_documents, write_documents
-from feed_assets.operations.falcon.importing import FileFormat, ImportedFile, ImportReport, Outcome, import_documents
+from feed_assets.operations.falcon.importing import (
+    FileFormat,
+    ImportedFile,
+    ImportOutcome,
+    ImportReport,
+    import_documents,
+)
 from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
 
 DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
@@ -53,7 +60,7 @@ def test_documents_can_be_written_as_falcons_own(tmp_path: Path) -> None:
 def test_importing_again_changes_nothing(tmp_path: Path) -> None:
     _import(tmp_path)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.yaml")}
-    assert {file.outcome for file in _import(tmp_path).files} == {Outcome.UNCHANGED}
+    assert {file.outcome for file in _import(tmp_path).files} == {ImportOutcome.UNCHANGED}
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.yaml")} == before
 
 
@@ -64,12 +71,11 @@ def test_a_file_that_says_something_else_is_replaced_only_by_force(tmp_path: Pat
     report = _import(tmp_path, "clicks", "primary")
     assert (report.is_good, report.is_written) == (False, False)
     assert [issue.render() for issue in report.files[0].issues] == [
-        "clicks.xml:2: feed 'clicks': feed/clicks.yaml is there already and says something else. "
-        "Remove it, or import with --force."
+        "clicks.xml:2: feed 'clicks': feed/clicks.yaml already exists and differs. Remove it, or import with --force."
     ]
     assert not (tmp_path / "cluster").exists()
     forced = _import(tmp_path, "clicks", "primary", is_forced=True)
-    assert [each.outcome for each in forced.files] == [Outcome.REPLACED, Outcome.NEW]
+    assert [each.outcome for each in forced.files] == [ImportOutcome.REPLACED, ImportOutcome.NEW]
     assert "# mine" not in file.read_text()
 
 
@@ -77,7 +83,7 @@ def test_one_wrong_document_keeps_all_from_being_written(tmp_path: Path) -> None
     wrong = EntityFile(name="wrong.xml", content=b'<feed xmlns="uri:falcon:feed:0.1" name="f"/>')
     binary = EntityFile(name="binary.xml", content=b"\xff\xfe")
     report = import_documents([*_files("clicks"), wrong, binary], open_folder(tmp_path), NOTHING)
-    assert [file.outcome for file in report.files] == [Outcome.NEW, Outcome.REFUSED, Outcome.REFUSED]
+    assert [file.outcome for file in report.files] == [ImportOutcome.NEW, ImportOutcome.REFUSED, ImportOutcome.REFUSED]
     assert report.files[1].issues
     assert list(tmp_path.iterdir()) == []
     assert "nothing was written" in report.render_summary()
@@ -91,8 +97,8 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 def test_two_documents_of_one_entity_are_refused(tmp_path: Path) -> None:
     twice = [*_files("clicks"), EntityFile(name="again.xml", content=_files("clicks")[0].content)]
     report = import_documents(twice, open_folder(tmp_path), NOTHING)
-    assert [file.outcome for file in report.files] == [Outcome.NEW, Outcome.REFUSED]
-    assert report.files[1].issues[0].message == "clicks.xml is feed 'clicks' too"
+    assert [file.outcome for file in report.files] == [ImportOutcome.NEW, ImportOutcome.REFUSED]
+    assert report.files[1].issues[0].message == "clicks.xml also declares feed 'clicks'"
 
 
 class _Failing(DefinitionFolder):
@@ -175,7 +181,7 @@ def test_late_inputs_of_a_replaced_workflow_run_the_replacement(tmp_path: Path) 
 def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: Path) -> None:
     (file,) = _import(tmp_path, "primary").files
     assert _notes(file, NoteKind.UNABLE) == [
-        "storage 'hdfs://nn:8020': no adapter opens 'hdfs' storage; map it, urls: {'hdfs://nn:8020': 's3://bucket'}"
+        "storage 'hdfs://nn:8020': 'hdfs' storage is not supported; map it, urls: {'hdfs://nn:8020': 's3://bucket'}"
     ]
     mapping = ImportMapping(urls={"hdfs://nn:8020": "memory://lake", "hdfs://nn": "memory://no", "tcp://x": "y"})
     report = _import(tmp_path, "primary", mapping=mapping, is_forced=True)
@@ -188,7 +194,7 @@ def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: 
 def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
     (file,) = _import(tmp_path, "clicks").files
     assert _notes(file, NoteKind.UNABLE) == [
-        "the feed is a table on backup: tables are not replicated, nothing is copied to it"
+        "the feed is a table on backup: tables are not replicated, so nothing is copied there"
     ]
 
 
@@ -249,7 +255,7 @@ def test_an_export_replaces_other_files_only_by_force(tmp_path: Path) -> None:
     write_documents(documents, folder, is_forced=False, is_dry_run=False)
     write_documents(documents, folder, is_forced=False, is_dry_run=False)
     (tmp_path / "feed/clicks.xml").write_text("<feed/>")
-    with pytest.raises(DefinitionsError, match=r"feed/clicks\.xml is there already"):
+    with pytest.raises(DefinitionsError, match=r"feed/clicks\.xml already exists"):
         write_documents(documents, folder, is_forced=False, is_dry_run=False)
     assert write_documents(documents, folder, is_forced=True, is_dry_run=False).replaced == ("feed/clicks.xml",)
 

@@ -3,12 +3,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours
-from tests.operations.scenes import counting_world, scene_of
+from tests.operations.contexts import context_of, counting_world
 
 
 def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path, state_url: str) -> None:
@@ -17,40 +18,39 @@ def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path
     world.flag("clicks", START)
     world.land("weather", START, text="")
     world.tick(at("01T02:00"))
-    scene = scene_of(world, at("01T02:30"))
+    context = context_of(world, at("01T02:30"))
 
-    clicks = list_feed(scene, "clicks", start=START, end=at("01T02:00"))
+    clicks = list_feed(context, "clicks", start=START, end=at("01T02:00"))
 
     assert [each.status for each in clicks.instances] == ["AVAILABLE", "PARTIAL", "MISSING"]
-    first, partial, missing = (each.to_json() for each in clicks.instances)
+    first, partial, missing = render_document(clicks)["instances"]
     assert first == {
-        "name": "clicks",
+        "feed": "clicks",
         "cluster": "primary",
-        "instance": "2013-11-01T00:00Z",
+        "nominal_time": "2013-11-01T00:00Z",
         "status": "AVAILABLE",
-        "uri": scene.feed_url(world.feed("clicks"), START),
-        "size": 5,
-        "sizeH": "5 bytes",
+        "url": context.feed_url(world.feed("clicks"), START),
+        "bytes": 5,
         "files": 1,
-        "creationTime": "2013-11-01T02:00:00Z",
-        "lookedAt": None,
+        "created_at": "2013-11-01T02:00:00Z",
+        "looked_at": None,
     }
-    assert (partial["size"], partial["creationTime"]) == (5, None)
-    assert (missing["size"], missing["sizeH"], missing["creationTime"]) == (None, None, None)
-    (empty,) = list_feed(scene, "weather", start=START, end=START).instances
-    assert (empty.status, empty.size) == (FeedInstanceStatus.EMPTY, 0)
+    assert (partial["bytes"], partial["created_at"]) == (5, None)
+    assert (missing["bytes"], missing["created_at"]) == (None, None)
+    (empty,) = list_feed(context, "weather", start=START, end=START).instances
+    assert (empty.status, empty.bytes) == (FeedInstanceStatus.EMPTY, 0)
 
 
 def test_row_117_storage_is_asked_on_request_and_nothing_is_recorded(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T01:00"))
     world.land("clicks", START, text="12345")
-    scene = scene_of(world, at("01T01:30"))
-    assert [each.status for each in list_feed(scene, "clicks", start=START).instances] == ["MISSING", "MISSING"]
-    first, second = list_feed(scene, "clicks", start=START, look=True).instances
-    assert (first.status, first.size, first.looked_at) == (FeedInstanceStatus.PARTIAL, 5, at("01T01:30"))
+    context = context_of(world, at("01T01:30"))
+    assert [each.status for each in list_feed(context, "clicks", start=START).instances] == ["MISSING", "MISSING"]
+    first, second = list_feed(context, "clicks", start=START, look=True).instances
+    assert (first.status, first.bytes, first.looked_at) == (FeedInstanceStatus.PARTIAL, 5, at("01T01:30"))
     assert first.created_at is not None
-    assert (second.status, second.size) == (FeedInstanceStatus.MISSING, None)
+    assert (second.status, second.bytes) == (FeedInstanceStatus.MISSING, None)
     assert set(world.feed_statuses("clicks").values()) == {FeedInstanceStatus.MISSING}
 
 
@@ -65,18 +65,18 @@ def test_row_117_what_was_evicted_is_told_from_what_never_came(tmp_path: Path) -
     )
     with world.database.begin() as connection:
         FeedInstances(connection).put([evicted])
-    scene = scene_of(world, at("01T01:30"))
-    assert [each.status for each in list_feed(scene, "clicks", start=START).instances] == ["EVICTED", "MISSING"]
-    only = list_feed(scene, "clicks", start=START, statuses=frozenset({"EVICTED"}))
+    context = context_of(world, at("01T01:30"))
+    assert [each.status for each in list_feed(context, "clicks", start=START).instances] == ["EVICTED", "MISSING"]
+    only = list_feed(context, "clicks", start=START, statuses=frozenset({"EVICTED"}))
     assert [each.nominal_time for each in only.instances] == [START]
 
 
 def test_both_ends_belong_to_a_listing_inside_the_validity_and_not_beyond_now(tmp_path: Path) -> None:
     world = World.of(tmp_path, feed("clicks", end=at("01T03:00")))
-    scene = scene_of(world, at("01T01:30"))
-    listing = list_feed(scene, "clicks", start=START, end=at("09"))
+    context = context_of(world, at("01T01:30"))
+    listing = list_feed(context, "clicks", start=START, end=at("09"))
     assert [each.nominal_time for each in listing.instances] == hours(2)
-    later = list_feed(scene_of(world, at("09")), "clicks")
+    later = list_feed(context_of(world, at("09")), "clicks")
     assert [each.nominal_time for each in later.instances] == hours(3)
 
 
@@ -85,15 +85,15 @@ def test_row_121_a_storage_that_refuses_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "elsewhere/2013-11-01/00-00").mkdir(parents=True)
     (tmp_path / "backup").mkdir()
     (tmp_path / "backup" / "clicks").symlink_to(tmp_path / "elsewhere")
-    scene = scene_of(world, at("01T01:30"))
-    listing = list_feed(scene, "clicks", look=True)
+    context = context_of(world, at("01T01:30"))
+    listing = list_feed(context, "clicks", look=True)
     assert listing.result is Result.PARTIAL
     assert {each.cluster for each in listing.instances} == {"primary"}
     assert listing.message.startswith("backup/")
-    assert list_feed(scene, "clicks").result is Result.SUCCEEDED
-    assert list_feed(scene, "clicks", look=True, clusters=["backup"]).result is Result.FAILED
+    assert list_feed(context, "clicks").result is Result.SUCCEEDED
+    assert list_feed(context, "clicks", look=True, clusters=["backup"]).result is Result.FAILED
 
 
 def test_a_listing_of_what_is_not_declared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EntityNotFoundError, match="'clicks'"):
-        list_feed(scene_of(counting_world(tmp_path), START), "click")
+        list_feed(context_of(counting_world(tmp_path), START), "click")

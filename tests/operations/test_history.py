@@ -7,14 +7,15 @@ import pytest
 
 from feed_assets.definitions.edits import Put, Remove
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.operations.entities.history import blame, definition_at, entity_history, governing_version
+from feed_assets.json_form import render_document
+from feed_assets.operations.entities.history import blame, entity_history, governing_version
 from feed_assets.operations.errors import VersionNotFoundError
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import Member, Release
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.releases import Releases
-from tests.definitions.beds import NOW, StoreBed, put, remove
+from tests.definitions.harness import NOW, DefinitionsHarness, put, remove
 
 DAY = timedelta(days=1)
 PROCESS = """kind: process
@@ -26,13 +27,13 @@ workflow: {engine: python, path: a:b}
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> StoreBed:
+def harness(tmp_path: Path) -> DefinitionsHarness:
     database = open_database(f"sqlite:///{tmp_path}/state.db")
     database.migrate()
-    return StoreBed(database=database, location=str(tmp_path / "entities"))
+    return DefinitionsHarness(database=database, location=str(tmp_path / "entities"))
 
 
-def _tell(bed: StoreBed, *authors: str) -> None:
+def _tell(harness: DefinitionsHarness, *authors: str) -> None:
     """The life of a process, a day for each author."""
     texts = [
         PROCESS,
@@ -41,20 +42,20 @@ def _tell(bed: StoreBed, *authors: str) -> None:
         PROCESS + "tags: {owner: ops, tier: one}\n",
     ]
     for n, author in enumerate(authors):
-        bed.change(Put(text=texts[n]), author=author, now=NOW + n * DAY)
+        harness.change(Put(text=texts[n]), author=author, now=NOW + n * DAY)
 
 
 def _fields(found: Any) -> dict[str, tuple[object, int, str]]:
-    json.dumps([each.to_json() for each in found])
+    json.dumps(render_document(fields=found))
     return {each.field: (each.value, each.version, each.author) for each in found}
 
 
-def test_a_history_says_who_changed_what_and_when(bed: StoreBed) -> None:
-    _tell(bed, "ann", "bob", "cid")
-    bed.change(Remove(key=("process", "daily")), author="dan", now=NOW + 3 * DAY)
-    entries = entity_history(bed.database, "process", "daily")
-    json.dumps([entry.to_json() for entry in entries])
-    versions = [(each.version.version, each.version.action.value, each.version.author) for each in entries]
+def test_a_history_says_who_changed_what_and_when(harness: DefinitionsHarness) -> None:
+    _tell(harness, "ann", "bob", "cid")
+    harness.change(Remove(key=("process", "daily")), author="dan", now=NOW + 3 * DAY)
+    entries = entity_history(harness.database, "process", "daily")
+    document = json.loads(json.dumps(render_document(history=entries)))
+    versions = [(each.version, each.action.value, each.author) for each in entries]
     changes = [[change.field for change in each.changes] for each in entries]
     assert [(*version, fields) for version, fields in zip(versions, changes, strict=True)] == [
         (
@@ -69,12 +70,12 @@ def test_a_history_says_who_changed_what_and_when(bed: StoreBed) -> None:
     ]
     (change,) = entries[2].changes
     assert (change.before, change.after) == ("hours(6)", "hours(9)")
-    assert entries[2].to_json()["recorded_at"] == "2024-01-03T00:00:00+00:00"
+    assert document["history"][2]["recorded_at"] == "2024-01-03T00:00:00Z"
 
 
-def test_blame_names_the_version_that_made_each_field_what_it_is(bed: StoreBed) -> None:
-    _tell(bed, "ann", "bob", "cid")
-    found = _fields(blame(bed.database, "process", "daily"))
+def test_blame_names_the_version_that_made_each_field_what_it_is(harness: DefinitionsHarness) -> None:
+    _tell(harness, "ann", "bob", "cid")
+    found = _fields(blame(harness.database, "process", "daily"))
     assert found == {
         "name": ("daily", 1, "ann"),
         "frequency": ("days(1)", 1, "ann"),
@@ -85,41 +86,29 @@ def test_blame_names_the_version_that_made_each_field_what_it_is(bed: StoreBed) 
     }
 
 
-def test_blame_of_one_field_shows_what_is_below_it_too(bed: StoreBed) -> None:
-    _tell(bed, "ann", "bob", "cid", "dan")
-    assert _fields(blame(bed.database, "process", "daily", "tags")) == {
+def test_blame_of_one_field_shows_what_is_below_it_too(harness: DefinitionsHarness) -> None:
+    _tell(harness, "ann", "bob", "cid", "dan")
+    assert _fields(blame(harness.database, "process", "daily", "tags")) == {
         "tags.owner": ("ops", 2, "bob"),
         "tags.tier": ("one", 4, "dan"),
     }
-    assert _fields(blame(bed.database, "process", "daily", "timeout")) == {"timeout": (None, 4, "dan")}
+    assert _fields(blame(harness.database, "process", "daily", "timeout")) == {"timeout": (None, 4, "dan")}
     with pytest.raises(VersionNotFoundError, match="'parallel'; its default has always held"):
-        blame(bed.database, "process", "daily", "parallel")
+        blame(harness.database, "process", "daily", "parallel")
 
 
-def test_what_is_submitted_again_after_a_deletion_is_blamed_on_that(bed: StoreBed) -> None:
-    bed.change(put("a", 2), author="ann")
-    bed.change(remove("a"), author="bob")
+def test_what_is_submitted_again_after_a_deletion_is_blamed_on_that(harness: DefinitionsHarness) -> None:
+    harness.change(put("a", 2), author="ann")
+    harness.change(remove("a"), author="bob")
     with pytest.raises(EntityNotFoundError):
-        blame(bed.database, "feed", "a")
-    bed.change(put("a", 2), author="cid")
-    assert {(each.version, each.author) for each in blame(bed.database, "feed", "a")} == {(3, "cid")}
+        blame(harness.database, "feed", "a")
+    harness.change(put("a", 2), author="cid")
+    assert {(each.version, each.author) for each in blame(harness.database, "feed", "a")} == {(3, "cid")}
 
 
-def test_a_definition_is_found_by_number_and_by_time(bed: StoreBed) -> None:
-    _tell(bed, "ann", "bob", "cid")
-    database = bed.database
-    assert definition_at(database, "process", "daily").version == 3
-    assert definition_at(database, "process", "daily", version=2).author == "bob"
-    assert definition_at(database, "process", "daily", at=NOW + 1.5 * DAY).author == "bob"
-    with pytest.raises(VersionNotFoundError, match="no version 7; there are 1 to 3"):
-        definition_at(database, "process", "daily", version=7)
-    with pytest.raises(VersionNotFoundError, match="no version of 2023-12-31T00:00Z"):
-        definition_at(database, "process", "daily", at=NOW - DAY)
-
-
-def test_what_was_never_declared_has_no_history(bed: StoreBed) -> None:
-    database = bed.database
-    for ask in (entity_history, blame, definition_at):
+def test_what_was_never_declared_has_no_history(harness: DefinitionsHarness) -> None:
+    database = harness.database
+    for ask in (entity_history, blame):
         with pytest.raises(EntityNotFoundError, match="no feed 'nothing'"):
             ask(database, "feed", "nothing")
 
@@ -134,7 +123,7 @@ def _release(database: Database, number: int, start: int, version: int) -> None:
                     cluster="primary",
                     release=number,
                     effective_from=NOW + start * DAY,
-                    sign=str(number),
+                    fingerprint=str(number),
                     members=members,
                     recorded_at=NOW,
                     reason="a test",
@@ -143,11 +132,11 @@ def _release(database: Database, number: int, start: int, version: int) -> None:
         )
 
 
-def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by(bed: StoreBed) -> None:
-    bed.change(put("a"))
-    _tell(bed, "ann", "bob")
-    _release(bed.database, 1, 0, 1)
-    _release(bed.database, 2, 5, 2)
+def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by(harness: DefinitionsHarness) -> None:
+    harness.change(put("a"))
+    _tell(harness, "ann", "bob")
+    _release(harness.database, 1, 0, 1)
+    _release(harness.database, 2, 5, 2)
     ran = ProcessInstance(
         process="daily",
         cluster="primary",
@@ -156,11 +145,11 @@ def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by
         updated_at=NOW,
         release=1,
     )
-    with bed.database.begin() as connection:
+    with harness.database.begin() as connection:
         ProcessInstances(connection).add_waiting([ran])
 
     def version(day: int) -> list[tuple[str, int]] | None:
-        found = governing_version(bed.database, "daily", "primary", NOW + day * DAY)
+        found = governing_version(harness.database, "daily", "primary", NOW + day * DAY)
         return None if found is None else [(each.name, each.version) for each in found.versions]
 
     assert [version(day) for day in (-1, 0, 4, 5, 6, 7)] == [
@@ -171,6 +160,6 @@ def test_an_instance_is_governed_by_the_release_of_its_time_or_the_one_it_ran_by
         [("daily", 1), ("a", 1)],
         [("daily", 2), ("a", 1)],
     ]
-    found = governing_version(bed.database, "daily", "primary", NOW)
+    found = governing_version(harness.database, "daily", "primary", NOW)
     assert found is not None
-    json.dumps(found.to_json())
+    json.dumps(render_document(found))

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.clock import FrozenClock
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.lifecycle.instance_actions import InstanceAction
+from feed_assets.lifecycle.instances.instance_actions import InstanceAction
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances
-from feed_assets.operations.scene import Scene
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, process
 
@@ -18,35 +19,36 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def context(tmp_path: Path) -> OperationContext:
     world = World.of(tmp_path, process("report", "days(1)", clusters=BOTH, timeout="days(9)"), clusters=BOTH)
     for cluster in BOTH:
         world.ready(START + 2 * DAY, cluster)
-    return Scene(
-        governance=world.governance,
+    return OperationContext(
+        timeline=world.timeline,
         database=world.database,
         stores=world.stores,
         as_of=START + 2 * DAY,
-        wall=START + 2 * DAY,
+        clock=FrozenClock(START + 2 * DAY),
+        real_clock=FrozenClock(START + 2 * DAY),
     )
 
 
-def kill(scene: Scene, clusters: tuple[str, ...] | None) -> Controlled:
+def kill(context: OperationContext, clusters: tuple[str, ...] | None) -> Controlled:
     return control_instances(
-        scene, InstanceAction.KILL, "report", START, START + 2 * DAY, author="ann", clusters=clusters
+        context, InstanceAction.KILL, "report", START, START + 2 * DAY, author="ann", clusters=clusters
     )
 
 
-def test_row_111_only_the_clusters_that_are_named_are_acted_on(scene: Scene) -> None:
-    done = kill(scene, ("west",))
-    assert {(each.instance.cluster, each.after) for each in done.acted} == {("west", ProcessInstanceStatus.KILLED)}
-    assert [each.before for each in kill(scene, None).acted if each.instance.cluster == "east"] == [
+def test_row_111_only_the_clusters_that_are_named_are_acted_on(context: OperationContext) -> None:
+    done = kill(context, ("west",))
+    assert {(each.cluster, each.after) for each in done.instances} == {("west", ProcessInstanceStatus.KILLED)}
+    assert [each.before for each in kill(context, None).instances if each.cluster == "east"] == [
         ProcessInstanceStatus.READY
     ] * 2
 
 
-def test_a_cluster_or_process_that_is_not_there_is_refused(scene: Scene) -> None:
+def test_a_cluster_or_process_that_is_not_there_is_refused(context: OperationContext) -> None:
     with pytest.raises(InstanceQueryError, match=r"cluster north: process 'report' is not on it"):
-        kill(scene, ("north",))
+        kill(context, ("north",))
     with pytest.raises(EntityNotFoundError, match="report"):
-        control_instances(scene, InstanceAction.KILL, "reports", START, START + DAY, author="ann")
+        control_instances(context, InstanceAction.KILL, "reports", START, START + DAY, author="ann")

@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
+from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.neighbours import NeighbourInstance, find_dependencies
 from tests.lifecycle.world import START, World, at, feed, hours, process
-from tests.operations.scenes import counting_world, scene_of
+from tests.operations.contexts import context_of, counting_world
 
 
 def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
@@ -14,24 +15,25 @@ def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
 
 
 def test_row_118_a_process_instance_has_its_inputs_and_outputs(tmp_path: Path, state_url: str) -> None:
-    scene = scene_of(counting_world(tmp_path, state_url), at("02"))
-    found = find_dependencies(scene, Kind.PROCESS, "count", at("01T05:00"))
+    context = context_of(counting_world(tmp_path, state_url), at("02"))
+    found = find_dependencies(context, Kind.PROCESS, "count", at("01T05:00"))
     assert found.result is Result.SUCCEEDED
     assert told(found.items) == [("Input", "clicks", 5), ("Input", "weather", 5), ("Output", "counts", 5)]
-    report = find_dependencies(scene, Kind.PROCESS, "report", at("01T04:00"))
+    report = find_dependencies(context, Kind.PROCESS, "report", at("01T04:00"))
     assert told(report.items) == [*(("Input", "counts", hour) for hour in (4, 5, 6, 7)), ("Output", "reports", 4)]
 
 
 def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) -> None:
-    scene = scene_of(counting_world(tmp_path), at("02"))
-    found = find_dependencies(scene, Kind.FEED, "counts", at("01T05:00"))
+    context = context_of(counting_world(tmp_path), at("02"))
+    found = find_dependencies(context, Kind.FEED, "counts", at("01T05:00"))
     assert told(found.items) == [("Output", "count", 5), ("Input", "report", 4)]
-    assert found.items[0].to_json() == {
+    assert render_document(found.items[0]) == {
+        "version": 2,
         "kind": "process",
         "name": "count",
         "cluster": "primary",
-        "instance": "2013-11-01T05:00Z",
-        "tags": ["Output"],
+        "nominal_time": "2013-11-01T05:00Z",
+        "tag": "Output",
         "by": "counts",
     }
 
@@ -41,13 +43,13 @@ def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) 
     [(Kind.FEED, "clicks", "between two instances"), (Kind.PROCESS, "count", "between two instances")],
 )
 def test_row_118_a_misaligned_time_is_an_error(tmp_path: Path, kind: Kind, name: str, match: str) -> None:
-    found = find_dependencies(scene_of(counting_world(tmp_path), at("02")), kind, name, at("01T05:30"))
+    found = find_dependencies(context_of(counting_world(tmp_path), at("02")), kind, name, at("01T05:30"))
     assert found.result is Result.FAILED
     assert match in found.message
 
 
 def test_row_118_a_time_outside_the_validity_is_an_error(tmp_path: Path) -> None:
-    found = find_dependencies(scene_of(counting_world(tmp_path), at("02")), Kind.FEED, "clicks", at("2013-10-01"))
+    found = find_dependencies(context_of(counting_world(tmp_path), at("02")), Kind.FEED, "clicks", at("2013-10-01"))
     assert "it is outside the validity" in found.message
 
 
@@ -66,10 +68,10 @@ def test_several_producers_are_found_across_a_change_of_the_clock(tmp_path: Path
             outputs={"days": "now(0,0)"},
         ),
     )
-    scene = scene_of(world, at("09"))
-    (reader,) = find_dependencies(scene, Kind.FEED, "hours", at("04T04:00")).items
+    context = context_of(world, at("09"))
+    (reader,) = find_dependencies(context, Kind.FEED, "hours", at("04T04:00")).items
     assert reader.nominal_time == at("03T04:00")
-    day = find_dependencies(scene, Kind.PROCESS, "sum", at("03T04:00")).items
+    day = find_dependencies(context, Kind.PROCESS, "sum", at("03T04:00")).items
     assert sum(each.tag == "Input" for each in day) == 25
 
 
@@ -79,14 +81,14 @@ def test_latest_is_what_the_instance_read_or_what_it_would_read_now(tmp_path: Pa
     world.launch(world.tick(at("01T01:30"))[:1], at("01T01:30"))
     world.land("clicks", at("01T02:00"))
     world.arrive(at("01T02:30"))
-    scene = scene_of(world, at("01T02:30"))
-    ran = find_dependencies(scene, Kind.PROCESS, "peek", START).items
-    now = find_dependencies(scene, Kind.PROCESS, "peek", at("01T02:00")).items
+    context = context_of(world, at("01T02:30"))
+    ran = find_dependencies(context, Kind.PROCESS, "peek", START).items
+    now = find_dependencies(context, Kind.PROCESS, "peek", at("01T02:00")).items
     assert (told(ran), told(now)) == (
         [("Input", "clicks", 0), ("Input", "clicks", 1)],
         [("Input", "clicks", 1), ("Input", "clicks", 2)],
     )
-    guessed = find_dependencies(scene, Kind.FEED, "clicks", at("01T01:00")).items
+    guessed = find_dependencies(context, Kind.FEED, "clicks", at("01T01:00")).items
     assert told(guessed) == [("Input", "peek", 1)]
 
 
@@ -99,10 +101,10 @@ def test_neighbours_follow_the_definition_that_governs(tmp_path: Path) -> None:
     world.launch(world.tick(at("01T03:30")), at("01T03:30"))
     wider = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"counts": "now(0,0)"})
     world.declare(clicks, feed("counts"), wider)
-    scene = scene_of(world, at("01T03:30"))
-    readers = find_dependencies(scene, Kind.FEED, "clicks", at("01T03:00")).items
+    context = context_of(world, at("01T03:30"))
+    readers = find_dependencies(context, Kind.FEED, "clicks", at("01T03:00")).items
     assert told(readers) == [("Input", "count", 3), ("Input", "count", 4)]
-    assert told(find_dependencies(scene, Kind.FEED, "clicks", at("01T02:00")).items) == [("Input", "count", 2)]
-    old, new = (find_dependencies(scene, Kind.PROCESS, "count", at(text)).items for text in ("01T03:00", "01T04:00"))
+    assert told(find_dependencies(context, Kind.FEED, "clicks", at("01T02:00")).items) == [("Input", "count", 2)]
+    old, new = (find_dependencies(context, Kind.PROCESS, "count", at(text)).items for text in ("01T03:00", "01T04:00"))
     assert [each.tag for each in old] == ["Input", "Output"]
     assert [each.tag for each in new] == ["Input", "Input", "Output"]

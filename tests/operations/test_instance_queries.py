@@ -17,7 +17,7 @@ from feed_assets.operations.instances.ranges import (
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.errors import DateTimeError
 from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
-from tests.operations.scenes import WEBSERVER, counting_world, listed, put, row, scene_of
+from tests.operations.contexts import WEBSERVER, context_of, counting_world, listed, put, row
 
 WAITING, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.WAITING,
@@ -36,14 +36,14 @@ def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, sta
     world.land("clicks", START)
     world.flag("clicks", START)
     world.launch(world.tick(at("01T12:30")), at("01T12:30"))
-    scene = scene_of(world, at("01T12:30"))
+    context = context_of(world, at("01T12:30"))
 
-    page = listed(scene, "count")
+    page = listed(context, "count")
 
-    assert (page.result, page.start, page.stop) == (Result.SUCCEEDED, at("01T02:30"), at("01T12:30"))
+    assert (page.result, page.start, page.end) == (Result.SUCCEEDED, at("01T02:30"), at("01T12:30"))
     assert hours_of(page) == list(range(12, 2, -1))
     assert {each.status for each in page.instances} == {"WAITING"}
-    clicks = scene.feed_url(world.feed("clicks"), at("01T12:00"))
+    clicks = context.feed_url(world.feed("clicks"), at("01T12:00"))
     assert page.instances[0].details == (clicks,)
     assert not page.has_more
 
@@ -51,11 +51,11 @@ def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, sta
 def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path: Path, state_url: str) -> None:
     world = counting_world(tmp_path, state_url)
     world.tick(at("01T12:30"))
-    scene = scene_of(world, at("01T12:30"))
-    page = listed(scene, "count", start=at("01T02:00"), end=at("01T05:00"))
+    context = context_of(world, at("01T12:30"))
+    page = listed(context, "count", start=at("01T02:00"), end=at("01T05:00"))
     assert hours_of(page) == [2, 3, 4]
-    assert hours_of(listed(scene, "count", start=at("01T02:00"), end=at("01T02:00"))) == []
-    newest = listed(scene, "count", start=at("01T02:00"), order=OrderField.NOMINAL_TIME, descending=True, results=2)
+    assert hours_of(listed(context, "count", start=at("01T02:00"), end=at("01T02:00"))) == []
+    newest = listed(context, "count", start=at("01T02:00"), order=OrderField.NOMINAL_TIME, descending=True, results=2)
     assert hours_of(newest) == [12, 11]
     assert newest.has_more
 
@@ -63,8 +63,8 @@ def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path:
 def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T12:30"))
-    scene = scene_of(world, at("01T12:30"))
-    pages = [listed(scene, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
+    context = context_of(world, at("01T12:30"))
+    pages = [listed(context, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
     assert [page.has_more for page in pages] == [True, True, False]
 
@@ -79,12 +79,12 @@ def test_row_107_filters_and_orders(tmp_path: Path, state_url: str) -> None:
         row("count", times[2], RUNNING, started_at=at("01T05:10")),
         row("count", times[3], WAITING),
     )
-    scene = scene_of(world, at("01T06:00"))
+    context = context_of(world, at("01T06:00"))
 
     def found(order: OrderField | None = None, descending: bool | None = None, **conditions: object) -> list[int]:
         return hours_of(
             listed(
-                scene,
+                context,
                 "count",
                 start=START,
                 order=order,
@@ -108,10 +108,10 @@ def test_row_107_running_shows_what_runs_whatever_its_time(tmp_path: Path, state
         row("count", hours(2)[0], RUNNING, started_at=at("01T05:00"), run_id="r1", attempt=1),
         row("count", hours(2)[1], WAITING),
     )
-    page = find_running(scene_of(world, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
+    page = find_running(context_of(world, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
     (only,) = page.instances
     assert (only.nominal_time, only.run_id, only.log) == (START, "r1", f"{WEBSERVER}/runs/r1")
-    assert find_running(scene_of(world, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+    assert find_running(context_of(world, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
 
 
 def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_path: Path, state_url: str) -> None:
@@ -119,12 +119,12 @@ def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_p
     world.land("clicks", *hours(3))
     world.flag("clicks", START)
     world.tick(at("01T04:10"))
-    scene = scene_of(world, at("01T04:10"))
-    page = listed(scene, "clicks", Kind.FEED, start=START, end=at("02"))
+    context = context_of(world, at("01T04:10"))
+    page = listed(context, "clicks", Kind.FEED, start=START, end=at("02"))
     assert [each.status for each in page.instances] == ["AVAILABLE", "PARTIAL", "PARTIAL", "MISSING", "MISSING"]
     assert page.instances[0].bytes == 4
     missing = listed(
-        scene, "clicks", Kind.FEED, start=START, filter=InstanceFilter(statuses=frozenset({"MISSING"})), results=1
+        context, "clicks", Kind.FEED, start=START, filter=InstanceFilter(statuses=frozenset({"MISSING"})), results=1
     )
     assert (hours_of(missing), missing.has_more) == ([3], True)
 
@@ -144,8 +144,8 @@ def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
     world.job = job
     world.run("count", START, at("01T00:20"), "by-hand")
 
-    scene = scene_of(world, at("01T00:30"))
-    page = listed(scene, "count", all_attempts=True)
+    context = context_of(world, at("01T00:30"))
+    page = listed(context, "count", all_attempts=True)
 
     assert [(each.attempt, each.status, each.run_id) for each in page.instances] == [
         (2, "SUCCEEDED", "by-hand"),
@@ -153,14 +153,14 @@ def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
     ]
     assert page.instances[1].reason == "RuntimeError: no luck"
     assert [each.trigger for each in page.instances] == ["a run that was started by hand", "its inputs are there"]
-    (one,) = listed(scene, "count").instances
+    (one,) = listed(context, "count").instances
     assert (one.attempt, one.status) == (2, "SUCCEEDED")
 
 
 def test_row_113_an_instance_that_waits_has_a_row_beside_its_attempts(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T00:10"))
-    (waiting,) = listed(scene_of(world, at("01T00:30")), "count", all_attempts=True).instances
+    (waiting,) = listed(context_of(world, at("01T00:30")), "count", all_attempts=True).instances
     assert (waiting.attempt, waiting.status) == (None, "WAITING")
 
 
@@ -169,11 +169,11 @@ def test_row_114_a_summary_counts_each_status_and_what_has_not_come_into_being(t
     world.land("clicks", *hours(2))
     world.flag("clicks", *hours(2))
     world.launch(world.tick(at("01T05:30")), at("01T05:30"))
-    scene = scene_of(world, at("01T05:30"))
+    context = context_of(world, at("01T05:30"))
 
     def counts(kind: Kind, name: str, **more: object) -> dict[str, int]:
         query = InstanceQuery(kind=kind, name=name, start=START, end=at("01T10:00"), **more)  # type: ignore[arg-type]
-        (only,) = summarize_instances(scene, query).clusters
+        (only,) = summarize_instances(context, query).clusters
         return dict(only.counts)
 
     assert counts(Kind.PROCESS, "count") == {"SUCCEEDED": 2, "UNSCHEDULED": 4, "WAITING": 4}
@@ -192,16 +192,16 @@ def test_a_summary_covers_a_change_of_the_definition(tmp_path: Path) -> None:
     slower = process("count", "hours(2)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
     world.declare(feed("clicks", flag="_SUCCESS"), feed("counts"), slower)
     query = InstanceQuery(kind=Kind.PROCESS, name="count", start=START, end=at("01T10:00"))
-    (only,) = summarize_instances(scene_of(world, at("01T02:40")), query).clusters
+    (only,) = summarize_instances(context_of(world, at("01T02:40")), query).clusters
     assert only.counts == {"SUCCEEDED": 1, "WAITING": 2, "UNSCHEDULED": 4}
 
 
 def test_a_summary_takes_no_filter_of_single_instances(tmp_path: Path) -> None:
-    scene = scene_of(counting_world(tmp_path), at("01T02:30"))
+    context = context_of(counting_world(tmp_path), at("01T02:30"))
     started = InstanceFilter(started_after=START)
     for more in ({"filter": started}, {"order": OrderField.STATUS}):
         with pytest.raises(InstanceQueryError, match="Filter by STATUS or CLUSTER"):
-            summarize_instances(scene, InstanceQuery(kind=Kind.PROCESS, name="count", **more))
+            summarize_instances(context, InstanceQuery(kind=Kind.PROCESS, name="count", **more))
 
 
 def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_make_it_fail(tmp_path: Path) -> None:
@@ -213,28 +213,28 @@ def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_m
     )
     for cluster in ("primary", "backup"):
         world.tick(at("01T02:30"), cluster)
-    scene = scene_of(world, at("01T02:30"))
-    both = listed(scene, "count")
+    context = context_of(world, at("01T02:30"))
+    both = listed(context, "count")
     assert both.result is Result.SUCCEEDED
     assert [each.cluster for each in both.instances] == ["primary", "backup"] * 3
-    some = listed(scene, "count", clusters=frozenset({"primary", "mars"}))
+    some = listed(context, "count", clusters=frozenset({"primary", "mars"}))
     assert some.result is Result.PARTIAL
     assert len(some.instances) == 3
     assert some.message == "mars/process 'count': it is not on cluster 'mars'. It is on backup, primary."
-    none = listed(scene, "count", clusters=frozenset({"venus", "mars"}))
+    none = listed(context, "count", clusters=frozenset({"venus", "mars"}))
     assert (none.result, none.instances) == (Result.FAILED, ())
     query = InstanceQuery(kind=Kind.PROCESS, name="count", clusters=frozenset({"primary", "mars"}))
-    assert summarize_instances(scene, query).result is Result.PARTIAL
+    assert summarize_instances(context, query).result is Result.PARTIAL
 
 
 def test_a_range_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    scene = scene_of(counting_world(tmp_path), at("01T02:30"))
-    with pytest.raises(InstanceQueryError, match="before the entity begins at 2013-11-01T00:00Z"):
-        listed(scene, "count", end=at("2013-10-01"))
+    context = context_of(counting_world(tmp_path), at("01T02:30"))
+    with pytest.raises(InstanceQueryError, match="before the start of the entity at 2013-11-01T00:00Z"):
+        listed(context, "count", end=at("2013-10-01"))
     with pytest.raises(InstanceQueryError, match="it is after the end 2013-11-01T01:00Z"):
-        listed(scene, "count", start=at("01T02:00"), end=at("01T01:00"))
+        listed(context, "count", start=at("01T02:00"), end=at("01T01:00"))
     with pytest.raises(EntityNotFoundError, match="Did you mean 'count'"):
-        listed(scene, "cuont")
+        listed(context, "cuont")
 
 
 def test_the_default_range_of_a_monthly_process_has_months_of_30_days(tmp_path: Path) -> None:
@@ -244,9 +244,9 @@ def test_the_default_range_of_a_monthly_process_has_months_of_30_days(tmp_path: 
 
 
 def test_before_the_first_instance_there_is_nothing_and_no_error(tmp_path: Path) -> None:
-    scene = scene_of(counting_world(tmp_path), at("2013-10-01"))
-    page = listed(scene, "count")
-    assert (page.start, page.stop, page.instances) == (START, START, ())
+    context = context_of(counting_world(tmp_path), at("2013-10-01"))
+    page = listed(context, "count")
+    assert (page.start, page.end, page.instances) == (START, START, ())
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_time_in_a_filter_is_written_as_entities_write_it() -> None:
 
 
 def test_a_direction_needs_an_order_and_a_page_needs_results() -> None:
-    with pytest.raises(InstanceQueryError, match="without something to order by"):
+    with pytest.raises(InstanceQueryError, match="a direction needs a field to order by"):
         InstanceQuery(kind=Kind.PROCESS, name="count", descending=True)
     with pytest.raises(InstanceQueryError, match="at least 1 result"):
         InstanceQuery(kind=Kind.PROCESS, name="count", results=0)
@@ -278,10 +278,10 @@ def test_a_direction_needs_an_order_and_a_page_needs_results() -> None:
 
 def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> None:
     world = World.of(tmp_path, feed("clicks", start=at("1990-01-01")))
-    scene = scene_of(world, at("2013-12-01"))
+    context = context_of(world, at("2013-12-01"))
     with counted_statements() as statements:
         page = list_instances(
-            scene, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
+            context, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
         )
     assert len(page.instances) == 3
     assert len([text for text in statements if "fa_feed_instances" in text]) == 1
@@ -302,7 +302,7 @@ def test_row_113_what_began_each_attempt_is_told(tmp_path: Path) -> None:
     world.job = job
     world.tick(at("01T00:11"))
     world.launch(world.tick(at("01T00:20")), at("01T00:20"))
-    page = listed(scene_of(world, at("01T00:30")), "count", all_attempts=True)
+    page = listed(context_of(world, at("01T00:30")), "count", all_attempts=True)
     assert [each.trigger for each in page.instances] == [
         "retry 1 after: RuntimeError: no luck",
         "its inputs are there",

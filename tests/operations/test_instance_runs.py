@@ -7,7 +7,7 @@ from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.runs import find_logs, find_params
 from tests.lifecycle.world import START, World, at, feed, process
-from tests.operations.scenes import WEBSERVER, counting_world, scene_of
+from tests.operations.contexts import WEBSERVER, context_of, counting_world
 
 
 def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path, state_url: str) -> None:
@@ -16,26 +16,26 @@ def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path
     world.flag("clicks", START)
     for number, minute in ((1, "10"), (2, "20")):
         world.run("count", START, at(f"01T00:{minute}"), f"run-{number}")
-    scene = scene_of(world, at("01T00:30"))
+    context = context_of(world, at("01T00:30"))
     query = InstanceQuery(kind=Kind.PROCESS, name="count")
 
-    (newest,) = find_logs(scene, query).instances
-    assert (newest.row.attempt, newest.row.log) == (2, f"{WEBSERVER}/runs/run-2")
+    (newest,) = find_logs(context, query).instances
+    assert (newest.attempt, newest.log) == (2, f"{WEBSERVER}/runs/run-2")
     assert [(each.name, each.status, each.log) for each in newest.actions] == [
         ("count", "SUCCEEDED", f"{WEBSERVER}/runs/run-2"),
         ("count/counts", "PRODUCED", f"{WEBSERVER}/runs/run-2"),
     ]
-    (first,) = find_logs(scene, query, attempt=1).instances
-    assert (first.row.run_id, [each.ended_at for each in first.actions]) == ("run-1", [at("01T00:10")] * 2)
-    assert find_logs(scene, query, attempt=3).instances == ()
+    (first,) = find_logs(context, query, attempt=1).instances
+    assert (first.run_id, [each.ended_at for each in first.actions]) == ("run-1", [at("01T00:10")] * 2)
+    assert find_logs(context, query, attempt=3).instances == ()
 
 
 def test_row_115_without_a_webserver_a_log_is_the_id_of_a_run(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T00:10"))
     query = InstanceQuery(kind=Kind.PROCESS, name="count")
-    (waiting,) = find_logs(scene_of(world, at("01T00:30"), webserver=None), query).instances
-    assert (waiting.row.run_id, waiting.row.log, waiting.actions) == (None, None, ())
+    (waiting,) = find_logs(context_of(world, at("01T00:30"), webserver=None), query).instances
+    assert (waiting.run_id, waiting.log, waiting.actions) == (None, None, ())
 
 
 def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: str) -> None:
@@ -50,9 +50,9 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
     world = World.of(tmp_path, clicks, feed("counts"), counting, state=state_url)
     world.land("clicks", START, at("01T01:00"))
     told = world.properties_of("count", at("01T01:00"), at("01T01:10"))
-    scene = scene_of(world, at("01T02:00"))
+    context = context_of(world, at("01T02:00"))
 
-    found = find_params(scene, "count", at("01T01:00"), ())
+    found = find_params(context, "count", at("01T01:00"), ())
 
     (params,) = found.items
     assert params.status == "SUCCEEDED"
@@ -62,18 +62,18 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
     assert {name: text for name, text in params.properties.items() if name not in staged} == {
         name: text for name, text in told.items() if name not in staged
     }
-    assert params.properties["counts"] == scene.feed_url(world.feed("counts"), at("01T01:00"))
+    assert params.properties["counts"] == context.feed_url(world.feed("counts"), at("01T01:00"))
 
 
 def test_row_116_an_instance_that_waits_has_no_params(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T00:10"))
-    (params,) = find_params(scene_of(world, at("01T00:30")), "count", START, ()).items
+    (params,) = find_params(context_of(world, at("01T00:30")), "count", START, ()).items
     assert (params.status, params.properties) == ("WAITING", {})
 
 
 @pytest.mark.parametrize("time", ["01T00:30", "2013-10-01"])
 def test_a_time_that_is_no_instance_is_refused(tmp_path: Path, time: str) -> None:
-    found = find_params(scene_of(counting_world(tmp_path), at("01T00:30")), "count", at(time), ())
+    found = find_params(context_of(counting_world(tmp_path), at("01T00:30")), "count", at(time), ())
     assert found.result is Result.FAILED
     assert "Instances are every hours(1) from 2013-11-01T00:00Z" in found.message

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from feed_assets.entities.common import Kind
-from feed_assets.operations.instances.search import SearchPage, SearchQuery, search_instances
+from feed_assets.operations.instances.search import SearchQuery, search_instances
 from tests.lifecycle.world import START, World, at, hours
-from tests.operations.scenes import counting_world, scene_of
+from tests.operations.contexts import context_of, counting_world
 
 
 def a_world(tmp_path: Path, state: str | None = None) -> World:
@@ -15,8 +15,8 @@ def a_world(tmp_path: Path, state: str | None = None) -> World:
 
 
 def found(world: World, **query: object) -> list[tuple[str, int, str]]:
-    page: SearchPage = search_instances(scene_of(world, at("01T04:30")), SearchQuery(**query))  # type: ignore[arg-type]
-    return [(each.row.name, each.row.nominal_time.hour, each.row.status) for each in page.instances]
+    page = search_instances(context_of(world, at("01T04:30")), SearchQuery(**query))  # type: ignore[arg-type]
+    return [(each.name, each.nominal_time.hour, each.status) for each in page.instances]
 
 
 def test_row_120_search_goes_across_entities_newest_first(tmp_path: Path, state_url: str) -> None:
@@ -51,6 +51,8 @@ def test_row_120_pages_ranges_and_order(tmp_path: Path) -> None:
 
 
 def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
-    page = search_instances(scene_of(a_world(tmp_path), at("01T04:30")), SearchQuery(name_sequence="clicks", results=1))
-    assert page.to_json()["instances"][0]["tags"] == ["owner=web", "tier=gold"]  # type: ignore[index]
+    page = search_instances(
+        context_of(a_world(tmp_path), at("01T04:30")), SearchQuery(name_sequence="clicks", results=1)
+    )
+    assert page.instances[0].tags == ("owner=web", "tier=gold")
     assert page.has_more

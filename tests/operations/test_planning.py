@@ -6,12 +6,12 @@ import pytest
 from feed_assets.definitions.edits import Put, Remove
 from feed_assets.entities.cluster import Cluster
 from feed_assets.loading.entity_files import read_entity_files
-from feed_assets.operations.entities.planning import Planned, plan_edits, plan_folder, read_edits
-from feed_assets.operations.entities.registry import Registry, open_registry
+from feed_assets.operations.entities.context import EntityContext, open_entity_context
+from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.operations.recording import record_declared
-from feed_assets.plan.difference_records import Effect, Turn
+from feed_assets.plan.difference_records import Effect, EntityChange
+from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
-from feed_assets.plan.signs import Step
 from feed_assets.settings import load_settings
 from feed_assets.state.database import Database, open_database
 
@@ -55,27 +55,27 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def registry(tmp_path: Path, folder: Path, database: Database) -> Registry:
+def context(tmp_path: Path, folder: Path, database: Database) -> EntityContext:
     settings = load_settings({"entities": str(folder), "variables": {"DATA_ROOT": "/data"}}, {}, tmp_path)
-    return open_registry(settings, database, author="ann", now=NOW)
+    return open_entity_context(settings, database, author="ann", now=NOW)
 
 
-def put(registry: Registry, *texts: str) -> Planned:
-    return plan_edits(registry, [Put(text=text) for text in texts])
+def put(context: EntityContext, *texts: str) -> PlannedChanges:
+    return plan_edits(context, [Put(text=text) for text in texts])
 
 
-def test_a_folder_that_nothing_was_recorded_of_is_all_new(registry: Registry) -> None:
-    planned = plan_folder(registry)
-    assert [entity.turn for entity in planned.difference.entities] == [Turn.ADDED] * 4
+def test_a_folder_that_nothing_was_recorded_of_is_all_new(context: EntityContext) -> None:
+    planned = plan_folder(context)
+    assert [entity.change for entity in planned.difference.entities] == [EntityChange.ADDED] * 4
     assert planned.difference.count(Effect.DUE) == 49 + 49
     assert planned.errors == ()
 
 
-def test_what_is_recorded_has_no_difference_and_an_edit_of_a_file_has(registry: Registry, folder: Path) -> None:
-    registry.store.record_found(NOW)
-    assert plan_folder(registry).difference.is_empty
+def test_what_is_recorded_has_no_difference_and_an_edit_of_a_file_has(context: EntityContext, folder: Path) -> None:
+    context.store.record_found(NOW)
+    assert plan_folder(context).difference.is_empty
     (folder / "count.yaml").write_text(PROCESS.replace("hours(1)", "hours(2)"))
-    planned = plan_folder(registry)
+    planned = plan_folder(context)
     (entity,) = planned.difference.entities
     assert [(field.change.field, field.change.before, field.change.after) for field in entity.fields] == [
         ("frequency", "hours(1)", "hours(2)")
@@ -84,69 +84,69 @@ def test_what_is_recorded_has_no_difference_and_an_edit_of_a_file_has(registry: 
     assert entity.source.file.endswith("count.yaml")
 
 
-def test_a_comment_makes_no_difference(registry: Registry, folder: Path) -> None:
-    registry.store.record_found(NOW)
+def test_a_comment_makes_no_difference(context: EntityContext, folder: Path) -> None:
+    context.store.record_found(NOW)
     (folder / "count.yaml").write_text("# counts\n" + PROCESS)
-    assert plan_folder(registry).difference.is_empty
+    assert plan_folder(context).difference.is_empty
 
 
-def test_a_file_that_was_removed_removes_and_a_wrong_one_does_not(registry: Registry, folder: Path) -> None:
-    registry.store.record_found(NOW)
+def test_a_file_that_was_removed_removes_and_a_wrong_one_does_not(context: EntityContext, folder: Path) -> None:
+    context.store.record_found(NOW)
     (folder / "count.yaml").write_text(PROCESS.replace("hours(1)", "weeks(1)"))
-    planned = plan_folder(registry)
+    planned = plan_folder(context)
     assert planned.difference.is_empty
     assert [issue.code for issue in planned.errors] == ["frequency"]
     (folder / "count.yaml").unlink()
-    planned = plan_folder(registry)
-    assert [(entity.key, entity.turn) for entity in planned.difference.entities] == [
-        (("process", "count"), Turn.REMOVED)
+    planned = plan_folder(context)
+    assert [(entity.key, entity.change) for entity in planned.difference.entities] == [
+        (("process", "count"), EntityChange.REMOVED)
     ]
     assert [process.step for process in planned.difference.processes] == [Step.ENDS]
 
 
-def test_what_stood_in_a_file_that_nobody_can_read_is_not_removed(registry: Registry, folder: Path) -> None:
-    registry.store.record_found(NOW)
+def test_what_stood_in_a_file_that_nobody_can_read_is_not_removed(context: EntityContext, folder: Path) -> None:
+    context.store.record_found(NOW)
     (folder / "clicks.yaml").write_bytes(b"kind: feed\nname: \xff\n")
-    planned = plan_folder(registry)
+    planned = plan_folder(context)
     assert planned.difference.is_empty
     assert "file-encoding" in [issue.code for issue in planned.errors]
 
 
-def test_entities_that_were_built_in_python_are_not_the_folders_to_remove(registry: Registry) -> None:
-    registry.store.record_found(NOW)
-    record_declared(registry.database, [Cluster(name="elsewhere", storage="file:///elsewhere")], NOW)
-    assert plan_folder(registry).difference.is_empty
+def test_entities_that_were_built_in_python_are_not_the_folders_to_remove(context: EntityContext) -> None:
+    context.store.record_found(NOW)
+    record_declared(context.database, [Cluster(name="elsewhere", storage="file:///elsewhere")], NOW)
+    assert plan_folder(context).difference.is_empty
 
 
-def test_files_are_planned_without_changing_anything(registry: Registry, folder: Path) -> None:
+def test_files_are_planned_without_changing_anything(context: EntityContext, folder: Path) -> None:
     before = {file: file.read_bytes() for file in folder.iterdir()}
-    planned = put(registry, PROCESS.replace("parallel", "x").replace("workflow:", "parallel: 3\nworkflow:"))
+    planned = put(context, PROCESS.replace("parallel", "x").replace("workflow:", "parallel: 3\nworkflow:"))
     assert [process.step for process in planned.difference.processes] == [Step.IN_PLACE]
     assert "~ parallel: 1 -> 3" in render_difference(planned.difference)
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
 
-def test_a_feed_in_use_cannot_be_removed_and_the_plan_names_who_uses_it(registry: Registry) -> None:
-    planned = plan_edits(registry, [Remove(key=("feed", "clicks"))])
+def test_a_feed_in_use_cannot_be_removed_and_the_plan_names_who_uses_it(context: EntityContext) -> None:
+    planned = plan_edits(context, [Remove(key=("feed", "clicks"))])
     (issue,) = planned.errors
     assert "process 'count'" in issue.message
 
 
-def test_a_change_that_breaks_a_dependent_is_an_error_that_names_both(registry: Registry) -> None:
+def test_a_change_that_breaks_a_dependent_is_an_error_that_names_both(context: EntityContext) -> None:
     later = CLICKS.replace("validity: {start: 2013-11-01T00:00Z}", "validity: {start: 2013-11-02T00:00Z}")
     assert later != CLICKS
-    planned = put(registry, later)
+    planned = put(context, later)
     (issue,) = planned.errors
     assert issue.entity == "process 'count'"
     assert "feed 'clicks'" in issue.message
 
 
 def test_the_digest_is_the_same_at_another_time_and_another_in_another_world(
-    registry: Registry, folder: Path, database: Database
+    context: EntityContext, folder: Path, database: Database
 ) -> None:
     changed = PROCESS.replace("hours(1)", "hours(2)")
-    digest = put(registry, changed).digest
-    later = open_registry(registry.settings, database, author="bob", now=NOW.replace(hour=9))
+    digest = put(context, changed).digest
+    later = open_entity_context(context.settings, database, author="bob", now=NOW.replace(hour=9))
     assert put(later, changed).digest == digest
     assert put(later, PROCESS.replace("hours(1)", "hours(3)")).digest != digest
     (folder / "clicks.yaml").write_text(CLICKS + "description: moved\n")
@@ -154,28 +154,28 @@ def test_the_digest_is_the_same_at_another_time_and_another_in_another_world(
 
 
 def test_processes_follow_a_cluster_only_when_its_version_is_brought_to_them(
-    registry: Registry, tmp_path: Path
+    context: EntityContext, tmp_path: Path
 ) -> None:
     (tmp_path / "moved.yaml").write_text(CLUSTER + "colo: nyc\n")
-    planned = plan_edits(registry, read_edits(registry, read_entity_files(tmp_path / "moved.yaml")))
+    planned = plan_edits(context, read_edits(context, read_entity_files(tmp_path / "moved.yaml")))
     assert planned.difference.processes == ()
     text = render_difference(planned.difference)
-    assert "    ~ version: 0 -> 1\n    ~ colo: default -> nyc\n    Feeds and processes follow" in text
+    assert "    ~ version: 0 -> 1\n    ~ colo: default -> nyc\n    Apply it to feeds and processes" in text
 
 
-def test_pruning_removes_what_the_files_do_not_hold(registry: Registry, tmp_path: Path) -> None:
+def test_pruning_removes_what_the_files_do_not_hold(context: EntityContext, tmp_path: Path) -> None:
     wanted = tmp_path / "wanted"
     wanted.mkdir()
     for name in ("cluster", "clicks"):
         (wanted / f"{name}.yaml").write_text(ALL[name])
     files = read_entity_files(wanted)
-    planned = plan_edits(registry, read_edits(registry, files, prune=True))
-    assert [(entity.key, entity.turn) for entity in planned.difference.entities] == [
-        (("feed", "counts"), Turn.REMOVED),
-        (("process", "count"), Turn.REMOVED),
+    planned = plan_edits(context, read_edits(context, files, prune=True))
+    assert [(entity.key, entity.change) for entity in planned.difference.entities] == [
+        (("feed", "counts"), EntityChange.REMOVED),
+        (("process", "count"), EntityChange.REMOVED),
     ]
     assert planned.errors == ()
-    assert read_edits(registry, files) == ()
+    assert read_edits(context, files) == ()
 
 
 def test_secrets_and_values_from_the_environment_are_not_shown(
@@ -183,8 +183,8 @@ def test_secrets_and_values_from_the_environment_are_not_shown(
 ) -> None:
     monkeypatch.setenv("LAKE_PASSWORD", "hunter2")
     settings = load_settings({"entities": str(folder), "variables": {"DATA_ROOT": "/data"}}, {}, tmp_path)
-    registry = open_registry(settings, database, author="ann", now=NOW)
-    planned = put(registry, CLUSTER + 'properties: {door: "${env:LAKE_PASSWORD}", password: xyzzy}\n')
+    context = open_entity_context(settings, database, author="ann", now=NOW)
+    planned = put(context, CLUSTER + 'properties: {door: "${env:LAKE_PASSWORD}", password: xyzzy}\n')
     text = render_difference(planned.difference)
     assert "hunter2" not in text
     assert "xyzzy" not in text

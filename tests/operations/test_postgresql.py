@@ -13,19 +13,19 @@ from feed_assets.operations.entities.cluster_dependents import update_cluster_de
 from feed_assets.operations.entities.reading import find_status
 from feed_assets.operations.entities.schedules import resume, schedule, suspend
 from feed_assets.operations.entities.states import EntityState
-from feed_assets.operations.entities.verb_results import Outcome
+from feed_assets.operations.entities.verb_results import VerbOutcome
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import at
-from tests.operations.desk import ALL, CLUSTER, COUNTING, Desk, changed, file_of
+from tests.operations.harness import ALL, CLUSTER, COUNTING, EntityHarness, changed, file_of
 
 pytestmark = pytest.mark.server
 
 
 @pytest.fixture
-def desk(postgres_url: str, tmp_path: Path) -> Desk:
-    return Desk.at(tmp_path, state=postgres_url)
+def harness(postgres_url: str, tmp_path: Path) -> EntityHarness:
+    return EntityHarness.at(tmp_path, state=postgres_url)
 
 
 def together(*commands: Callable[[], object]) -> list[object]:
@@ -33,37 +33,39 @@ def together(*commands: Callable[[], object]) -> list[object]:
         return [future.result() for future in [pool.submit(command) for command in commands]]
 
 
-def test_the_life_of_an_entity(desk: Desk) -> None:
-    def submit() -> list[Outcome]:
-        result = entity_changes.submit(desk.registry(skip_checks=True), [file_of(*ALL)])
+def test_the_life_of_an_entity(harness: EntityHarness) -> None:
+    def submit() -> list[VerbOutcome]:
+        result = entity_changes.submit(harness.context(skip_checks=True), [file_of(*ALL)])
         return [each.outcome for each in result.outcomes]
 
     found = together(submit, submit, submit)
-    assert sorted(map(str, found)) == sorted(map(str, [[Outcome.SUBMITTED] * 4, *[[Outcome.UNCHANGED] * 4] * 2]))
-    together(*[lambda: schedule(desk.registry(skip_checks=True), Kind.PROCESS, ["counting"])] * 2)
-    desk.tick()
-    deadline = desk.instances()[at("03T12")].deadline_at
-    suspend(desk.registry(), Kind.PROCESS, ["counting"])
-    assert find_status(desk.registry(), Kind.PROCESS, "counting").state is EntityState.SUSPENDED
-    desk.later(hours=2)
-    desk.tick()
-    assert max(desk.instances()) == at("03T12")
-    together(*[lambda: resume(desk.registry(), Kind.PROCESS, ["counting"])] * 3)
-    desk.tick()
-    assert max(desk.instances()) == at("03T14")
+    assert sorted(map(str, found)) == sorted(
+        map(str, [[VerbOutcome.SUBMITTED] * 4, *[[VerbOutcome.UNCHANGED] * 4] * 2])
+    )
+    together(*[lambda: schedule(harness.context(skip_checks=True), Kind.PROCESS, ["counting"])] * 2)
+    harness.tick()
+    deadline = harness.instances()[at("03T12")].deadline_at
+    suspend(harness.context(), Kind.PROCESS, ["counting"])
+    assert find_status(harness.context(), Kind.PROCESS, "counting").state is EntityState.SUSPENDED
+    harness.later(hours=2)
+    harness.tick()
+    assert max(harness.instances()) == at("03T12")
+    together(*[lambda: resume(harness.context(), Kind.PROCESS, ["counting"])] * 3)
+    harness.tick()
+    assert max(harness.instances()) == at("03T14")
     assert deadline is not None
-    assert desk.instances()[at("03T12")].deadline_at == deadline + timedelta(hours=2)
-    updated = entity_changes.update(desk.registry(), [file_of(changed(COUNTING, parallel=2))])
+    assert harness.instances()[at("03T12")].deadline_at == deadline + timedelta(hours=2)
+    updated = entity_changes.update(harness.context(), [file_of(changed(COUNTING, parallel=2))])
     assert updated.outcomes[0].version == 2
-    set_safe_mode(desk.database, is_on=True, author="root", now=desk.now)
-    entity_changes.update(desk.registry(), [file_of(changed(CLUSTER, colo="nyc"))])
-    set_safe_mode(desk.database, is_on=False, author="root", now=desk.now)
-    assert len(update_cluster_dependents(desk.registry(), "primary").outcomes) == 3
-    desk.put(ProcessInstanceStatus.SUCCEEDED, at("01"))
-    deleted = entity_changes.delete(desk.registry(), Kind.PROCESS, ["counting"])
-    assert len(deleted.stopped) == len(desk.instances()) - 1
-    assert desk.statuses() == {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED}
-    with desk.database.read() as connection:
+    set_safe_mode(harness.database, is_on=True, author="root", now=harness.now)
+    entity_changes.update(harness.context(), [file_of(changed(CLUSTER, colo="nyc"))])
+    set_safe_mode(harness.database, is_on=False, author="root", now=harness.now)
+    assert len(update_cluster_dependents(harness.context(), "primary").outcomes) == 3
+    harness.put(ProcessInstanceStatus.SUCCEEDED, at("01"))
+    deleted = entity_changes.delete(harness.context(), Kind.PROCESS, ["counting"])
+    assert len(deleted.stopped) == len(harness.instances()) - 1
+    assert harness.statuses() == {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.KILLED}
+    with harness.database.read() as connection:
         actions = [entry.action for entry in Audit(connection).newest(100)]
     assert actions.count("schedule") == 1
     assert actions.count("resume") == 1

@@ -16,10 +16,10 @@ from feed_assets.operations.outside.reachability import check_reachability
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
 from tests.entities.samples import REMOVED, bundle
 from tests.servers import free_port
-from tests.storage.conftest import BUCKET, s3_options
+from tests.storage.conftest import BUCKET, s3_options, s3_server
 from tests.validation.cases_mirrors import mirror
 
-__all__ = ["s3_options"]
+__all__ = ["s3_options", "s3_server"]
 
 CLUSTER, DAILY = ("cluster", "primary"), ("process", "daily")
 PATIENCE = 120.0
@@ -63,7 +63,7 @@ def test_row_7_an_unreachable_write_endpoint_is_refused_naming_the_interface(tmp
 
 def test_row_7_a_storage_that_nothing_opens_is_refused() -> None:
     (text,) = _cluster({"storage": "hdfs://host:8020"})
-    assert "the storage cannot be used: hdfs://host:8020: no adapter opens 'hdfs' storage" in text
+    assert "the storage cannot be used: hdfs://host:8020: 'hdfs' storage is not supported" in text
 
 
 @pytest.mark.server
@@ -76,10 +76,10 @@ def test_row_7_a_bucket_that_does_not_exist_is_refused(s3_options: dict[str, obj
 @pytest.mark.parametrize(
     ("spark", "reason"),
     [
-        ({"master": "spark://127.0.0.1:1"}, "Spark at spark://127.0.0.1:1: nobody answers at 127.0.0.1:1"),
-        ({"master": "k8s://https://127.0.0.1:1"}, "Kubernetes at k8s://https://127.0.0.1:1: nobody answers"),
+        ({"master": "spark://127.0.0.1:1"}, "Spark at spark://127.0.0.1:1: no answer at 127.0.0.1:1"),
+        ({"master": "k8s://https://127.0.0.1:1"}, "Kubernetes at k8s://https://127.0.0.1:1: no answer"),
         ({"master": "yarn"}, "its configuration is missing: neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"),
-        ({"remote": "sc://127.0.0.1:1/;token=abc"}, "Spark Connect at sc://127.0.0.1:1: nobody answers"),
+        ({"remote": "sc://127.0.0.1:1/;token=abc"}, "Spark Connect at sc://127.0.0.1:1: no answer"),
     ],
 )
 def test_row_7_a_spark_that_does_not_answer_is_refused(spark: dict[str, str], reason: str, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_row_8_staging_with_other_rights_is_refused(tmp_path: Path, staging: Pat
     staging.chmod(0o755)
     assert _folders(tmp_path, staging="/apps/staging") == [
         f"cluster 'primary': the staging folder {staging} cannot be used: its permissions are 755, and must be 777. "
-        f"Make it, and set its rights: chmod 777 {staging}."
+        f"Create it, and set its permissions: chmod 777 {staging}."
     ]
 
 
@@ -153,6 +153,7 @@ def test_row_8_an_absent_working_folder_is_made_with_755_at_submission(tmp_path:
     assert len(_folders(tmp_path, prepare=True, staging="/apps/staging")) == 1
 
 
+@pytest.mark.spark
 @pytest.mark.server
 def test_row_12_missing_tables_are_named_together_with_their_clusters(metastore_port: int, tmp_path: Path) -> None:
     from feed_assets.engines.java import JavaMachine
@@ -208,10 +209,12 @@ def _datasource(folder: Path, changes: Mapping[str, Any]) -> list[str]:
     ],
     ids=["text", "file", "alias"],
 )
+@pytest.mark.spark
 def test_row_10_each_kind_of_credential_opens_a_connection(derby: Path, credential: dict[str, Any]) -> None:
     assert _datasource(derby, {"credential": credential}) == []
 
 
+@pytest.mark.spark
 def test_row_10_the_credential_of_an_interface_beats_the_default(derby: Path) -> None:
     url = f"jdbc:derby:{derby}/shop"
     right = {"readonly": {"endpoint": url, "credential": {"user": "writer", "password": "write-word"}}}
@@ -236,6 +239,7 @@ def test_row_10_the_credential_of_an_interface_beats_the_default(derby: Path) ->
         ),
     ],
 )
+@pytest.mark.spark
 def test_row_9_a_datasource_that_cannot_be_used_is_refused(derby: Path, changes: dict[str, Any], reason: str) -> None:
     url = f"jdbc:derby:{derby}/shop"
     (text,) = _datasource(derby, {"interfaces": {"readonly": {"endpoint": url}}, **changes})
@@ -292,7 +296,7 @@ def test_a_mirror_whose_source_is_not_there_is_refused(project: Path) -> None:
     unusable = [text for text in texts if text != missing]
     assert missing == (
         f"process 'models': the directory file://{project}/primary/tables does not exist. "
-        "Correct the path, or look whether it is mounted."
+        "Correct the path, or check that it is mounted."
     )
     assert len(unusable) == 2
     assert all("cannot be used" in text and "Not a directory" in text for text in unusable)

@@ -7,16 +7,16 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.turns import apply_turns
+from feed_assets.lifecycle.retention.retention_schedule import apply_retention_schedule
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
-from tests.lifecycle.retention.yard import Yard, hourly, kept_feed
+from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
 from tests.lifecycle.world import START, at, feed, process
-from tests.operations.scenes import scene_of
+from tests.operations.contexts import context_of
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
@@ -25,19 +25,19 @@ C = ReasonCode
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
+def harness(tmp_path: Path) -> RetentionHarness:
     """Three days of clicks, of which two are kept."""
-    return landed(Yard.of(tmp_path))
+    return landed(RetentionHarness.of(tmp_path))
 
 
-def landed(yard: Yard) -> Yard:
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(SWEPT)
-    return yard
+def landed(harness: RetentionHarness) -> RetentionHarness:
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(SWEPT)
+    return harness
 
 
-def why(yard: Yard, time: datetime = START, as_of: datetime | None = None) -> Explanation:
-    (only,) = explain(scene_of(yard.world, as_of or yard.now), Kind.FEED, "clicks", time).items
+def why(harness: RetentionHarness, time: datetime = START, as_of: datetime | None = None) -> Explanation:
+    (only,) = explain(context_of(harness.world, as_of or harness.now), Kind.FEED, "clicks", time).items
     return only
 
 
@@ -50,10 +50,10 @@ def texts(explanation: Explanation, *codes: ReasonCode) -> list[str]:
 
 
 def test_what_was_evicted_says_when_by_which_sweep_and_why(tmp_path: Path, state_url: str) -> None:
-    yard = landed(Yard.of(tmp_path, state=state_url))
-    sweep = yard.run(yard.planned())
+    harness = landed(RetentionHarness.of(tmp_path, state=state_url))
+    sweep = harness.run(harness.planned())
 
-    found = why(yard, as_of=at("04T01:00"))
+    found = why(harness, as_of=at("04T01:00"))
 
     assert found.headline == "feed clicks on primary at 2013-11-01T00:00Z is EVICTED"
     (evicted,) = of(found, C.EVICTED)
@@ -73,55 +73,55 @@ def test_what_was_evicted_says_when_by_which_sweep_and_why(tmp_path: Path, state
     assert not of(found, C.EXPIRES, C.KEPT, C.NEXT_SWEEP)
 
 
-def test_what_is_in_the_trash_says_until_when_and_how_it_comes_back(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    (trashed,) = of(why(yard), C.TRASHED)
+def test_what_is_in_the_trash_says_until_when_and_how_it_comes_back(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    (trashed,) = of(why(harness), C.TRASHED)
     assert trashed.text == (
         "it is in the trash until 2013-11-11T00:00:00Z; "
-        f"`feed-assets retention undo {sweep.sweep_id} --instance 2013-11-01T00:00Z` brings it back"
+        f"`feed-assets retention undo {sweep.sweep_id} --instance 2013-11-01T00:00Z` restores it"
     )
     assert trashed.facts == {"until": "2013-11-11T00:00:00Z", "sweep": sweep.sweep_id}
 
 
-def test_what_was_purged_cannot_come_back(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.now = at("12")
-    site = yard.site()
-    purge_sweeps(site, "primary", find_purgeable(site, "primary", yard.now, at_once=True))
+def test_what_was_purged_cannot_come_back(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.now = at("12")
+    context = harness.context()
+    purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now, at_once=True))
 
-    found = why(yard)
+    found = why(harness)
 
-    assert texts(found, C.PURGED) == ["the trash was emptied at 2013-11-12T00:00:00Z: it cannot come back"]
+    assert texts(found, C.PURGED) == ["the trash was emptied at 2013-11-12T00:00:00Z: it cannot be restored"]
     assert not of(found, C.TRASHED)
     assert sweep.sweep_id in texts(found, C.EVICTED)[0]
 
 
 def test_what_was_archived_says_where_it_is_also_after_the_purge(tmp_path: Path) -> None:
     archive = f"file://{tmp_path}/archive/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
-    yard = landed(Yard.of(tmp_path, kept_feed(action="archive", archive_to=archive)))
-    sweep = yard.run(yard.planned())
+    harness = landed(RetentionHarness.of(tmp_path, kept_feed(action="archive", archive_to=archive)))
+    sweep = harness.run(harness.planned())
     url = f"file://{tmp_path}/archive/clicks/2013/11/01/00"
     assert (tmp_path / "archive/clicks/2013/11/01/00").is_dir()
     text = (
         f"it is archived at {url}; `feed-assets retention undo {sweep.sweep_id} --instance 2013-11-01T00:00Z` "
-        "brings it back"
+        "restores it"
     )
-    (archived,) = of(why(yard), C.ARCHIVED)
+    (archived,) = of(why(harness), C.ARCHIVED)
     assert (archived.text, archived.facts) == (text, {"url": url})
 
-    yard.now = at("12")
-    site = yard.site()
-    purge_sweeps(site, "primary", find_purgeable(site, "primary", yard.now, at_once=True))
+    harness.now = at("12")
+    context = harness.context()
+    purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now, at_once=True))
 
-    assert texts(why(yard), C.ARCHIVED, C.PURGED, C.TRASHED) == [text]
+    assert texts(why(harness), C.ARCHIVED, C.PURGED, C.TRASHED) == [text]
 
 
-def test_what_was_brought_back_is_explained_as_what_is_there(yard: Yard) -> None:
-    before = why(yard)
-    sweep = yard.run(yard.planned())
-    yard.undo(sweep)
+def test_what_was_brought_back_is_explained_as_what_is_there(harness: RetentionHarness) -> None:
+    before = why(harness)
+    sweep = harness.run(harness.planned())
+    harness.undo(sweep)
 
-    found = why(yard)
+    found = why(harness)
 
     assert found.status == "AVAILABLE"
     assert not of(found, C.EVICTED, C.TRASHED)
@@ -130,17 +130,17 @@ def test_what_was_brought_back_is_explained_as_what_is_there(yard: Yard) -> None
     assert event.startswith("RESTORED at 2013-11-04T00:00:00Z by retention: 4 bytes in 1 files, ")
 
 
-def test_what_goes_again_tells_of_the_newest_sweep(yard: Yard) -> None:
-    first = yard.run(yard.planned())
-    yard.undo(first)
-    second = yard.run(yard.planned())
-    (evicted,) = of(why(yard), C.EVICTED)
+def test_what_goes_again_tells_of_the_newest_sweep(harness: RetentionHarness) -> None:
+    first = harness.run(harness.planned())
+    harness.undo(first)
+    second = harness.run(harness.planned())
+    (evicted,) = of(why(harness), C.EVICTED)
     assert evicted.facts["sweep"] == second.sweep_id
-    assert second.sweep_id in texts(why(yard), C.TRASHED)[0]
+    assert second.sweep_id in texts(why(harness), C.TRASHED)[0]
 
 
-def test_an_eviction_by_nobody_we_know_is_told_as_far_as_it_is_known(yard: Yard) -> None:
-    row = yard.rows()[START]
+def test_an_eviction_by_nobody_we_know_is_told_as_far_as_it_is_known(harness: RetentionHarness) -> None:
+    row = harness.rows()[START]
     event = NewFeedEvent(
         feed="clicks",
         cluster="primary",
@@ -150,10 +150,10 @@ def test_an_eviction_by_nobody_we_know_is_told_as_far_as_it_is_known(yard: Yard)
         recorded_at=SWEPT,
         idempotency_key="imported",
     )
-    with yard.world.database.begin() as connection:
+    with harness.world.database.begin() as connection:
         (seq,) = EventLog(connection).append([event])
         FeedInstances(connection).put([evicted_row(row, seq)])
-    found = why(yard)
+    found = why(harness)
     assert texts(found, C.EVICTED) == ["it was evicted at 2013-11-04T00:00:00Z by an import"]
     assert not of(found, C.TRASHED, C.PURGED, C.ARCHIVED)
 
@@ -170,64 +170,66 @@ def evicted_row(row: FeedInstance, seq: int) -> FeedInstance:
     )
 
 
-def test_what_is_there_says_until_when_it_is_kept(yard: Yard) -> None:
-    young, old = why(yard, at("03")), why(yard)
-    assert texts(young, C.EXPIRES) == ["its retention of days(2) is over at 2013-11-05T00:00:00Z"]
-    assert texts(old, C.EXPIRES) == ["its retention of days(2) has been over since 2013-11-03T00:00:00Z"]
+def test_what_is_there_says_until_when_it_is_kept(harness: RetentionHarness) -> None:
+    young, old = why(harness, at("03")), why(harness)
+    assert texts(young, C.EXPIRES) == ["its retention of days(2) ends at 2013-11-05T00:00:00Z"]
+    assert texts(old, C.EXPIRES) == ["its retention of days(2) ended at 2013-11-03T00:00:00Z"]
     assert of(young, C.EXPIRES)[0].facts == {"at": "2013-11-05T00:00:00Z", "limit": "days(2)"}
     assert not of(young, C.KEPT, C.NEXT_SWEEP)
 
 
-def test_what_has_expired_says_when_retention_comes_next(yard: Yard) -> None:
-    assert not of(why(yard), C.NEXT_SWEEP)
-    apply_turns(yard.world.database, yard.world.plan, "primary", at("04T06:00"))
-    (coming,) = of(why(yard), C.NEXT_SWEEP)
-    assert coming.text == "retention of its feed comes next at 2013-11-04T06:00:00Z"
+def test_what_has_expired_says_when_retention_comes_next(harness: RetentionHarness) -> None:
+    assert not of(why(harness), C.NEXT_SWEEP)
+    apply_retention_schedule(harness.world.database, harness.world.plan, "primary", at("04T06:00"))
+    (coming,) = of(why(harness), C.NEXT_SWEEP)
+    assert coming.text == "retention of its feed is next due at 2013-11-04T06:00:00Z"
     assert coming.facts == {"at": "2013-11-04T06:00:00Z"}
-    assert not of(why(yard, at("03")), C.NEXT_SWEEP)
+    assert not of(why(harness, at("03")), C.NEXT_SWEEP)
 
 
 def test_a_feed_without_retention_keeps_everything(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, feed("clicks"))
-    yard.land("clicks", START)
-    yard.arrive(SWEPT)
-    assert texts(why(yard), C.KEPT, C.EXPIRES) == ["it is kept: its feed has no retention here"]
+    harness = RetentionHarness.of(tmp_path, feed("clicks"))
+    harness.land("clicks", START)
+    harness.arrive(SWEPT)
+    assert texts(why(harness), C.KEPT, C.EXPIRES) == ["it stays: its feed has no retention here"]
 
 
 def test_a_limit_that_counts_has_no_time_at_which_it_is_over(tmp_path: Path) -> None:
-    yard = landed(Yard.of(tmp_path, kept_feed(limit=None, max_instances=10)))
-    apply_turns(yard.world.database, yard.world.plan, "primary", SWEPT)
-    assert not of(why(yard), C.EXPIRES, C.KEPT)
+    harness = landed(RetentionHarness.of(tmp_path, kept_feed(limit=None, max_instances=10)))
+    apply_retention_schedule(harness.world.database, harness.world.plan, "primary", SWEPT)
+    assert not of(why(harness), C.EXPIRES, C.KEPT)
 
 
-def test_every_hold_is_named_with_who_has_it_and_why(yard: Yard) -> None:
-    yard.hold("audit", expires_at=at("20"))
-    yard.hold("trial", feed=None, reason="a court")
-    assert sorted(texts(why(yard), C.KEPT)) == [
-        "it is kept (hold): hold 'audit' of bob until 2013-11-20T00:00Z: an audit",
-        "it is kept (hold): hold 'trial' of bob: a court",
+def test_every_hold_is_named_with_who_has_it_and_why(harness: RetentionHarness) -> None:
+    harness.hold("audit", expires_at=at("20"))
+    harness.hold("trial", feed=None, reason="a court")
+    assert sorted(texts(why(harness), C.KEPT)) == [
+        "it is protected (hold): hold 'audit' of bob until 2013-11-20T00:00Z: an audit",
+        "it is protected (hold): hold 'trial' of bob: a court",
     ]
-    assert len(of(why(yard, as_of=at("20")), C.KEPT)) == 1
+    assert len(of(why(harness, as_of=at("20")), C.KEPT)) == 1
 
 
-def test_who_works_on_it_keeps_it_only_meanwhile(yard: Yard) -> None:
-    Leases(yard.world.database).acquire_many([("feed/clicks", "primary", START)], "writer", SWEPT, timedelta(minutes=1))
-    (kept,) = of(why(yard), C.KEPT)
-    assert (kept.facts["keeper"], kept.text) == ("lease", "it is kept (lease): 'writer' works on it")
-    assert not of(why(yard, as_of=at("04T00:02")), C.KEPT)
+def test_who_works_on_it_keeps_it_only_meanwhile(harness: RetentionHarness) -> None:
+    Leases(harness.world.database).acquire_many(
+        [("feed/clicks", "primary", START)], "writer", SWEPT, timedelta(minutes=1)
+    )
+    (kept,) = of(why(harness), C.KEPT)
+    assert (kept.facts["keeper"], kept.text) == ("lease", "it is protected (lease): 'writer' holds its lease")
+    assert not of(why(harness, as_of=at("04T00:02")), C.KEPT)
 
 
 def test_who_has_not_read_it_yet_keeps_it(tmp_path: Path) -> None:
-    yard = Yard.of(
+    harness = RetentionHarness.of(
         tmp_path,
         kept_feed(until_read_by=["count"]),
         feed("counts"),
         process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=1),
     )
-    landed(yard)
-    assert texts(why(yard), C.KEPT) == [
-        "it is kept (reader): instance 2013-11-01T00:00Z of process 'count' is READY",
-        "it is kept (unread): instance 2013-11-01T00:00Z of process 'count' is READY and has not read it",
+    landed(harness)
+    assert texts(why(harness), C.KEPT) == [
+        "it is protected (reader): instance 2013-11-01T00:00Z of process 'count' is READY",
+        "it is protected (unread): instance 2013-11-01T00:00Z of process 'count' is READY and has not read it",
     ]
 
 
@@ -236,15 +238,15 @@ def test_what_belongs_to_an_evicted_instance_is_not_taken_for_it(tmp_path: Path)
         "data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}",
         "stats": "/stats/${YEAR}-${MONTH}-${DAY}-${HOUR}",
     }
-    yard = Yard.of(tmp_path, kept_feed(locations=locations))
-    landed(yard)
-    first = yard.run(yard.planned())
-    stats = yard.root / "stats/2013-11-01-00"
+    harness = RetentionHarness.of(tmp_path, kept_feed(locations=locations))
+    landed(harness)
+    first = harness.run(harness.planned())
+    stats = harness.root / "stats/2013-11-01-00"
     stats.mkdir(parents=True)
-    second = yard.run(yard.planned())
+    second = harness.run(harness.planned())
     assert not stats.exists()
 
-    (evicted,) = of(why(yard), C.EVICTED)
+    (evicted,) = of(why(harness), C.EVICTED)
 
     assert evicted.facts["sweep"] == first.sweep_id != second.sweep_id
     assert evicted.facts["kind"] == "data"

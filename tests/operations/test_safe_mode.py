@@ -13,15 +13,15 @@ from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import Operation, is_safe_mode, load_safe_mode, require_mode, set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
-from tests.operations.desk import ALL, COUNTING, Desk, changed, file_of
+from tests.operations.harness import ALL, COUNTING, EntityHarness, changed, file_of
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk.at(tmp_path)
-    entity_changes.submit(desk.registry(), [file_of(*ALL)], and_schedule=True)
-    set_safe_mode(desk.database, is_on=True, author="root", now=desk.now, reason="the cluster moves")
-    return desk
+def harness(tmp_path: Path) -> EntityHarness:
+    harness = EntityHarness.at(tmp_path)
+    entity_changes.submit(harness.context(), [file_of(*ALL)], and_schedule=True)
+    set_safe_mode(harness.database, is_on=True, author="root", now=harness.now, reason="the cluster moves")
+    return harness
 
 
 TABLE = {
@@ -50,61 +50,61 @@ TABLE = {
 
 
 @pytest.mark.parametrize("operation", list(Operation))
-def test_row_122_what_safe_mode_allows_and_what_it_forbids(desk: Desk, operation: Operation) -> None:
+def test_row_122_what_safe_mode_allows_and_what_it_forbids(harness: EntityHarness, operation: Operation) -> None:
     if TABLE[operation]:
-        require_mode(desk.database, operation)
+        require_mode(harness.database, operation)
     else:
         with pytest.raises(SafeModeError, match=r"not allowed during safe mode \(root has switched it on: the cluster"):
-            require_mode(desk.database, operation)
-    set_safe_mode(desk.database, is_on=False, author="root", now=desk.now)
+            require_mode(harness.database, operation)
+    set_safe_mode(harness.database, is_on=False, author="root", now=harness.now)
     if operation is Operation.UPDATE_CLUSTER:
         with pytest.raises(SafeModeError, match="only allowed during safe mode"):
-            require_mode(desk.database, operation)
+            require_mode(harness.database, operation)
     else:
-        require_mode(desk.database, operation)
+        require_mode(harness.database, operation)
 
 
-def test_row_122_the_verbs_ask(desk: Desk) -> None:
-    registry = desk.registry()
+def test_row_122_the_verbs_ask(harness: EntityHarness) -> None:
+    context = harness.context()
     for refused in (
-        lambda: entity_changes.submit(registry, [file_of(*ALL)]),
-        lambda: entity_changes.submit(registry, [file_of(*ALL)], and_schedule=True),
-        lambda: entity_changes.update(registry, [file_of(changed(COUNTING, parallel=2))]),
-        lambda: entity_changes.delete(registry, Kind.PROCESS, ["counting"]),
-        lambda: schedule(registry, Kind.PROCESS, ["counting"]),
-        lambda: resume(registry, Kind.PROCESS, ["counting"]),
-        lambda: touch(registry, Kind.PROCESS, "counting"),
-        lambda: update_cluster_dependents(registry, "primary"),
+        lambda: entity_changes.submit(context, [file_of(*ALL)]),
+        lambda: entity_changes.submit(context, [file_of(*ALL)], and_schedule=True),
+        lambda: entity_changes.update(context, [file_of(changed(COUNTING, parallel=2))]),
+        lambda: entity_changes.delete(context, Kind.PROCESS, ["counting"]),
+        lambda: schedule(context, Kind.PROCESS, ["counting"]),
+        lambda: resume(context, Kind.PROCESS, ["counting"]),
+        lambda: touch(context, Kind.PROCESS, "counting"),
+        lambda: update_cluster_dependents(context, "primary"),
     ):
         with pytest.raises(SafeModeError):
             refused()
-    suspend(registry, Kind.PROCESS, ["counting"])
-    entity_changes.validate(registry, [file_of(COUNTING)])
-    entity_changes.update(registry, [file_of(changed(ALL[0], colo="nyc"))])
-    assert find_status(registry, Kind.PROCESS, "counting").state == "SUSPENDED"
-    assert find_page(registry, ListQuery()).total == 4
-    assert show_definition(registry, Kind.PROCESS, "counting")
+    suspend(context, Kind.PROCESS, ["counting"])
+    entity_changes.validate(context, [file_of(COUNTING)])
+    entity_changes.update(context, [file_of(changed(ALL[0], colo="nyc"))])
+    assert find_status(context, Kind.PROCESS, "counting").state == "SUSPENDED"
+    assert find_page(context, ListQuery()).total == 4
+    assert show_definition(context, Kind.PROCESS, "counting")
 
 
-def test_row_122_safe_mode_survives_a_restart(desk: Desk) -> None:
-    desk.database.close()
-    with open_database(f"sqlite:///{desk.folder}/state.db").read() as connection:
+def test_row_122_safe_mode_survives_a_restart(harness: EntityHarness) -> None:
+    harness.database.close()
+    with open_database(f"sqlite:///{harness.folder}/state.db").read() as connection:
         mode = load_safe_mode(connection)
-    assert (mode.is_on, mode.author, mode.changed_at, mode.reason) == (True, "root", desk.now, "the cluster moves")
+    assert (mode.is_on, mode.author, mode.changed_at, mode.reason) == (True, "root", harness.now, "the cluster moves")
 
 
-def test_switching_is_in_the_audit_and_switching_again_is_nothing(desk: Desk) -> None:
-    set_safe_mode(desk.database, is_on=True, author="eve", now=desk.now)
-    set_safe_mode(desk.database, is_on=False, author="bob", now=desk.now, dry_run=True)
-    with desk.database.read() as connection:
+def test_switching_is_in_the_audit_and_switching_again_is_nothing(harness: EntityHarness) -> None:
+    set_safe_mode(harness.database, is_on=True, author="eve", now=harness.now)
+    set_safe_mode(harness.database, is_on=False, author="bob", now=harness.now, dry_run=True)
+    with harness.database.read() as connection:
         assert is_safe_mode(connection)
-    set_safe_mode(desk.database, is_on=False, author="bob", now=desk.now)
-    with desk.database.read() as connection:
+    set_safe_mode(harness.database, is_on=False, author="bob", now=harness.now)
+    with harness.database.read() as connection:
         assert not is_safe_mode(connection)
         newest = Audit(connection).newest(2)
     assert [(entry.author, entry.action) for entry in newest] == [("bob", "safemode off"), ("root", "safemode on")]
 
 
-def test_nobody_is_asked_outside_in_safe_mode(desk: Desk) -> None:
+def test_nobody_is_asked_outside_in_safe_mode(harness: EntityHarness) -> None:
     unreachable = changed(ALL[0], catalog="thrift://127.0.0.1:1")
-    assert entity_changes.update(desk.registry(), [file_of(unreachable)]).is_change
+    assert entity_changes.update(harness.context(), [file_of(unreachable)]).is_change

@@ -2,15 +2,16 @@ from pathlib import Path
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Process
+from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.triage import MOST_VERTICES, TriageGraph, find_triage
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours, process, validity
-from tests.operations.scenes import counting_world, put, row, scene_of
+from tests.operations.contexts import context_of, counting_world, put, row
 
 
 def triage(world: World, kind: Kind, name: str, as_of: str = "01T05:00") -> TriageGraph:
-    (graph,) = find_triage(scene_of(world, at(as_of)), kind, name, START).items
+    (graph,) = find_triage(context_of(world, at(as_of)), kind, name, START).items
     return graph
 
 
@@ -64,13 +65,13 @@ def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
         "}",
     ]
     assert graph.render_text().splitlines() == [count, f"  {clicks}"]
-    assert graph.to_json()["edges"] == [{"from": 1, "to": 0, "label": "consumed by"}]
+    assert render_document(graph)["edges"] == [{"source": 1, "target": 0, "label": "consumed by"}]
 
 
 def test_row_119_a_time_that_is_no_instance_is_an_error(tmp_path: Path) -> None:
-    scene = scene_of(counting_world(tmp_path), at("02"))
+    context = context_of(counting_world(tmp_path), at("02"))
     for kind, name in ((Kind.PROCESS, "count"), (Kind.FEED, "clicks")):
-        found = find_triage(scene, kind, name, at("01T00:30"))
+        found = find_triage(context, kind, name, at("01T00:30"))
         assert found.result is Result.FAILED
         assert "between two instances" in found.message
 
@@ -96,7 +97,7 @@ def test_what_hangs_on_itself_through_time_ends(tmp_path: Path) -> None:
             workflow={"path": "jobs:run"},
         ),
     )
-    (graph,) = find_triage(scene_of(world, at("02")), Kind.PROCESS, "add", at("01T03:00")).items
+    (graph,) = find_triage(context_of(world, at("02")), Kind.PROCESS, "add", at("01T03:00")).items
     times = [vertex.nominal_time.hour for vertex in graph.vertices if vertex.kind is Kind.PROCESS]
     assert times == [3, 2, 1, 0]
     assert graph.vertices[-1].nominal_time == at("2013-10-31T23:00")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from feed_assets.lifecycle.blockers import (
+from feed_assets.lifecycle.instances.blockers import (
     Blocker,
     InputMissing,
     InputUnresolved,
@@ -27,31 +27,31 @@ from feed_assets.lifecycle.blockers import (
     NotScheduled,
     Suspended,
 )
-from feed_assets.lifecycle.redefinition import note_changed
+from feed_assets.lifecycle.releases.plan_changes import note_changed
 from feed_assets.operations.explaining.explanations import find_blockers
-from feed_assets.operations.explaining.facts import load_dossier
+from feed_assets.operations.explaining.facts import load_instance_facts
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.errors import LeaseHeldError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
-    Frontier,
-    FrontierKind,
     NewFeedEvent,
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    Watermark,
+    WatermarkKind,
 )
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.schema import metadata
+from feed_assets.state.watermarks import Watermarks
 from tests.lifecycle.world import START, World, feed, process
-from tests.operations.scenes import scene_of
+from tests.operations.contexts import context_of
 
 STATES = int(os.environ.get("FEED_ASSETS_STATES", "300"))
 SEED = 20131101
@@ -83,10 +83,10 @@ class Case:
         return ProcessKey(self.process, self.cluster, TARGET)
 
     def blockers(self) -> tuple[Blocker, ...]:
-        scene = scene_of(self.world, self.as_of)
-        with scene.read() as connection:
-            dossier = load_dossier(scene, connection, process=self.key)
-            return find_blockers(scene, dossier.processes[self.key], self.key)
+        context = context_of(self.world, self.as_of)
+        with context.read() as connection:
+            all_facts = load_instance_facts(context, connection, process=self.key)
+            return find_blockers(context, all_facts.processes[self.key], self.key)
 
     def put(self, time: datetime, status: ProcessInstanceStatus, number: int | None = None) -> None:
         name = None if number is None else f"{self.process}-{number}"
@@ -211,10 +211,10 @@ def random_case(world: World, cluster: str, dice: random.Random) -> Case:
         case.as_of = dice.choice((EARLIER, LATER))
         with world.database.begin() as connection:
             index = world.process(case.process, cluster).sequence.index(TARGET)
-            frontier = Frontier(
-                kind=FrontierKind.PROCESS, entity=case.process, cluster=cluster, next_index=index, next_time=TARGET
+            watermark = Watermark(
+                kind=WatermarkKind.PROCESS, entity=case.process, cluster=cluster, next_index=index, next_time=TARGET
             )
-            Frontiers(connection).put([frontier])
+            Watermarks(connection).put([watermark])
     else:
         case.put(TARGET, status)
     for name in ("a", "b", "c"):

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from dagster import DagsterInstance, SensorResult
 
 from feed_assets.clock import FrozenClock
-from feed_assets.operations.location import Location, load_location
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.ticks import run_tick
+from feed_assets.plan.location import Location, load_location
 from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
@@ -36,7 +36,7 @@ class World:
         self.at(NOON)
 
     def at(self, moment: datetime) -> None:
-        self.runtime.clock = self.runtime.wall = FrozenClock(moment)
+        self.runtime.clock = self.runtime.real_clock = FrozenClock(moment)
 
     def tick(self) -> SensorResult:
         result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor)

@@ -1,12 +1,11 @@
 """`dagster dev` as it is shipped, its processes killed at random while data arrive: everything that arrived is made,
 once and whole.
 
-Half a minute by default, `FEED_ASSETS_CHAOS_SECONDS=600` for the long run; `FEED_ASSETS_SEED` repeats the choices of
-one (not what the machine makes of them). Spark is one Connect server, so that a run is short and the kills meet many.
+`FEED_ASSETS_SEED` repeats the choices of one (not what the machine makes of them). Spark is one Connect server, so that
+a run is short and the kills meet many.
 """
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -26,18 +25,20 @@ from feed_assets.clock import SystemClock
 from feed_assets.engines.connect_server import ConnectServer
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local.store import LocalStore
+from tests.drills import drill_seed
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.dev_server import DevServer, Role, dev_server
 from tests.orchestration.small import START, key, land, total
 
-SECONDS = float(os.environ.get("FEED_ASSETS_CHAOS_SECONDS", "30"))
+SECONDS = 600.0
 SETTLING_SECONDS = 900.0 + SECONDS
 """A worker that died before it began is given up by Dagster after 180 s (`start_timeout_seconds`); then what has piled
 up must be done, on a machine that may have little time for it."""
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.drill,
+    pytest.mark.daemon,
     pytest.mark.spark,
     pytest.mark.server,
     pytest.mark.timeout(int(SECONDS + SETTLING_SECONDS + 300)),
@@ -203,7 +204,7 @@ class Chaos:
 
 
 def test_whoever_is_killed_everything_that_arrived_is_made_once_and_whole(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FEED_ASSETS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+    seed = drill_seed()
     with ConnectServer(log_file=tmp_path / "connect.log", master="local[2]", root=tmp_path) as spark:
         home = Home(folder=tmp_path, settings={"FEED_ASSETS_VARIABLES__SPARK": spark.url, **_fast_clock()})
         home.prepare(ENTITIES, JOBS)
@@ -335,7 +336,7 @@ def _without_nothing(**counts: int) -> dict[str, int]:
 
 
 def _fast_clock() -> dict[str, str]:
-    """On the wall clock an hour of last winter that is missing is looked at again after hours; here within a second."""
+    """In real time an hour of last winter that is missing is looked at again after hours; here within a second."""
     prefix = "FEED_ASSETS_DEMO__REPLAY__"
     now = SystemClock().now().isoformat()
     return {prefix + "ORIGIN": "2026-02-20T00:00:00Z", prefix + "REAL_START": now, prefix + "SPEED": "20000"}

@@ -1,6 +1,6 @@
 """Workers of the real thing, killed at random moments: nothing partial is ever visible, the next ticks make it whole.
 
-One kill by default; `FEED_ASSETS_KILLS=20` for the long run, `FEED_ASSETS_SEED` to repeat one.
+`FEED_ASSETS_SEED` repeats the choices of one.
 """
 
 import os
@@ -13,21 +13,22 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.clock import SystemClock
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local.store import LocalStore
+from tests.drills import drill_seed
 from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, key, land, total
 from tests.orchestration.workers import worker_of
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
 
-KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "1"))
+KILLS = 20
 LONGEST_LIFE = 15.0
 KILLS_IN_A_ROW = 3
 """Fewer than the deaths after which an instance is given up."""
 
 
 def test_no_kill_of_a_worker_leaves_part_of_an_instance(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FEED_ASSETS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+    seed = drill_seed()
     chance = random.Random(seed)
     home = Home(folder=tmp_path, settings=_fast_clock())
     home.prepare(ENTITIES.replace("2026-01-02T00:00Z", "2026-03-01T00:00Z"), JOBS)
@@ -59,7 +60,7 @@ def test_no_kill_of_a_worker_leaves_part_of_an_instance(tmp_path: Path) -> None:
 
 
 def _fast_clock() -> dict[str, str]:
-    """On the wall clock an hour of last winter that is missing is looked at again after hours; here within a second."""
+    """In real time an hour of last winter that is missing is looked at again after hours; here within a second."""
     prefix = "FEED_ASSETS_DEMO__REPLAY__"
     now = SystemClock().now().isoformat()
     return {prefix + "ORIGIN": "2026-02-20T00:00:00Z", prefix + "REAL_START": now, prefix + "SPEED": "20000"}

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from dagster import DagsterRunStatus
 
+from tests.drills import drill
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, key, land, total
 from tests.orchestration.workers import worker_of
 from tests.servers import run_tcp_postgres
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.server]
+pytestmark = [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", drill("postgres")])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     if request.param == "sqlite":
         made = Home(folder=tmp_path)

@@ -9,9 +9,9 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, job, op
 
 from feed_assets.clock import SystemClock
-from feed_assets.lifecycle.leasing import TTL
+from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.orchestration import names
-from feed_assets.orchestration.dead_runs import SILENCE, Silences, fail_dead_runs
+from feed_assets.orchestration.dead_runs import SILENCE, RunHeartbeats, fail_dead_runs
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
@@ -74,10 +74,10 @@ class Sensor:
 
     def __init__(self, instance: DagsterInstance, database: Database, patience: timedelta = SHORT) -> None:
         self._instance, self._database = instance, database
-        self._silences = Silences(patience)
+        self._heartbeats = RunHeartbeats(patience)
 
     def look(self, running: Sequence[ProcessInstance] = (), ahead: timedelta = -timedelta(hours=1)) -> list[str]:
-        return fail_dead_runs(self._database, "here", self._instance, running, self._silences, now() + ahead)
+        return fail_dead_runs(self._database, "here", self._instance, running, self._heartbeats, now() + ahead)
 
 
 def test_a_silent_run_without_a_lease_is_reported_as_failed(instance: DagsterInstance, database: Database) -> None:

@@ -5,17 +5,19 @@ from pathlib import Path
 
 import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance
+from pyspark.sql import SparkSession
 
-from feed_assets.lifecycle.execution import InstanceRunner
+from feed_assets.clock import SystemClock
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.orchestration.instance_runs import published_metadata
 from feed_assets.orchestration.late_data import run_late_tick
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.in_process import materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
-
-pytestmark = pytest.mark.long
 
 HOUR = timedelta(hours=1)
 
@@ -41,13 +43,15 @@ def run(world: World) -> None:
     """What the run of hour 3 does, without Dagster and Spark."""
     runtime = world.runtime
     runner = InstanceRunner(
-        database=runtime.database(world.instance),
-        stores=runtime.stores,
-        plan=runtime.plan,
-        clock=runtime.clock,
-        wall=runtime.wall,
+        context=AttemptContext(
+            database=runtime.database(world.instance),
+            stores=runtime.stores,
+            plan=runtime.plan,
+            clock=runtime.clock,
+            real_clock=runtime.real_clock,
+            run_id="run",
+        ),
         root=runtime.root,
-        run_id="run",
         session=no_session,
         engines=lambda _: FileEngine(lambda work: {target.name: "made" for target in work.outputs}),
     )
@@ -78,7 +82,7 @@ def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(world
     assert told.metadata["feed_assets/late_data"].value == "files: 1 replaced"
     assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
     run(world)
-    assert world.metadata["feed_assets/late_data"] == "made again for late data of numbers"  # type: ignore[attr-defined]
+    assert world.metadata["feed_assets/late_data"] == "repeated for late data of numbers"  # type: ignore[attr-defined]
     assert world.counts()[ProcessInstanceStatus.SUCCEEDED] == 1
 
 
@@ -97,6 +101,34 @@ def test_a_refused_rerun_is_logged(world: World, caplog: pytest.LogCaptureFixtur
     assert "'summing' on here at 2026-01-01T03:00Z: late data: inputs are incomplete" in caplog.text
 
 
+@pytest.mark.spark
+def test_a_run_for_late_data_makes_the_output_again(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"ORIGIN": NOON, "REAL_START": SystemClock().now(), "SPEED": 1}
+    settings = {f"FEED_ASSETS_DEMO__REPLAY__{name}": str(value) for name, value in clock.items()}
+    world = World(Home(folder=tmp_path, settings=settings), instance, late_entities("days(2)", "hours(6)"))
+    land(world.home.data, 3, 1, 2)
+    with materializer(world.home, instance, spark, monkeypatch) as made:
+        (request,) = world.tick().run_requests or ()
+        assert made.run(key(3), tags=request.tags).success
+        assert total(world.home.data, 3) == 3
+        world.tick()
+        land(world.home.data, 3, 1, 2, 30)
+        world.at(START + 15 * HOUR)
+        look(world)
+        (request,) = world.tick().run_requests or ()
+        assert made.run(key(3), tags=request.tags).success
+    assert total(world.home.data, 3) == 33
+    tags = [run.tags.get("feed_assets/late") for run in runs_of(instance, "summing")]
+    assert tags == [None, "2026-01-01T03:00Z: numbers"]
+    records = instance.fetch_materializations(AssetKey(["here", "sums"]), limit=10).records
+    versions = [(record.asset_materialization.tags or {})["dagster/data_version"] for record in records]  # type: ignore[union-attr]
+    assert len(set(versions)) == 2
+
+
+@pytest.mark.drill
+@pytest.mark.daemon
 @pytest.mark.spark
 @pytest.mark.server
 def test_what_arrives_late_is_in_the_output_in_the_end(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey
 
-from feed_assets.lifecycle.replication.executors import WORTH_BYTES
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.transfer.executors import WORTH_BYTES
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 
 ENTITIES = """

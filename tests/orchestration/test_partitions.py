@@ -115,15 +115,15 @@ def test_equal_grids_share_one_definition() -> None:
 
 @pytest.mark.parametrize(
     ("key", "reason"),
-    [("2013-11-32", "keys look like 2013-11-01"), ("2013-12-01", "it is no instance in the validity")],
+    [("2013-11-32", "keys have the form 2013-11-01"), ("2013-12-01", "the validity has no such instance")],
 )
 def test_a_key_that_is_no_instance_is_refused(key: str, reason: str) -> None:
     made: Grid = grid(sequence("days(1)", "2013-11-01T04:00Z", NEW_YORK, "2013-12-01T05:00Z"))
     with pytest.raises(PartitionKeyError) as caught:
         made.nominal_time(key)
     assert str(caught.value) == (
-        f"partition '{key}' is no instance of days(1) from 2013-11-01T04:00Z: {reason}. "
-        "Choose a partition that the asset's page lists."
+        f"partition '{key}' is not an instance of days(1) from 2013-11-01T04:00Z: {reason}. "
+        "Choose a partition from the asset's page."
     )
 
 

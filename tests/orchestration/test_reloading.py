@@ -12,19 +12,17 @@ from dagster import DagsterInstance, DagsterRunStatus
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities import changes as entity_changes
-from feed_assets.operations.entities.registry import Registry, open_registry
+from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.operations.entities.schedules import suspend
-from feed_assets.operations.location import load_location
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.webserver import reload_locations
+from feed_assets.plan.location import load_location
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, JOBS, key, land
 from tests.servers import free_port
-
-pytestmark = pytest.mark.long
 
 DOUBLED = """
 kind: feed
@@ -55,21 +53,21 @@ def world(tmp_path: Path, instance: DagsterInstance) -> World:
     return world
 
 
-def registry_of(world: World) -> Registry:
+def entity_context_of(world: World) -> EntityContext:
     database = world.runtime.database(world.instance)
-    return open_registry(world.runtime.settings, database, author="ann", now=NOON, skip_checks=True)
+    return open_entity_context(world.runtime.settings, database, author="ann", now=NOON, skip_checks=True)
 
 
 def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(world: World) -> None:
     land(world.home.data, 3, 1)
     world.tick()
-    entity_changes.submit(registry_of(world), [NEW], and_schedule=True)
+    entity_changes.submit(entity_context_of(world), [NEW], and_schedule=True)
     result = world.tick()
     assert not result.run_requests
     assert "13 new process instances, 1 ready" in str(result.skip_reason)
-    assert "1 processes wait until Dagster has loaded them" in str(result.skip_reason)
+    assert "1 processes wait for Dagster to load them" in str(result.skip_reason)
     world.layout = follow_definitions(world.runtime, world.layout, world.runtime.database(world.instance), NOON).layout
-    world.runtime.present = None  # as in a process that has loaded it from the start
+    world.runtime.active = None  # as in a process that has loaded it from the start
     (request,) = world.tick().run_requests or ()
     assert request.tags["feed_assets/process"] == "doubling"
 
@@ -77,12 +75,12 @@ def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(wo
 def test_what_is_as_it_was_loaded_needs_no_other_layout(world: World) -> None:
     database = world.runtime.database(world.instance)
     world.tick()
-    present = follow_definitions(world.runtime, world.layout, database, NOON)
-    assert present.layout is world.layout
-    entity_changes.submit(registry_of(world), [NEW])
+    active = follow_definitions(world.runtime, world.layout, database, NOON)
+    assert active.layout is world.layout
+    entity_changes.submit(entity_context_of(world), [NEW])
     assert follow_definitions(world.runtime, world.layout, database, NOON).not_yet == {("doubling", "here")}
-    entity_changes.delete(registry_of(world), Kind.PROCESS, ["doubling"])
-    entity_changes.delete(registry_of(world), Kind.FEED, ["doubles"])
+    entity_changes.delete(entity_context_of(world), Kind.PROCESS, ["doubling"])
+    entity_changes.delete(entity_context_of(world), Kind.FEED, ["doubles"])
     assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
 
 
@@ -90,12 +88,12 @@ def test_what_cannot_be_loaded_leaves_the_definitions_before_in_force(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.tick()
-    entity_changes.submit(registry_of(world), [NEW])
+    entity_changes.submit(entity_context_of(world), [NEW])
     entities = world.home.folder / "entities"
     entities.rename(world.home.folder / "elsewhere")
     database = world.runtime.database(world.instance)
     assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
-    assert "cannot be loaded, so those before stay in force" in caplog.text
+    assert "the changed definitions cannot be loaded" in caplog.text
     (world.home.folder / "elsewhere").rename(entities)
     assert ("doubling", "here") in follow_definitions(world.runtime, world.layout, database, NOON).plan.processes
 
@@ -104,8 +102,8 @@ def test_a_cluster_that_is_not_declared_any_more_does_nothing(world: World) -> N
     world.tick()
     for file in (world.home.folder / "entities").rglob("*.yaml"):
         file.unlink()
-    registry_of(world).store.record_found(NOON)
-    assert "cluster here is not declared any more" in str(world.tick().skip_reason)
+    entity_context_of(world).store.record_found(NOON)
+    assert "cluster here is no longer declared" in str(world.tick().skip_reason)
 
 
 def test_a_tick_says_that_safe_mode_is_on(world: World) -> None:
@@ -115,7 +113,7 @@ def test_a_tick_says_that_safe_mode_is_on(world: World) -> None:
 
 def test_a_suspended_process_is_not_launched_by_a_tick(world: World) -> None:
     world.tick()
-    suspend(registry_of(world), Kind.PROCESS, ["summing"])
+    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
     land(world.home.data, 3, 1)
     world.at(NOON.replace(hour=14))
     result = world.tick()
@@ -140,6 +138,7 @@ def command(home: Home, *arguments: str, stdin: str = "") -> str:
 
 @pytest.mark.spark
 @pytest.mark.server
+@pytest.mark.daemon
 def test_new_assets_appear_and_run_without_restart_of_the_daemon(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
     home.prepare(ENTITIES, JOBS)
@@ -164,6 +163,7 @@ STUBBORN = """
 
 @pytest.mark.spark
 @pytest.mark.server
+@pytest.mark.daemon
 def test_row_92_a_deletion_ends_the_runs_of_the_process_though_one_swallows_an_interrupt(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
     home.prepare(ENTITIES, JOBS.replace("(numbers):\n", f"(numbers):{STUBBORN}"))
@@ -171,14 +171,16 @@ def test_row_92_a_deletion_ends_the_runs_of_the_process_though_one_swallows_an_i
     with home.instance() as instance, home.daemon():
         wait_until(lambda: any(tmp_path.rglob("begun")), home.log)
         told = command(home, "entity", "delete", "process", "summing")
-        assert "instances that had not ended and are killed: 24" in told
+        assert "killed unfinished instances: 24" in told
         wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.CANCELED]
         assert materialized(instance, "here", "sums") == set()
 
 
+@pytest.mark.drill
 @pytest.mark.spark
 @pytest.mark.server
+@pytest.mark.daemon
 def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
     home.prepare(ENTITIES, JOBS)
@@ -195,6 +197,7 @@ def test_a_code_server_of_its_own_is_asked_to_load_anew_by_the_next_tick(tmp_pat
 
 
 @pytest.mark.server
+@pytest.mark.daemon
 def test_a_webserver_shows_what_was_changed_when_it_is_asked(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
     home.prepare(ENTITIES, JOBS)

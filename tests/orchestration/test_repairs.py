@@ -1,5 +1,6 @@
 """Repairs of replicas beside a sensor that ticks: neither disturbs the other, and Dagster is told of copies."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -7,10 +8,10 @@ import pytest
 from dagster import AssetMaterialization, DagsterInstance, SensorResult
 
 from feed_assets.clock import FrozenClock
-from feed_assets.operations.replication.repairing import Outcome, Repaired, repair
+from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
 from feed_assets.operations.replication.scope import CopyQuery
+from feed_assets.orchestration.overdue_notices import build_context
 from feed_assets.orchestration.releases import follow_plan
-from feed_assets.orchestration.telling import build_scene
 from feed_assets.orchestration.ticks import run_tick
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -42,14 +43,12 @@ class Site(World):
 
     def repair(self, on_copied: object = None) -> Repaired:
         database = self.runtime.database(self.instance)
-        governance = follow_plan(self.runtime, self.location, database, NOW)
-        scene = build_scene(self.runtime, governance, database, NOW)
-        clock = FrozenClock(NOW)
+        timeline = follow_plan(self.runtime, self.location, database, NOW)
+        context = build_context(self.runtime, timeline, database, NOW)
+        context = replace(context, clock=FrozenClock(NOW), real_clock=FrozenClock(NOW))
         return repair(
-            scene,
+            context,
             CopyQuery(feed="numbers"),
-            clock,
-            clock,
             author="ann",
             on_copied=on_copied,  # type: ignore[arg-type]
         )
@@ -71,7 +70,7 @@ def test_a_repaired_instance_is_told_to_dagster_with_what_was_copied(site: Site)
     site.tick()
     site.tick_there()
     (done,) = site.repair().copies
-    assert done.outcome is Outcome.REPAIRED
+    assert done.outcome is RepairOutcome.REPAIRED
     (told,) = materialized(site.tick_there())
     assert (told.asset_key.path, told.partition) == (["there", "numbers"], key(0))
     metadata = {name: value.value for name, value in told.metadata.items()}
@@ -89,7 +88,7 @@ def test_a_repair_at_work_is_no_dead_run(site: Site) -> None:
         seen.append(site.row())
 
     (done,) = site.repair(tick).copies
-    assert done.outcome is Outcome.REPAIRED
+    assert done.outcome is RepairOutcome.REPAIRED
     assert {row.status for row in seen if row is not None} == {ProcessInstanceStatus.RUNNING}
     row = site.row()
     assert row is not None

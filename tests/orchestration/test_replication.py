@@ -10,7 +10,8 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
-from feed_assets.orchestration.replication import build_replication_job, run_replication_tick
+from feed_assets.orchestration.jobs import build_replication_job
+from feed_assets.orchestration.replication import run_replication_tick
 from feed_assets.orchestration.ticks import run_tick
 from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances

@@ -1,7 +1,7 @@
 """Replication by the real daemon, with a reader at the target who looks all the time, and kills of all that works: the
 process of the run, its Java machine, the Python workers on its executors.
 
-Only by hand, as it takes long: `FEED_ASSETS_KILLS=40 FEED_ASSETS_COPIES=200`, and `FEED_ASSETS_SEED` to repeat one.
+`FEED_ASSETS_SEED` repeats the choices of one.
 """
 
 import hashlib
@@ -21,19 +21,20 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 
 from feed_assets.clock import SystemClock
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local.store import LocalStore
+from tests.drills import drill_seed
 from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import START, key
 from tests.orchestration.test_replication import HERE
 from tests.orchestration.workers import worker_of
 
-KILLS = int(os.environ.get("FEED_ASSETS_KILLS", "0"))
-COPIES = int(os.environ.get("FEED_ASSETS_COPIES", "10"))
+KILLS, COPIES = 40, 200
 pytestmark = [
+    pytest.mark.drill,
+    pytest.mark.daemon,
     pytest.mark.spark,
     pytest.mark.server,
     pytest.mark.timeout(7200),
-    pytest.mark.skipif(not KILLS, reason="takes long: FEED_ASSETS_KILLS says how many"),
 ]
 AT_ONCE = 20
 FILES = 200
@@ -110,7 +111,7 @@ class Reader:
 
 
 def test_a_reader_sees_no_part_of_a_replica_whoever_is_killed(tmp_path: Path) -> None:
-    seed = int(os.environ.get("FEED_ASSETS_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+    seed = drill_seed()
     chance = random.Random(seed)
     home = Home(folder=tmp_path, settings=fast_clock())
     home.prepare(HERE.replace("2026-01-02T00:00Z", "2026-03-01T00:00Z"), "")
@@ -147,7 +148,7 @@ def test_a_reader_sees_no_part_of_a_replica_whoever_is_killed(tmp_path: Path) ->
 
 
 def fast_clock() -> dict[str, str]:
-    """On the wall clock a failed copy is tried again after five minutes; here at once."""
+    """In real time a failed copy is tried again after five minutes; here at once."""
     prefix = "FEED_ASSETS_DEMO__REPLAY__"
     now = SystemClock().now().isoformat()
     return {prefix + "ORIGIN": "2026-02-20T00:00:00Z", prefix + "REAL_START": now, prefix + "SPEED": "2000"}

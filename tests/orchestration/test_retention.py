@@ -7,14 +7,15 @@ import pytest
 from dagster import AssetKey, AssetObservation, DagsterInstance, ExecuteInProcessResult, RunRequest, SkipReason
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets.lifecycle.retention.holders import name_holder
-from feed_assets.lifecycle.retention.planning import Ask, plan_sweeps
+from feed_assets.lifecycle.instances.holders import name_holder
+from feed_assets.lifecycle.retention.planning import SweepRequest, plan_sweeps
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
-from feed_assets.lifecycle.retention.worksite import Worksite
 from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration import names
-from feed_assets.orchestration.retention import build_retention_job, run_retention_tick
+from feed_assets.orchestration.jobs import build_retention_job
+from feed_assets.orchestration.retention import run_retention_tick
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.state.sweep_records import SweepState
@@ -84,13 +85,13 @@ def test_row_132_the_turn_of_a_feed_starts_a_run_and_each_partition_tells_when_a
     assert {event.asset_key for event in told} == {AssetKey(["here", "numbers"])}
     assert told[0].description == "evicted at 2026-01-01T12:05Z: it is older than hours(6) as of 2026-01-01T12:05Z"
     assert told[0].metadata[names.META_STATUS].value == "EVICTED"
-    assert skipped(world) == "no feed has its turn"
+    assert skipped(world) == "retention is not due for any feed"
 
 
 def test_a_turn_comes_again_with_the_cadence(world: World) -> None:
     run(world)
     world.at(NOON + timedelta(hours=5, minutes=59))
-    assert skipped(world) == "no feed has its turn"
+    assert skipped(world) == "retention is not due for any feed"
 
     for hour in range(10, 18):
         land(world.home.data, hour, hour)
@@ -109,7 +110,7 @@ def test_what_would_take_everything_waits_for_a_person(world: World) -> None:
     assert evicted(world) == []
     with world.runtime.database(world.instance).read() as connection:
         (sweep,) = Sweeps(connection).with_state("here", {SweepState.ASKING})
-    assert [obstacle.sentence for obstacle in sweep.obstacles] == ["All 10 instances of the feed would go."]
+    assert [obstacle.sentence for obstacle in sweep.obstacles] == ["All 10 instances of the feed would be removed."]
 
 
 def test_what_was_approved_is_run_by_the_next_tick(world: World) -> None:
@@ -150,20 +151,22 @@ def test_a_run_by_hand_is_refused_in_safe_mode(world: World) -> None:
 def test_a_sweep_that_broke_off_is_gone_on_with(world: World) -> None:
     run(world)
     world.at(NOON + timedelta(hours=2))
-    site = _site(world)
+    sweep_context = _sweep_context(world)
     record = world.runtime.plan.feeds["numbers", "here"]
-    now = site.clock.now()
-    ask = Ask(as_of=now, now=now, wall=now, author="test")
-    (sweep,) = plan_sweeps(site.database, site.stores, site.governance, "here", [record], ask).sweeps
-    begin_sweep(site, sweep.sweep_id)
+    now = sweep_context.clock.now()
+    request = SweepRequest(as_of=now, now=now, real_now=now, author="test")
+    (sweep,) = plan_sweeps(
+        sweep_context.database, sweep_context.stores, sweep_context.timeline, "here", [record], request
+    ).sweeps
+    begin_sweep(sweep_context, sweep.sweep_id)
 
     assert run(world).success
-    with site.database.read() as connection:
+    with sweep_context.database.read() as connection:
         found = Sweeps(connection).find(sweep.sweep_id)
     assert found is not None
     assert found.state is SweepState.DONE
     assert evicted(world) == list(range(9))
-    assert skipped(world) == "no feed has its turn"
+    assert skipped(world) == "retention is not due for any feed"
 
 
 def test_safe_mode_lets_nothing_go(world: World) -> None:
@@ -172,13 +175,13 @@ def test_safe_mode_lets_nothing_go(world: World) -> None:
     assert skipped(world) == "safe mode is on"
 
 
-def _site(world: World) -> Worksite:
+def _sweep_context(world: World) -> SweepContext:
     runtime = world.runtime
-    return Worksite(
+    return SweepContext(
         database=runtime.database(world.instance),
         stores=runtime.stores,
-        governance=runtime.governance(),
+        timeline=runtime.timeline(),
         clock=runtime.clock,
-        wall=runtime.wall,
+        real_clock=runtime.real_clock,
         holder=name_holder(),
     )

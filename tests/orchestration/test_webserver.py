@@ -68,7 +68,10 @@ def test_what_goes_wrong_is_said_with_the_next_step(answers: list[object], messa
 
 @pytest.mark.parametrize(
     ("url", "message"),
-    [("http://127.0.0.1:1", "it does not answer: "), ("ftp://here", "it is no http address. Write http://host:port.")],
+    [
+        ("http://127.0.0.1:1", "it does not answer: "),
+        ("ftp://here", "it is not an http address. Write http://host:port."),
+    ],
 )
 def test_an_address_that_leads_nowhere_is_named(url: str, message: str) -> None:
     with pytest.raises(WebserverError, match=f"webserver {url}: {message}"):

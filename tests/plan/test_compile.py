@@ -12,9 +12,9 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldSources, SourceMap
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.storage.pool import StorePool
 from tests.lifecycle.world import START, at, feed, process
 
 PRIMARY = Cluster(name="primary", colo="nyc", storage="file:///data/primary", properties={"area": "eu"})
@@ -86,7 +86,7 @@ def test_the_writers_of_an_instance_are_those_whose_output_it_is(
     written = {index: plan.output_time(edge, record.sequence.at(index)) for index in range(record.sequence.size or 0)}
     for feed_index in range(0, counts.size or 0, 5):
         expected = {index for index, time in written.items() if time == counts.at(feed_index)}
-        assert set(plan.writer_indices(edge, feed_index)) == expected
+        assert set(edge.window.consumers(feed_index, counts, record.sequence)) == expected
 
 
 @settings(max_examples=80, deadline=None)

@@ -14,14 +14,15 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.catching_up import ON_TIME
-from feed_assets.plan.consequences import decide_consequences
-from feed_assets.plan.difference_records import Effect, PlanDifference, ProcessDifference, Standing, Turn
-from feed_assets.plan.differences import decide_processes, diff_bundles, find_touched
+from feed_assets.json_form import render_document
+from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
+from feed_assets.plan.change_impact import decide_impact
+from feed_assets.plan.difference_records import Effect, EntityChange, PlanDifference, ProcessDifference, ProcessState
+from feed_assets.plan.differences import decide_processes, diff_bundles, find_affected_processes
 from feed_assets.plan.records import Key
+from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
-from feed_assets.plan.signs import Step
-from feed_assets.plan.spans import Span, count_runs
+from feed_assets.plan.spans import Span, count_ranges
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
@@ -34,7 +35,9 @@ CLUSTERS = tuple(Cluster(name=name, storage=f"file:///data/{name}") for name in 
 CLICKS = feed("clicks")
 COUNTS = feed("counts")
 COUNT = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-BEGUN = {("count", "primary"): Standing(release=1, stood_from=START, newest_from=START, has_begun=True, unended=2)}
+BEGUN = {
+    ("count", "primary"): ProcessState(release=1, governed_from=START, newest_from=START, has_begun=True, unended=2)
+}
 
 
 def bundle(*entities: AnyEntity) -> Bundle:
@@ -44,13 +47,13 @@ def bundle(*entities: AnyEntity) -> Bundle:
 def difference(
     before: tuple[AnyEntity, ...],
     after: tuple[AnyEntity, ...],
-    standings: Mapping[Key, Standing] = BEGUN,
+    states: Mapping[Key, ProcessState] = BEGUN,
     as_of: datetime = NOW,
 ) -> PlanDifference:
     old, new = bundle(*before), bundle(*after)
     entities = diff_bundles(old, new)
-    processes = decide_processes(find_touched(old, new, entities), standings, as_of)
-    return decide_consequences(old, new, entities, processes, as_of, ON_TIME)
+    processes = decide_processes(find_affected_processes(old, new, entities), states, as_of)
+    return decide_impact(old, new, entities, processes, as_of, ON_TIME)
 
 
 def with_fields(entity: Any, **fields: Any) -> Any:
@@ -75,7 +78,7 @@ def test_the_same_definitions_have_no_difference() -> None:
 
 
 def test_a_new_process_begins_with_its_validity_and_what_is_due_is_counted() -> None:
-    found = difference((CLICKS, COUNTS), (CLICKS, COUNTS, COUNT), standings={})
+    found = difference((CLICKS, COUNTS), (CLICKS, COUNTS, COUNT), states={})
     begun = only_process(found)
     assert (begun.step, begun.effective_from, begun.release) == (Step.BEGINS, START, 1)
     assert counts(found) == {("due", "count", "primary"): 49}
@@ -83,7 +86,7 @@ def test_a_new_process_begins_with_its_validity_and_what_is_due_is_counted() -> 
 
 def test_a_process_that_nothing_has_scheduled_is_only_stored() -> None:
     found = difference(
-        (CLICKS, COUNTS), (CLICKS, COUNTS, COUNT), standings={("count", "primary"): Standing(is_active=False)}
+        (CLICKS, COUNTS), (CLICKS, COUNTS, COUNT), states={("count", "primary"): ProcessState(is_active=False)}
     )
     assert counts(found) == {}
     assert "process 'count' on primary: is only stored until it is scheduled" in render_difference(found)
@@ -102,7 +105,7 @@ def test_another_window_makes_a_new_release_from_the_first_instance_ahead() -> N
     assert counts(found) == {}
     text = render_difference(found)
     assert "~ inputs.clicks.start: now(0,0) -> now(-1,0)  (new release)" in text
-    assert "release 2 begins at 2013-11-03T05:00Z, 2 instances before it stay with the old definition" in text
+    assert "release 2 starts at 2013-11-03T05:00Z, 2 instances before it keep the old definition" in text
 
 
 def test_the_instance_three_minutes_ahead_is_the_first_of_a_new_release() -> None:
@@ -114,8 +117,8 @@ def test_the_instance_three_minutes_ahead_is_the_first_of_a_new_release() -> Non
 
 def test_a_definition_that_has_begun_nothing_is_corrected_from_its_start() -> None:
     faster = process("count", "minutes(30)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    free = {("count", "primary"): Standing(release=1, stood_from=START, newest_from=START)}
-    found = difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, faster), standings=free)
+    free = {("count", "primary"): ProcessState(release=1, governed_from=START, newest_from=START)}
+    found = difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, faster), states=free)
     assert (only_process(found).step, only_process(found).effective_from) == (Step.CORRECTED, START)
     assert counts(found)["due", "count", "primary"] == 97
 
@@ -148,7 +151,7 @@ def test_a_change_of_a_cluster_touches_its_processes() -> None:
     moved = Cluster(name="primary", storage="file:///elsewhere")
     new = Bundle(entities=(moved, CLUSTERS[1], CLICKS, COUNTS, COUNT))
     entities = diff_bundles(old, new)
-    (touched,) = decide_processes(find_touched(old, new, entities), BEGUN, NOW)
+    (touched,) = decide_processes(find_affected_processes(old, new, entities), BEGUN, NOW)
     assert [cause.fields for cause in touched.causes] == [("storage",)]
 
 
@@ -156,7 +159,7 @@ def test_a_change_past_its_new_end_is_refused() -> None:
     ended = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, end=at("02"))
     found = difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, ended))
     assert only_process(found).is_refused
-    assert "refused: its new end 2013-11-02T00:00Z is past" in render_difference(found)
+    assert "refused: its new end 2013-11-02T00:00Z is in the past" in render_difference(found)
     assert only_process(found).step is Step.IN_PLACE
     described = with_fields(ended, description="gone")
     assert not only_process(difference((CLICKS, COUNTS, ended), (CLICKS, COUNTS, described))).is_refused
@@ -182,7 +185,7 @@ def test_a_longer_validity_is_in_place_and_its_instances_are_newly_due() -> None
     found = difference((CLICKS, COUNTS, short), (CLICKS, COUNTS, COUNT))
     assert only_process(found).step is Step.IN_PLACE
     (due,) = found.instances
-    assert [(run.first, run.last, run.count) for run in due.runs] == [(at("02"), at("03"), 25)]
+    assert [(run.first, run.last, run.count) for run in due.ranges] == [(at("02"), at("03"), 25)]
 
 
 def test_an_earlier_start_extends_the_release() -> None:
@@ -204,7 +207,7 @@ def test_clusters_that_are_left_and_joined_end_and_begin() -> None:
 
 def test_a_removed_process_stops() -> None:
     found = difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS))
-    assert [entity.turn for entity in found.entities] == [Turn.REMOVED]
+    assert [entity.change for entity in found.entities] == [EntityChange.REMOVED]
     assert only_process(found).step is Step.ENDS
 
 
@@ -216,7 +219,7 @@ def test_a_shorter_retention_expires_what_lies_between_the_limits() -> None:
 
     found = difference((kept("hours(40)"),), (kept("hours(10)"),))
     (expired,) = found.instances
-    assert [(run.first, run.last, run.count) for run in expired.runs] == [(at("01T08:00"), at("02T13:00"), 30)]
+    assert [(run.first, run.last, run.count) for run in expired.ranges] == [(at("01T08:00"), at("02T13:00"), 30)]
     assert counts(difference((kept("hours(10)"),), (kept("hours(40)"),))) == {}
 
 
@@ -236,25 +239,24 @@ def test_a_new_target_copies_the_overlap_of_the_validities() -> None:
     found = difference((alone,), (copied,))
     copies = [each for each in found.instances if each.effect is Effect.COPIED]
     assert [(each.of, each.cluster, each.count) for each in copies] == [("primary", "backup", 12)]
-    assert "12 instances to be copied from primary" in render_difference(found)
+    assert "12 instances to copy from primary" in render_difference(found)
 
 
 def test_a_feed_that_a_process_writes_waits_for_no_arrivals() -> None:
-    found = difference((CLICKS,), (CLICKS, COUNTS, COUNT), standings={})
+    found = difference((CLICKS,), (CLICKS, COUNTS, COUNT), states={})
     assert counts(found) == {("due", "count", "primary"): 49}
     assert counts(difference((), (CLICKS,))) == {("due", "clicks", "primary"): 49}
 
 
 def test_a_process_that_cannot_run_here_has_no_releases() -> None:
     pig = with_fields(COUNT, workflow={"engine": "pig", "path": "/jobs/count.pig"})
-    found = difference((CLICKS, COUNTS), (CLICKS, COUNTS, pig), standings={})
+    found = difference((CLICKS, COUNTS), (CLICKS, COUNTS, pig), states={})
     assert found.processes == ()
 
 
 def test_the_json_form_says_all_and_is_json() -> None:
     wider = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"counts": "now(0,0)"})
-    document = json.loads(json.dumps(difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, wider)).to_json()))
-    assert document["version"] == 1
+    document = json.loads(json.dumps(render_document(difference((CLICKS, COUNTS, COUNT), (CLICKS, COUNTS, wider)))))
     assert document["entities"][0]["fields"][0]["weight"] == "new release"
     assert document["processes"][0]["effective_from"] == "2013-11-03T01:00Z"
     assert document["counts"]["changed"] == 1
@@ -279,7 +281,7 @@ GRIDS = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(sequence=GRIDS, span=SPANS, taken=SPANS)
 def test_counting_agrees_with_enumerating(sequence: InstanceSequence, span: Span, taken: Span) -> None:
-    runs = count_runs(sequence, span.without(taken))
+    runs = count_ranges(sequence, span.without(taken))
     times = [time for time in sequence.between(span.start, span.stop) if not (taken.start <= time < taken.stop)]
     assert sum(run.count for run in runs) == len(times)
     if times:

@@ -63,7 +63,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
     assert (policy.action, policy.archive) == (RetentionAction.DELETE, None)
     assert (policy.keep_newest, policy.max_instances, policy.max_bytes) == (0, None, None)
     assert (policy.until_read_by, policy.until_replicated_to) == ((), ())
-    assert (policy.stops_at, policy.stops_at_end) == (None, False)
+    assert policy.stops_at is None
     assert (policy.cadence.render(), policy.trash.render()) == ("days(1)", "days(7)")
     assert policy.sweep_limits == SweepLimits(share=0.5, instances=10_000, bytes=None)
     assert (policy.priority, policy.queue) == (0, None)
@@ -87,7 +87,7 @@ def test_everything_that_is_written_is_in_the_record() -> None:
     policy = policy_of(feed(retention=written, properties={"jobPriority": "LOW", "queueName": "etl"}))
     assert (policy.keep_newest, policy.max_instances, policy.max_bytes) == (3, 500, 10 * 1024**3)
     assert (policy.until_read_by, policy.until_replicated_to) == (("daily",), ("backup",))
-    assert (policy.stops_at, policy.stops_at_end) == (parse_datetime(END), True)
+    assert policy.stops_at == parse_datetime(END)
     assert (policy.cadence.render(), policy.trash.render()) == ("hours(3)", "days(2)")
     assert policy.sweep_limits == SweepLimits(share=0.2, instances=7, bytes=1000)
     assert (policy.priority, policy.queue) == (-1, "etl")
@@ -137,7 +137,7 @@ def test_row_57_the_stage_of_a_cluster_wins() -> None:
 @pytest.mark.parametrize(("value", "stops"), [("true", True), (" TRUE", True), ("false", False), ("", False)])
 def test_falcons_property_stops_retention_with_the_validity(value: str, stops: bool) -> None:
     policy = policy_of(feed(retention={"limit": "days(2)"}, properties={KEEP_BEYOND_VALIDITY: value}))
-    assert policy.stops_at_end is stops
+    assert (policy.stops_at is not None) is stops
 
 
 def test_without_an_end_there_is_nothing_to_stop_at() -> None:
@@ -198,8 +198,8 @@ def test_two_feeds_in_one_partition_of_a_table_are_left_alone() -> None:
     found = policies_in_tables(one, other, apart)
     obstacles = {name: policy.locations[0].obstacle for name, policy in found.items() if policy is not None}
     assert obstacles == {
-        "a": "it lies at the data of feed 'b' on hive",
-        "b": "it lies at the data of feed 'a' on hive",
+        "a": "it is at the data of feed 'b' on hive",
+        "b": "it is at the data of feed 'a' on hive",
         "c": None,
     }
 
@@ -214,20 +214,20 @@ def data(path: str) -> dict[str, str]:
 def test_feeds_in_one_place_and_one_inside_the_other_are_left_alone() -> None:
     monthly, inside = feed("a", KEPT, locations=data("/d/${YEAR}")), feed("b", KEPT, locations=data(f"/d/{DATED}"))
     assert obstacles(monthly, inside) == {
-        "a": ["the data of feed 'b' on primary lies inside of its place"],
-        "b": ["it lies inside of the data of feed 'a' on primary"],
+        "a": ["the data of feed 'b' on primary is inside it"],
+        "b": ["it is inside the data of feed 'a' on primary"],
     }
     same = feed("b", KEPT, locations=data("file:///data/primary/d//${YEAR}/"))
     assert obstacles(monthly, same) == {
-        "a": ["it lies at the data of feed 'b' on primary"],
-        "b": ["it lies at the data of feed 'a' on primary"],
+        "a": ["it is at the data of feed 'b' on primary"],
+        "b": ["it is at the data of feed 'a' on primary"],
     }
 
 
 def test_a_feed_that_only_lies_there_keeps_the_other_from_removing() -> None:
     fixed = feed("b", locations={"data": f"/other/{DATED}", "stats": "/d/2015/07"})
     assert obstacles(feed("a", KEPT, locations=data("/d/${YEAR}/${MONTH}")), fixed) == {
-        "a": ["it lies at the stats of feed 'b' on primary"]
+        "a": ["it is at the stats of feed 'b' on primary"]
     }
     assert obstacles(feed("a", KEPT, locations=data("/stats/${YEAR}")), feed("b", locations={"stats": "/stats"})) == {
         "a": [None]
@@ -237,8 +237,8 @@ def test_a_feed_that_only_lies_there_keeps_the_other_from_removing() -> None:
 def test_clusters_with_one_storage_meet_under_all_its_names() -> None:
     one = feed("a", KEPT, locations=data("s3a://bucket/backup/d/${YEAR}"))
     assert obstacles(one, feed("b", KEPT, cluster="backup", locations=data("/d/${YEAR}"))) == {
-        "a": ["it lies at the data of feed 'b' on backup"],
-        "b": ["it lies at the data of feed 'a' on primary"],
+        "a": ["it is at the data of feed 'b' on backup"],
+        "b": ["it is at the data of feed 'a' on primary"],
     }
 
 
@@ -247,8 +247,8 @@ def test_what_lies_inside_the_data_of_its_own_feed_goes_with_them() -> None:
     assert obstacles(feed(retention=KEPT, locations=inside)) == {
         "clicks": [
             None,
-            "it lies inside of the data of the feed, and goes with them",
-            "it lies at the data of the feed, and goes with them",
+            "it is inside the data of the feed, and is removed with them",
+            "it is at the data of the feed, and is removed with them",
             None,
         ]
     }
@@ -259,9 +259,9 @@ def test_a_coarse_place_around_finer_ones_of_its_own_feed_is_left_alone() -> Non
     assert obstacles(feed(retention=KEPT, locations=around)) == {
         "clicks": [
             None,
-            "the data of the feed lies inside of its place",
+            "the data of the feed is inside it",
             None,
-            "it lies at the meta of the feed, and goes with it",
+            "it is at the meta of the feed, and is removed with it",
         ]
     }
 
@@ -269,10 +269,10 @@ def test_a_coarse_place_around_finer_ones_of_its_own_feed_is_left_alone() -> Non
 def test_an_archive_in_the_way_of_a_feed_keeps_it_from_removing() -> None:
     archive = {"limit": "days(2)", "action": "archive"}
     assert obstacles(feed("a", {**archive, "archive_to": f"{HOURLY}/old"})) == {
-        "a": ["the archive of the feed lies inside of its place"]
+        "a": ["the archive of the feed is inside it"]
     }
     one = feed("a", {**archive, "archive_to": "/d/${YEAR}"}, locations=data(HOURLY))
     assert obstacles(one, feed("b", KEPT, locations=data(f"/d/{DATED}"))) == {
         "a": [None],
-        "b": ["it lies inside of the archive of feed 'a' on primary"],
+        "b": ["it is inside the archive of feed 'a' on primary"],
     }

@@ -5,16 +5,16 @@ from typing import Any
 
 from feed_assets.state.late_checks import LateCheck
 from feed_assets.state.records import (
+    ArrivalPoll,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     NewFeedEvent,
-    PlannedLook,
     ProcessInstance,
     ProcessInstanceStatus,
 )
 from feed_assets.state.sweep_content import SweepDraft
-from feed_assets.state.sweep_records import Hold, OutboxMessage, Sweep, SweepItem, SweepState, SweepTurn
+from feed_assets.state.sweep_records import Hold, OutboxMessage, ScheduledRetention, Sweep, SweepItem, SweepState
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -60,16 +60,16 @@ def process_instance(
     return ProcessInstance(**given | fields)
 
 
-def planned_look(n: int = 0, **fields: Any) -> PlannedLook:
+def arrival_poll(n: int = 0, **fields: Any) -> ArrivalPoll:
     given: dict[str, Any] = {
         "feed": "clicks",
         "cluster": "primary",
         "nominal_time": hour(n),
         "found": "MISSING||",
-        "looked_at": hour(n),
-        "next_look_at": hour(n + 1),
+        "polled_at": hour(n),
+        "next_poll_at": hour(n + 1),
     }
-    return PlannedLook(**given | fields)
+    return ArrivalPoll(**given | fields)
 
 
 def late_check(n: int = 0, **fields: Any) -> LateCheck:
@@ -127,7 +127,7 @@ def message(n: int = 0, **fields: Any) -> OutboxMessage:
     return OutboxMessage(**given | fields)
 
 
-def turn(n: float = 0, **fields: Any) -> SweepTurn:
+def scheduled_retention(n: float = 0, **fields: Any) -> ScheduledRetention:
     given: dict[str, Any] = {
         "feed": "clicks",
         "cluster": "primary",
@@ -135,4 +135,4 @@ def turn(n: float = 0, **fields: Any) -> SweepTurn:
         "last_at": None,
         "policy_digest": "sha256:p",
     }
-    return SweepTurn(**given | fields)
+    return ScheduledRetention(**given | fields)

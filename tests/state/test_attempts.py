@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 from feed_assets.state.attempts import OVERTAKEN, Attempts
+from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
 from tests.state.samples import hour
@@ -18,7 +19,8 @@ FIRST = Attempt(
     run_id="r1",
     status=RUNNING,
     started_at=hour(1),
-    trigger="a test",
+    cause=Cause.COMMAND,
+    cause_detail="a test",
     release=2,
 )
 

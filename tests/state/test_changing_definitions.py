@@ -7,7 +7,8 @@ from multiprocessing.connection import Connection as Pipe
 
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definitions import Definitions
-from tests.state.workers import PATIENCE_SECONDS, SPAWN
+from tests.processes import PROCESSES
+from tests.state.workers import PATIENCE_SECONDS
 
 
 def hold_turn(url: str, pipe: Pipe) -> None:
@@ -41,8 +42,8 @@ def test_transactions_go_on_during_a_turn(database: Database) -> None:
 
 
 def test_the_turn_ends_with_a_process_that_is_killed(database: Database, database_url: str) -> None:
-    ours, theirs = SPAWN.Pipe()
-    holder = SPAWN.Process(target=hold_turn, args=(database_url, theirs), daemon=True)
+    ours, theirs = PROCESSES.Pipe()
+    holder = PROCESSES.Process(target=hold_turn, args=(database_url, theirs), daemon=True)
     holder.start()
     assert ours.poll(PATIENCE_SECONDS)
     taken = threading.Event()

@@ -6,12 +6,14 @@ import pytest
 from sqlalchemy import text
 
 from feed_assets.state import database as database_module
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.errors import StateError
-from feed_assets.state.event_log import Cursors, EventLog
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from tests.processes import PROCESSES
 from tests.state.samples import event, feed_instance, hour
-from tests.state.workers import PATIENCE_SECONDS, SPAWN, write_until_killed
+from tests.state.workers import PATIENCE_SECONDS, write_until_killed
 
 
 def test_what_a_failed_block_has_written_is_gone(database: Database) -> None:
@@ -68,8 +70,8 @@ def test_a_time_without_a_zone_is_refused(database: Database) -> None:
 
 
 def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(database: Database, database_url: str) -> None:
-    ours, theirs = SPAWN.Pipe()
-    writer = SPAWN.Process(target=write_until_killed, args=(database_url, theirs))
+    ours, theirs = PROCESSES.Pipe()
+    writer = PROCESSES.Process(target=write_until_killed, args=(database_url, theirs))
     writer.start()
     assert ours.poll(PATIENCE_SECONDS)
     writer.kill()
@@ -116,7 +118,7 @@ def test_a_closed_database_opens_again(database: Database) -> None:
     ("url", "reason"),
     [
         ("mysql://me:secret@host/db", r"mysql://me:\*\*\*@host/db: databases of the kind 'mysql' are not supported"),
-        ("what is this", "its address is no database URL"),
+        ("what is this", "its address is not a database URL"),
     ],
 )
 def test_an_address_of_something_else_is_refused(url: str, reason: str) -> None:

@@ -1,5 +1,6 @@
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
-from feed_assets.state.event_log import Cursors, EventLog
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEvent, FeedEventKind
 from tests.state.samples import event, hour
 from tests.state.workers import Team, append_slowly

@@ -1,10 +1,10 @@
 from datetime import timedelta, timezone
 
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.looks import Looks
 from feed_assets.state.records import FeedInstanceStatus, FeedKey, FeedSpan
-from tests.state.samples import feed_instance, hour, planned_look
+from tests.state.samples import arrival_poll, feed_instance, hour
 
 MISSING, PARTIAL, EMPTY, AVAILABLE, EVICTED = FeedInstanceStatus
 
@@ -110,12 +110,12 @@ def test_only_what_is_available_or_evicted_is_settled(database: Database) -> Non
         assert instances.find_settled([]) == set()
 
 
-def test_settled_instances_are_looked_at_no_more(database: Database) -> None:
+def test_settled_instances_are_polled_no_more(database: Database) -> None:
     with database.begin() as connection:
-        instances, looks = FeedInstances(connection), Looks(connection)
-        looks.put([planned_look(n) for n in range(3)])
+        instances, polls = FeedInstances(connection), ArrivalPolls(connection)
+        polls.put([arrival_poll(n) for n in range(3)])
         instances.put([feed_instance(0, AVAILABLE), feed_instance(1, EVICTED), feed_instance(2, MISSING)])
-        assert looks.due("primary", hour(99), 10) == [planned_look(2)]
+        assert polls.due("primary", hour(99), 10) == [arrival_poll(2)]
 
 
 def test_counts_are_of_one_feed_on_one_cluster(database: Database) -> None:

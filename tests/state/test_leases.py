@@ -27,7 +27,7 @@ def test_a_free_instance_is_leased_until_the_time_to_live_has_passed(database: D
 def test_a_held_instance_is_refused_with_who_holds_it_and_until_when(database: Database) -> None:
     leases = Leases(database)
     take(leases, "run 7")
-    with pytest.raises(LeaseHeldError, match=r"'run 7', whose lease runs until 2024-01-01T00:01:00") as caught:
+    with pytest.raises(LeaseHeldError, match=r"is leased by 'run 7' until 2024-01-01T00:01:00") as caught:
         take(leases, "run 8", hour(0) + MINUTE / 2)
     assert (caught.value.holder, caught.value.expires_at) == ("run 7", hour(0) + MINUTE)
 

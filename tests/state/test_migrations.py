@@ -1,21 +1,40 @@
+from typing import Any
+
 import pytest
 from alembic.command import downgrade
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.column_types import to_micros
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import open_database
 from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks
-from feed_assets.state.looks import Looks
-from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.state.overdue_notices import OverdueNotices
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import Attempt, FeedInstanceStatus, ProcessInstanceStatus, Watermark, WatermarkKind
+from feed_assets.state.retention_schedule import RetentionSchedule
 from feed_assets.state.retention_schema import sweeps
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 from feed_assets.state.sweeps import Sweeps
-from tests.state.samples import event, feed_instance, finished, hour, late_check, planned_look, sweep_draft
+from feed_assets.state.watermarks import Watermarks
+from tests.state.samples import (
+    arrival_poll,
+    event,
+    feed_instance,
+    finished,
+    hour,
+    late_check,
+    process_instance,
+    scheduled_retention,
+    sweep_draft,
+)
 from tests.state.workers import Team, migrate
 
 
@@ -132,21 +151,21 @@ def test_the_tables_of_others_are_left_alone_and_ours_can_be_taken_away(database
     database.close()
 
 
-def test_planned_looks_survive_the_migration_to_a_table_of_their_own_and_back(database_url: str) -> None:
+def test_planned_polls_survive_the_migration_to_a_table_of_their_own_and_back(database_url: str) -> None:
     database = open_database(database_url)
     database.migrate()
     with database.begin() as connection:
         FeedInstances(connection).put([feed_instance(0, FeedInstanceStatus.MISSING), feed_instance(1)])
-        Looks(connection).put([planned_look(0)])
+        ArrivalPolls(connection).put([arrival_poll(0)])
         downgrade(alembic_config(connection), "0001")
         found = connection.execute(text("SELECT nominal_time, next_look_at FROM fa_feed_instances ORDER BY 1")).all()
-        assert [row.next_look_at for row in found] == [to_micros(planned_look(0).next_look_at), None]
+        assert [row.next_look_at for row in found] == [to_micros(arrival_poll(0).next_poll_at), None]
     database.close()
     again = open_database(database_url)
     again.migrate()
     with again.read() as connection:
-        (look,) = Looks(connection).due("primary", hour(9), 9)
-        assert (look.key, look.next_look_at, look.found) == (planned_look(0).key, planned_look(0).next_look_at, "")
+        (poll,) = ArrivalPolls(connection).due("primary", hour(9), 9)
+        assert (poll.key, poll.next_poll_at, poll.found) == (arrival_poll(0).key, arrival_poll(0).next_poll_at, "")
     again.close()
 
 
@@ -154,11 +173,11 @@ def test_what_there_was_survives_the_migration_to_sweeps(database_url: str) -> N
     database = open_database(database_url)
     database.migrate()
     with database.begin() as connection:
-        downgrade(alembic_config(connection), "0005")
-        assert "fa_sweeps" not in inspect(connection).get_table_names()
         EventLog(connection).append([event(0), event(1)])
         FeedInstances(connection).put([feed_instance(0)])
         LateChecks(connection).put([late_check(0)])
+        downgrade(alembic_config(connection), "0005")
+        assert "fa_sweeps" not in inspect(connection).get_table_names()
     database.close()
     again = open_database(database_url)
     again.migrate()
@@ -169,4 +188,77 @@ def test_what_there_was_survives_the_migration_to_sweeps(database_url: str) -> N
         assert LateChecks(connection).get(*late_check(0).key) == late_check(0)
         Sweeps(connection).add(finished(draft), draft.chunks)
         assert Sweeps(connection).find("s1") == finished(draft)
+    again.close()
+
+
+CAUSES: list[dict[str, Any]] = [
+    {"cause": Cause.SUPERSEDED, "cause_detail": None},
+    {"cause": Cause.RUN_LOST, "cause_detail": None},
+    {"cause": Cause.RETRY, "cause_detail": "retry 2 after: no luck"},
+    {"cause": Cause.LATE_DATA, "cause_detail": "late data: clicks changed"},
+    {"cause": Cause.LATE_DATA_REFUSED, "cause_detail": "late data: clicks changed; not run again: views are gone"},
+    {"cause": Cause.COMMAND, "cause_detail": "run again by ann"},
+    {"cause": Cause.FAILURE, "cause_detail": "no luck by ann", "status": ProcessInstanceStatus.FAILED},
+]
+REASONS = [describe_cause(causes["cause"], causes["cause_detail"]) for causes in CAUSES]
+
+
+def attempt(n: float, **fields: Any) -> Attempt:
+    return Attempt(
+        process="daily",
+        cluster="primary",
+        nominal_time=hour(n),
+        attempt=1,
+        run_id="r",
+        status=ProcessInstanceStatus.RUNNING,
+        started_at=hour(n),
+        **fields,
+    )
+
+
+def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_url: str) -> None:
+    watermark = Watermark(
+        kind=WatermarkKind.FEED,
+        entity="clicks",
+        cluster="primary",
+        next_index=3,
+        next_time=hour(3),
+        delay=hour(1) - hour(0),
+    )
+    database = open_database(database_url)
+    database.migrate()
+    with database.begin() as connection:
+        ArrivalPolls(connection).put([arrival_poll(0)])
+        Watermarks(connection).put([watermark])
+        RetentionSchedule(connection).put([scheduled_retention(0)])
+        ProcessInstances(connection).add_waiting([process_instance(0, notice_at=hour(5), notice_digest="d")])
+        ProcessInstances(connection).add_waiting(process_instance(n + 1, **causes) for n, causes in enumerate(CAUSES))
+        for n, causes in enumerate(CAUSES):
+            Attempts(connection).begin(attempt(n + 1, cause=causes["cause"], cause_detail=causes["cause_detail"] or ""))
+        Cursors(connection).put("retention/schedule/primary", "p")
+        downgrade(alembic_config(connection), "0007")
+        for table in ("fa_looks", "fa_frontiers", "fa_sweep_turns"):
+            assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 1
+        assert connection.scalar(text("SELECT told FROM fa_process_instances WHERE told IS NOT NULL")) == "d"
+        reasons = "SELECT reason FROM fa_process_instances WHERE reason IS NOT NULL ORDER BY nominal_time"
+        assert connection.scalars(text(reasons)).all() == REASONS
+        triggers = "SELECT trigger FROM fa_attempts ORDER BY nominal_time"
+        assert connection.scalars(text(triggers)).all() == REASONS
+        assert connection.scalar(text("SELECT name FROM fa_cursors")) == "retention/turns/primary"
+    database.close()
+    again = open_database(database_url)
+    again.migrate()
+    with again.read() as connection:
+        assert ArrivalPolls(connection).due("primary", hour(9), 9) == [arrival_poll(0)]
+        assert Watermarks(connection).get(WatermarkKind.FEED, "clicks", "primary") == watermark
+        assert RetentionSchedule(connection).of_cluster("primary") == {"clicks": scheduled_retention(0)}
+        (row,) = OverdueNotices(connection).due("primary", hour(5), 9)
+        assert (row.notice_at, row.notice_digest) == (hour(5), "d")
+        found = ProcessInstances(connection).find_between("daily", "primary", hour(1), hour(99))
+        assert [{"cause": each.cause, "cause_detail": each.cause_detail} for each in found] == [
+            {name: causes[name] for name in ("cause", "cause_detail")} for causes in CAUSES
+        ]
+        assert [each.reason for each in found] == REASONS
+        assert [Attempts(connection).of(each.key)[0].trigger for each in found] == REASONS
+        assert Cursors(connection).get("retention/schedule/primary") == "p"
     again.close()

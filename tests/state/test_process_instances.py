@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateError
 from feed_assets.state.process_instances import ProcessInstances
@@ -29,7 +30,8 @@ def test_an_instance_comes_back_as_it_was_added(database: Database) -> None:
         deadline_at=hour(3),
         started_at=hour(4),
         ended_at=hour(5),
-        reason="because",
+        cause=Cause.RETRY,
+        cause_detail="because",
         definition_digest="sha256:2",
     )
     with database.begin() as connection:
@@ -91,8 +93,8 @@ def test_where_many_stand_is_told_without_their_rows(database: Database) -> None
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting(rows)
-        assert instances.get_standing([]) == {}
-        assert instances.get_standing([*(row.key for row in rows[1:]), process_instance(9).key]) == {
+        assert instances.get_progress([]) == {}
+        assert instances.get_progress([*(row.key for row in rows[1:]), process_instance(9).key]) == {
             row.key: (row.status, row.attempt) for row in rows[1:]
         }
 

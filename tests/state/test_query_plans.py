@@ -6,35 +6,35 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
-from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.holds import Holds
 from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.late_checks import LateChecks
 from feed_assets.state.leases import Leases, find_held
-from feed_assets.state.looks import Looks
 from feed_assets.state.manifests import Manifests
 from feed_assets.state.outbox import Outbox
+from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, FrontierKind, Lease, ProcessInstanceStatus
-from feed_assets.state.sweep_chunks import SweepChunks, find_planned, find_spans
+from feed_assets.state.records import Attempt, FeedEventKind, FeedKey, Lease, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.retention_schedule import RetentionSchedule
+from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
-from feed_assets.state.sweep_turns import SweepTurns
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.state.tellings import Telling, Tellings
+from feed_assets.state.watermarks import Watermarks
 from tests.state.samples import (
     HOUR,
+    arrival_poll,
     event,
     feed_instance,
     finished,
     hour,
     late_check,
     message,
-    planned_look,
     process_instance,
     sweep_draft,
 )
@@ -68,10 +68,10 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "available_times": lambda c: FeedInstances(c).available_times(*SPAN),
     "available_times_many": lambda c: FeedInstances(c).available_times_many([SPAN]),
     "latest_available": lambda c: FeedInstances(c).latest_available("clicks", "primary", hour(0), 3),
-    "due looks": lambda c: Looks(c).due("primary", hour(0), 9),
-    "find a look": lambda c: Looks(c).find("clicks", "primary", hour(0)),
-    "move looks": lambda c: Looks(c).move([planned_look()]),
-    "remove looks": lambda c: Looks(c).remove([planned_look().key]),
+    "due polls": lambda c: ArrivalPolls(c).due("primary", hour(0), 9),
+    "find a poll": lambda c: ArrivalPolls(c).find("clicks", "primary", hour(0)),
+    "move polls": lambda c: ArrivalPolls(c).move([arrival_poll()]),
+    "remove polls": lambda c: ArrivalPolls(c).remove([arrival_poll().key]),
     "find_settled": lambda c: FeedInstances(c).find_settled([feed_instance().key]),
     "counts of a feed": lambda c: FeedInstances(c).counts("clicks", "primary"),
     "add_waiting": lambda c: ProcessInstances(c).add_waiting([process_instance()]),
@@ -86,10 +86,10 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "deadlines_passed": lambda c: ProcessInstances(c).deadlines_passed(hour(0), 9, cluster="primary"),
     "undecided": lambda c: ProcessInstances(c).undecided("primary", 9),
     "due_retries": lambda c: ProcessInstances(c).due_retries("primary", hour(0), 9),
-    "frontiers of scheduled": lambda c: Frontiers(c).due(
-        FrontierKind.PROCESS, hour(0), 9, cluster="primary", without_row=ScheduleState.SCHEDULED
+    "watermarks of scheduled": lambda c: Watermarks(c).due(
+        WatermarkKind.PROCESS, hour(0), 9, cluster="primary", without_row=ScheduleState.SCHEDULED
     ),
-    "put_off_deadlines": lambda c: ProcessInstances(c).put_off_deadlines("daily", "primary", HOUR, hour(0)),
+    "postpone_deadlines": lambda c: ProcessInstances(c).postpone_deadlines("daily", "primary", HOUR, hour(0)),
     "unended": lambda c: ProcessInstances(c).unended("daily", "primary"),
     "newest": lambda c: ProcessInstances(c).newest("daily", "primary", hour(0), hour(1), 9),
     "has_unrequested": lambda c: ProcessInstances(c).has_unrequested("primary"),
@@ -104,7 +104,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "page by status": lambda c: InstancePages(c).of_process("daily", "primary", hour(0), hour(1), 9, statuses=[READY]),
     "process_counts": lambda c: InstancePages(c).process_counts("daily", "primary", hour(0), hour(1)),
     "feed_counts": lambda c: InstancePages(c).feed_counts("clicks", "primary", hour(0), hour(1)),
-    "find_many looks": lambda c: Looks(c).find_many([planned_look().key]),
+    "find_many polls": lambda c: ArrivalPolls(c).find_many([arrival_poll().key]),
     "for_instances": lambda c: EventLog(c).for_instances([("clicks", "primary", hour(0))]),
     "find_held": lambda c: find_held(c, [("feed/clicks", "primary", hour(0))], hour(0)),
     "release_all": lambda c: Leases(NOWHERE).release_all(c, "a", "b"),
@@ -114,12 +114,12 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "late checks": lambda c: LateChecks(c).get_many([late_check().key]),
     "lock late checks": lambda c: LateChecks(c).lock_many([late_check().key]),
     "remove late checks": lambda c: LateChecks(c).remove([late_check().key]),
-    "to tell": lambda c: Tellings(c).due("primary", hour(0), 9),
-    "oldest waiting": lambda c: Tellings(c).oldest_waiting("primary"),
-    "mark tellings": lambda c: Tellings(c).mark(
-        [Telling(instance=process_instance(tell_at=hour(0)), told=None, tell_at=None)]
+    "to tell": lambda c: OverdueNotices(c).due("primary", hour(0), 9),
+    "oldest waiting": lambda c: OverdueNotices(c).oldest_waiting("primary"),
+    "mark notices": lambda c: OverdueNotices(c).mark(
+        [OverdueNotice(instance=process_instance(notice_at=hour(0)), digest=None, next_at=None)]
     ),
-    "due": lambda c: Frontiers(c).due(FrontierKind.FEED, hour(0), 9, cluster="primary"),
+    "due": lambda c: Watermarks(c).due(WatermarkKind.FEED, hour(0), 9, cluster="primary"),
     "sweep": lambda c: Sweeps(c).find("s1"),
     "sweeps": lambda c: Sweeps(c).find_many(["s1"]),
     "sweeps by prefix": lambda c: Sweeps(c).find_prefix("s"),
@@ -133,9 +133,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "progress of a sweep": lambda c: SweepChunks(c, "s1").progress(),
     "claim a chunk": lambda c: SweepChunks(c, "s1").claim("a", hour(0), HOUR),
     "finish a chunk": lambda c: finish_a_chunk(c),
-    "release chunks": lambda c: SweepChunks(c, "s1").release_others("a"),
-    "planned items": lambda c: find_planned(c, "clicks", "primary", hour(0)),
-    "spans of sweeps": lambda c: find_spans(c, "primary", ["clicks"]),
+    "release chunks": lambda c: SweepChunks(c, "s1").release("a"),
     "active holds": lambda c: Holds(c).active(hour(0)),
     "holds of a name": lambda c: Holds(c).of_name("audit"),
     "release a hold": lambda c: Holds(c).release("audit", hour(0), "ann"),
@@ -144,11 +142,11 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "unsent of a topic": lambda c: Outbox(c).unsent(9, "evictions"),
     "mark sent": lambda c: Outbox(c).mark_sent([1], hour(0)),
     "read the outbox": lambda c: Outbox(c).read(0, 9),
-    "due turns": lambda c: SweepTurns(c).due("primary", hour(0), 9),
-    "turns": lambda c: SweepTurns(c).find_many([("clicks", "primary")]),
-    "turns of a cluster": lambda c: SweepTurns(c).of_cluster("primary"),
+    "due retention": lambda c: RetentionSchedule(c).due("primary", hour(0), 9),
+    "scheduled retention": lambda c: RetentionSchedule(c).find_many([("clicks", "primary")]),
+    "retention of a cluster": lambda c: RetentionSchedule(c).of_cluster("primary"),
     "remove manifests": lambda c: Manifests(c).remove([FeedKey("clicks", "primary", hour(0))]),
-    "missing": lambda c: Frontiers(c).missing(FrontierKind.FEED, [("clicks", "primary")]),
+    "missing": lambda c: Watermarks(c).missing(WatermarkKind.FEED, [("clicks", "primary")]),
 }
 
 LEASE = Lease(entity="clicks", cluster="primary", nominal_time=hour(0), token=1, holder="a", expires_at=hour(1))
@@ -215,9 +213,9 @@ def keys_come_first(plan: list[str]) -> bool:
         ("for_feed", "(feed=? AND cluster=?)"),
         ("available_times_many", "(feed=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
         ("latest_available", "(feed=? AND cluster=? AND nominal_time<?)"),
-        ("due looks", "(cluster=? AND next_look_at<?)"),
-        ("move looks", "(feed=? AND cluster=? AND nominal_time=?)"),
-        ("remove looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("due polls", "(cluster=? AND next_poll_at<?)"),
+        ("move polls", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("remove polls", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("digests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("due late checks", "fa_late_checks_due (cluster=? AND due_at>? AND due_at<?)"),
@@ -226,15 +224,12 @@ def keys_come_first(plan: list[str]) -> bool:
         ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
         ("newest sweeps of a cluster", "fa_sweeps_by_cluster (cluster=?)"),
         ("claim a chunk", "fa_sweep_chunks_by_state (sweep_id=? AND state=?"),
-        ("planned items", "fa_sweeps_by_state (state=? AND cluster=?)"),
-        ("planned items", "fa_sweep_chunks_by_feed (sweep_id=? AND feed=?"),
-        ("spans of sweeps", "fa_sweep_chunks_by_feed (sweep_id=? AND feed=?"),
         ("active holds", "fa_holds_by_release (released_at=?)"),
         ("unsent", "fa_outbox_unsent (sent_at=?)"),
         ("unsent of a topic", "fa_outbox_unsent_of_topic (topic=?)"),
         ("tell", "fa_outbox_by_key (idempotency_key=?)"),
-        ("due turns", "fa_sweep_turns_due (cluster=? AND next_at<?)"),
-        ("turns", "(feed=? AND cluster=?)"),
+        ("due retention", "fa_retention_schedule_due (cluster=? AND next_at<?)"),
+        ("scheduled retention", "(feed=? AND cluster=?)"),
         ("remove manifests", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("with_status of a process", "(process=? AND cluster=? AND status=?)"),
         ("waiting_times", "(process=? AND cluster=? AND status=? AND nominal_time>? AND nominal_time<?)"),
@@ -242,13 +237,13 @@ def keys_come_first(plan: list[str]) -> bool:
         ("deadlines_passed", "(cluster=? AND deadline_at>? AND deadline_at<?)"),
         ("undecided", "fa_process_instances_failed (cluster=? AND retry_at=?)"),
         ("due_retries", "fa_process_instances_failed (cluster=? AND retry_at<?)"),
-        ("to tell", "fa_process_instances_to_tell (cluster=? AND tell_at>? AND tell_at<?)"),
+        ("to tell", "fa_process_instances_notices (cluster=? AND notice_at>? AND notice_at<?)"),
         ("oldest waiting", "fa_process_instances_by_status (status=?"),
-        ("mark tellings", "(process=? AND cluster=? AND nominal_time=?)"),
+        ("mark notices", "(process=? AND cluster=? AND nominal_time=?)"),
         ("attempts", "(process=? AND cluster=? AND nominal_time=?)"),
         ("page", "(process=? AND cluster=? AND nominal_time>? AND nominal_time<?)"),
         ("for_instances", "(feed=? AND cluster=? AND nominal_time=?)"),
-        ("find_many looks", "(feed=? AND cluster=? AND nominal_time=?)"),
+        ("find_many polls", "(feed=? AND cluster=? AND nominal_time=?)"),
         ("unrequested", "fa_process_instances_unrequested (cluster=?)"),
         ("requested_before", "fa_process_instances_requested (cluster=?)"),
         ("in_flight", "fa_process_instances_requested (cluster=?)"),

@@ -4,10 +4,10 @@ from sqlalchemy import Connection
 
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Schedule, ScheduleState
-from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, Frontier, FrontierKind, ProcessInstanceStatus
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, Watermark, WatermarkKind
 from feed_assets.state.schedules import Schedules
+from feed_assets.state.watermarks import Watermarks
 from tests.state.samples import hour, process_instance
 
 SUBMITTED, SCHEDULED, SUSPENDED = ScheduleState
@@ -40,21 +40,21 @@ def test_schedules_are_put_found_and_removed(database: Database) -> None:
         assert schedules.all() == {("process", "a", "primary"): schedule("a", SUSPENDED)}
 
 
-def test_frontiers_of_scheduled_processes_are_due(database: Database) -> None:
+def test_watermarks_of_scheduled_processes_are_due(database: Database) -> None:
     rows = [
-        Frontier(kind=FrontierKind.PROCESS, entity=name, cluster="primary", next_index=0, next_time=hour(0))
+        Watermark(kind=WatermarkKind.PROCESS, entity=name, cluster="primary", next_index=0, next_time=hour(0))
         for name in NAMES
     ]
     with database.begin() as connection:
         put_all(connection)
-        frontiers = Frontiers(connection)
-        frontiers.put(rows)
+        watermarks = Watermarks(connection)
+        watermarks.put(rows)
         for without_row, names in SEEN.items():
-            due = frontiers.due(FrontierKind.PROCESS, hour(1), 9, cluster="primary", without_row=without_row)
-            assert [frontier.entity for frontier in due] == names
-        assert len(frontiers.due(FrontierKind.PROCESS, hour(1), 9)) == 4
-        assert frontiers.all(FrontierKind.PROCESS)[EntityKey("without", "primary")] == rows[3]
-        assert frontiers.all(FrontierKind.FEED) == {}
+            due = watermarks.due(WatermarkKind.PROCESS, hour(1), 9, cluster="primary", without_row=without_row)
+            assert [watermark.entity for watermark in due] == names
+        assert len(watermarks.due(WatermarkKind.PROCESS, hour(1), 9)) == 4
+        assert watermarks.all(WatermarkKind.PROCESS)[EntityKey("without", "primary")] == rows[3]
+        assert watermarks.all(WatermarkKind.FEED) == {}
 
 
 def test_instances_of_scheduled_processes_run_out_of_time_and_are_launched(database: Database) -> None:
@@ -91,7 +91,7 @@ def test_deadlines_are_put_off_for_what_waits(database: Database) -> None:
     with database.begin() as connection:
         instances = ProcessInstances(connection)
         instances.add_waiting(rows)
-        assert instances.put_off_deadlines("daily", "primary", timedelta(hours=1.5), hour(9)) == 1
+        assert instances.postpone_deadlines("daily", "primary", timedelta(hours=1.5), hour(9)) == 1
         found = instances.get_many([row.key for row in rows])
         assert [found[row.key].deadline_at for row in rows] == [hour(4.5), None, hour(3), hour(3)]
         assert found[rows[0].key].updated_at == hour(9)

@@ -18,7 +18,7 @@ TEXTS = st.text(st.characters(exclude_categories=()))  # lone surrogates, too: n
 NUMBERS = st.none() | st.integers(min_value=0, max_value=2**62)
 TIMES = st.datetimes(timezones=st.just(UTC))
 ITEMS = st.builds(
-    SweepItem, path=TEXTS, nominal_time=TIMES, bytes=NUMBERS, files=NUMBERS, rule=TEXTS, reason=TEXTS, sign=TEXTS
+    SweepItem, path=TEXTS, nominal_time=TIMES, bytes=NUMBERS, files=NUMBERS, rule=TEXTS, reason=TEXTS, fingerprint=TEXTS
 )
 RESULTS = st.builds(
     ItemResult, outcome=st.sampled_from(ItemOutcome), reason=st.none() | TEXTS, bytes=NUMBERS, files=NUMBERS
@@ -83,7 +83,7 @@ def test_a_chunk_that_is_not_what_was_planned_is_refused() -> None:
     (chunk,) = sweep_draft("s7").chunks
     (other,) = sweep_draft("s7", 2).chunks
     for content in (other.content, b"", chunk.content[:-1], b"\x00" + chunk.content):
-        with pytest.raises(SweepDamagedError, match=r"the sweep s7 is not what was planned: its chunk 0 .* plan anew"):
+        with pytest.raises(SweepDamagedError, match=r"the sweep s7 differs from its plan: its chunk 0 .* plan again"):
             decode_chunk(chunk.head, content, None)
 
 
@@ -91,6 +91,6 @@ def test_content_of_a_newer_release_is_refused() -> None:
     (chunk,) = sweep_draft().chunks
     results = json.loads(zlib.decompress(encode_results([])))
     newer = zlib.compress(json.dumps(results | {"version": 2}).encode())
-    with pytest.raises(StateError, match=r"content of version 2, and this release reads up to 1\. Upgrade"):
+    with pytest.raises(StateError, match=r"content of version 2, but this release reads up to 1\. Upgrade"):
         decode_chunk(chunk.head, chunk.content, newer)
     assert decode_chunk(replace(chunk.head), chunk.content, None).results == ()

@@ -1,6 +1,5 @@
 """What the tests let other processes do, and how they let several do it at the same moment."""
 
-import multiprocessing
 import random
 import time
 from collections.abc import Callable
@@ -21,9 +20,9 @@ from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
+from tests.processes import PROCESSES
 from tests.state.samples import HOUR, START, event, feed_instance, hour, message, process_instance
 
-SPAWN = multiprocessing.get_context("spawn")
 PATIENCE_SECONDS = 60
 SWEEP_CHUNKS = 30
 LEASES = 200
@@ -33,11 +32,13 @@ class Team:
     """Several processes that all do `work(url, number)`, beginning at the same moment."""
 
     def __init__(self, work: Callable[[str, int], Any], url: str, size: int) -> None:
-        self._barrier = SPAWN.Barrier(size)
-        self._results = SPAWN.Queue()
-        self._begun = SPAWN.Semaphore(0)
+        self._barrier = PROCESSES.Barrier(size)
+        self._results = PROCESSES.Queue()
+        self._begun = PROCESSES.Semaphore(0)
         self._members = [
-            SPAWN.Process(target=_run, args=(work, url, number, self._barrier, self._begun, self._results), daemon=True)
+            PROCESSES.Process(
+                target=_run, args=(work, url, number, self._barrier, self._begun, self._results), daemon=True
+            )
             for number in range(size)
         ]
         for member in self._members:
@@ -191,8 +192,8 @@ def sweep_all(url: str, number: int) -> list[int]:
 
 def sweep_until_killed(url: str) -> None:
     """Let a process claim a chunk and write that it is done, and kill it before it commits."""
-    pipe, theirs = SPAWN.Pipe()
-    worker = SPAWN.Process(target=_end_a_chunk_for_ever, args=(url, theirs), daemon=True)
+    pipe, theirs = PROCESSES.Pipe()
+    worker = PROCESSES.Process(target=_end_a_chunk_for_ever, args=(url, theirs), daemon=True)
     worker.start()
     assert pipe.poll(PATIENCE_SECONDS)
     pipe.recv()

@@ -1,23 +1,21 @@
-"""Stores for the behaviour suite: a local directory, fsspec's memory, and S3 of a real server on loopback."""
+"""Stores for the behaviour suite: a local directory, memory, and what real servers on loopback hold."""
 
 import itertools
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
 
-from feed_assets.storage import local_calls, object_assembly
-from feed_assets.storage.local import LocalStore
+from feed_assets.storage.local import calls as local_calls
+from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.registry import open_store
-from tests.storage.beds import Bed, local_bed, object_bed
+from tests.object_servers import BUCKET, ObjectServer, run_azure, run_gcs, run_s3, run_sftp
+from tests.storage.harnesses import StoreHarness, local_harness, object_harness, s3_harness
 from tests.storage.shops import Shop, open_shop
-from tests.storage.table_bed import table_bed
+from tests.storage.table_harness import table_harness
 from tests.tables import Catalog
 
-BUCKET = "instances"
+__all__ = ["BUCKET"]
 _numbers = itertools.count()
 
 
@@ -27,34 +25,48 @@ def working_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyt
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes over a copy on an object storage does not wait long for former writers."""
-    monkeypatch.setattr(object_assembly, "_SURE", 0.05)
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[ObjectServer]:
+    with run_s3() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def s3_options() -> Iterator[dict[str, object]]:
+def s3_options(s3_server: ObjectServer) -> dict[str, object]:
     """The options of an S3 server with one bucket."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        options: dict[str, object] = {
-            "key": "anybody",
-            "secret": "anything",
-            "endpoint_url": f"http://{host}:{port}",
-            "client_kwargs": {"region_name": "us-east-1"},
-        }
-        fs = fsspec.filesystem("s3", **options)
-        fs.call_s3("create_bucket", Bucket=BUCKET)
-        yield options
-    finally:
-        server.stop()
+    return dict(s3_server.options)
 
 
-FILES = ("local", "memory", pytest.param("s3", marks=pytest.mark.server))
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[ObjectServer]:
+    with run_gcs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[ObjectServer]:
+    with run_azure() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sftp_server() -> Iterator[ObjectServer]:
+    with run_sftp() as server:
+        yield server
+
+
+DAILY = "test_instance_store.py"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """GCS, Azure and sftp pass the suite of stores in `make test`, and the other suites in `make drills`."""
+    callspec = getattr(item, "callspec", None)
+    kinds = set() if callspec is None else set(map(str, callspec.params.values()))
+    if kinds & {"gcs", "azure", "sftp"} and item.path.name != DAILY:
+        item.add_marker(pytest.mark.drill)
+
+
+FILES = ("local", "memory", *(pytest.param(name, marks=pytest.mark.server) for name in ("s3", "gcs", "azure", "sftp")))
 ALL = (*FILES, pytest.param("table", marks=[pytest.mark.server, pytest.mark.spark]))
 
 
@@ -63,24 +75,24 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """With the system calls of a new Linux, and without: then paths are opened step by step."""
     if request.param == "portable":
         monkeypatch.setattr(local_calls, "_load_openat2", lambda: None)
-        monkeypatch.setattr(local_calls, "_load", lambda _: None)
+        monkeypatch.setattr(local_calls, "load_function", lambda _: None)
 
 
 @pytest.fixture(params=ALL)
-def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
-    yield from _make_bed(request, tmp_path)
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
+    yield from _make_harness(request, tmp_path)
 
 
 @pytest.fixture(params=FILES)
-def file_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def file_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
     """A store in which an instance is a directory, and nothing else says that it is there."""
-    yield from _make_bed(request, tmp_path)
+    yield from _make_harness(request, tmp_path)
 
 
 @pytest.fixture(params=FILES[1:])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
     """A store of objects, of which none can be renamed."""
-    yield from _make_bed(request, tmp_path)
+    yield from _make_harness(request, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -93,19 +105,16 @@ def shop(catalog: Catalog, tmp_path: Path) -> Shop:
     return open_shop(catalog, tmp_path / "shop")
 
 
-def _make_bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def _make_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
     match request.param:
         case "local":
-            yield local_bed(LocalStore(tmp_path / "root"), tmp_path / "root")
+            yield local_harness(LocalStore(tmp_path / "root"), tmp_path / "root")
         case "memory":
+            yield object_harness(open_store(f"memory://test-{next(_numbers)}", {"scratch": str(tmp_path / "scratch")}))
+        case "s3" | "gcs" | "azure" | "sftp" as kind:
+            server = request.getfixturevalue(f"{kind}_server")
             name = f"test-{next(_numbers)}"
-            fs = fsspec.filesystem("memory")
-            yield object_bed(open_store(f"memory://{name}", {"scratch": str(tmp_path / "scratch")}), fs, f"/{name}")
-            fs.rm(f"/{name}", recursive=True) if fs.exists(f"/{name}") else None
-        case "s3":
-            options = request.getfixturevalue("s3_options")
-            root = f"{BUCKET}/test-{next(_numbers)}"
-            store = open_store(f"s3://{root}", {**options, "scratch": str(tmp_path / "scratch")})
-            yield object_bed(store, fsspec.filesystem("s3", **options, use_listings_cache=False), root)
+            store = open_store(f"{server.url}/{name}", {**server.options, "scratch": str(tmp_path / "scratch")})
+            yield s3_harness(store, server.options, name) if kind == "s3" else object_harness(store)
         case "table":
-            yield table_bed(request.getfixturevalue("catalog"), tmp_path / "table")
+            yield table_harness(request.getfixturevalue("catalog"), tmp_path / "table")

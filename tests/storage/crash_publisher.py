@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
-from feed_assets.storage import local_slot
 from feed_assets.storage.errors import StagingLostError
-from feed_assets.storage.local import LocalStore
-from feed_assets.storage.records import Staging
-from tests.storage.beds import allow, cannot_exchange, publish, read_all, stage
+from feed_assets.storage.local import exchange as local_exchange
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.records import StagingPlace
+from tests.storage.harnesses import allow, cannot_exchange, publish, read_all, stage
 
 PATH = "weather/05"
 OLD = {"old-0.csv": b"old", "s/old-1.csv": b"older"}
@@ -38,7 +38,7 @@ def die_before(number: int) -> None:
     sys.addaudithook(hook)
 
 
-def publish_until_death(root: Path, staging: Staging, number: int) -> bool:
+def publish_until_death(root: Path, staging: StagingPlace, number: int) -> bool:
     """Publish in a child that dies before its n-th operation; False if it did not live to make so many."""
     child = os.fork()
     if child == 0:
@@ -69,7 +69,7 @@ def left_over(root: Path) -> list[str]:
 
 def main(root: Path, swap: str, repeat: str) -> None:
     if swap == "renames":
-        patch.object(local_slot, "exchange", cannot_exchange).start()
+        patch.object(local_exchange, "exchange", cannot_exchange).start()
     number = 0
     died = True
     while died:

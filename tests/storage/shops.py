@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feed_assets.storage.metastore import Partition, Table
-from feed_assets.storage.table_store import TableStore
-from tests.storage.table_bed import open_local
+from feed_assets.storage.table.metastore import Partition, Table
+from feed_assets.storage.table.store import TableStore
+from tests.storage.table_harness import open_local
 from tests.tables import KEYS, Catalog
 
 _numbers = itertools.count()

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.storage.errors import StorageError
-from feed_assets.storage.local import LocalStore
-from feed_assets.storage.local_calls import LocalCalls
+from feed_assets.storage.local.calls import LocalCalls
+from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.paths import path_name
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
-from tests.storage.beds import Bed, publish
+from tests.storage.harnesses import StoreHarness, publish
 from tests.storage.trees import land
 
 HOUR = "weather/2013/11/03/05"
@@ -41,20 +41,22 @@ def read(store: InstanceStore, path: str) -> dict[str, bytes]:
     return found
 
 
-def archive_hour(bed: Bed, archive: InstanceStore) -> Moved:
-    return bed.store.trash().archive(HOUR, archive, OLD, SWEEP, flag=FLAG)
+def archive_hour(harness: StoreHarness, archive: InstanceStore) -> Moved:
+    return harness.store.trash().archive(HOUR, archive, OLD, SWEEP, flag=FLAG)
 
 
-def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(file_bed: Bed, archive: InstanceStore) -> None:
-    file_bed.land(HOUR, FILES)
-    file_bed.land(f"{HOUR}_backup", {"x": b"1"})
-    moved = archive_hour(file_bed, archive)
+def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(
+    file_harness: StoreHarness, archive: InstanceStore
+) -> None:
+    file_harness.land(HOUR, FILES)
+    file_harness.land(f"{HOUR}_backup", {"x": b"1"})
+    moved = archive_hour(file_harness, archive)
     assert (moved.path, moved.outcome, moved.reason) == (HOUR, Outcome.MOVED, None)
     assert read(archive, OLD) == FILES
     assert archive.look([OLD], FLAG)[0].availability is Availability.AVAILABLE
-    assert file_bed.names() == {f"{HOUR}_backup/x"}
+    assert file_harness.names() == {f"{HOUR}_backup/x"}
     assert archive.trash().sweeps() == []
-    assert archive_hour(file_bed, archive).outcome is Outcome.ALREADY
+    assert archive_hour(file_harness, archive).outcome is Outcome.ALREADY
 
 
 def test_an_instance_without_files_goes_and_comes_back(tmp_path: Path, archive: InstanceStore) -> None:
@@ -68,19 +70,19 @@ def test_an_instance_without_files_goes_and_comes_back(tmp_path: Path, archive: 
 
 
 def test_what_was_archived_comes_back_from_the_trash_and_when_that_is_purged_from_the_archive(
-    file_bed: Bed, archive: InstanceStore
+    file_harness: StoreHarness, archive: InstanceStore
 ) -> None:
-    manifest = publish(file_bed.store, HOUR, {"part-0.csv": b"1"}, flag=FLAG)
-    before = read(file_bed.store, HOUR)
-    trash = file_bed.store.trash()
+    manifest = publish(file_harness.store, HOUR, {"part-0.csv": b"1"}, flag=FLAG)
+    before = read(file_harness.store, HOUR)
+    trash = file_harness.store.trash()
     for is_purged in (False, True):
-        archive_hour(file_bed, archive)
+        archive_hour(file_harness, archive)
         if is_purged:
             assert trash.purge(SWEEP).is_complete
         moved = trash.bring_back(HOUR, archive, OLD, SWEEP, flag=FLAG)
         assert (moved.path, moved.outcome) == (HOUR, Outcome.MOVED)
-        assert read(file_bed.store, HOUR) == before
-        assert file_bed.store.published_manifest(HOUR) == manifest
+        assert read(file_harness.store, HOUR) == before
+        assert file_harness.store.published_manifest(HOUR) == manifest
         assert read(archive, OLD) == before
     assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.ALREADY
     assert trash.purge(SWEEP).is_complete
@@ -88,39 +90,39 @@ def test_what_was_archived_comes_back_from_the_trash_and_when_that_is_purged_fro
 
 
 def test_nothing_is_overwritten_in_the_archive_and_nothing_is_then_taken_away(
-    file_bed: Bed, archive: InstanceStore
+    file_harness: StoreHarness, archive: InstanceStore
 ) -> None:
-    file_bed.land(HOUR, FILES)
+    file_harness.land(HOUR, FILES)
     publish(archive, OLD, {"other": b"other"}, flag=None)
     before = read(archive, OLD)
-    moved = archive_hour(file_bed, archive)
+    moved = archive_hour(file_harness, archive)
     assert (moved.path, moved.outcome, bool(moved.reason)) == (HOUR, Outcome.OCCUPIED, True)
-    assert read(file_bed.store, HOUR) == FILES
+    assert read(file_harness.store, HOUR) == FILES
     assert read(archive, OLD) == before
 
 
-def test_an_equal_copy_in_the_archive_is_taken_for_ours(file_bed: Bed, archive: InstanceStore) -> None:
-    file_bed.land(HOUR, FILES)
-    assert archive.trash().receive(file_bed.store, HOUR, OLD, flag=FLAG).outcome is Outcome.MOVED
-    assert archive.trash().receive(file_bed.store, HOUR, f"/{OLD}/", flag=FLAG).outcome is Outcome.ALREADY
-    assert archive_hour(file_bed, archive).outcome is Outcome.MOVED
-    assert file_bed.names() == set()
+def test_an_equal_copy_in_the_archive_is_taken_for_ours(file_harness: StoreHarness, archive: InstanceStore) -> None:
+    file_harness.land(HOUR, FILES)
+    assert archive.trash().receive(file_harness.store, HOUR, OLD, flag=FLAG).outcome is Outcome.MOVED
+    assert archive.trash().receive(file_harness.store, HOUR, f"/{OLD}/", flag=FLAG).outcome is Outcome.ALREADY
+    assert archive_hour(file_harness, archive).outcome is Outcome.MOVED
+    assert file_harness.names() == set()
 
 
-def test_nothing_is_overwritten_where_it_is_brought_back(file_bed: Bed, archive: InstanceStore) -> None:
-    file_bed.land(HOUR, FILES)
-    archive_hour(file_bed, archive)
-    file_bed.store.trash().purge(SWEEP)
-    file_bed.land(HOUR, {"new": b"new"})
-    assert file_bed.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
-    assert read(file_bed.store, HOUR) == {"new": b"new"}
+def test_nothing_is_overwritten_where_it_is_brought_back(file_harness: StoreHarness, archive: InstanceStore) -> None:
+    file_harness.land(HOUR, FILES)
+    archive_hour(file_harness, archive)
+    file_harness.store.trash().purge(SWEEP)
+    file_harness.land(HOUR, {"new": b"new"})
+    assert file_harness.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
+    assert read(file_harness.store, HOUR) == {"new": b"new"}
 
 
-def test_what_is_nowhere_cannot_be_archived_or_brought_back(file_bed: Bed, archive: InstanceStore) -> None:
-    trash = file_bed.store.trash()
-    assert archive_hour(file_bed, archive).outcome is Outcome.VANISHED
+def test_what_is_nowhere_cannot_be_archived_or_brought_back(file_harness: StoreHarness, archive: InstanceStore) -> None:
+    trash = file_harness.store.trash()
+    assert archive_hour(file_harness, archive).outcome is Outcome.VANISHED
     assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.LOST
-    assert archive.trash().receive(file_bed.store, HOUR, OLD).outcome is Outcome.VANISHED
+    assert archive.trash().receive(file_harness.store, HOUR, OLD).outcome is Outcome.VANISHED
 
 
 @pytest.mark.parametrize("path", ["", "..", ".feed-assets/x", "a/../b"])
@@ -135,13 +137,15 @@ def test_a_path_that_is_none_is_refused_on_both_sides(tmp_path: Path, path: str)
         assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
 
 
-def test_one_file_in_place_of_an_instance_is_archived_as_one(file_bed: Bed, archive: InstanceStore) -> None:
-    file_bed.put(HOUR, b"123")
-    assert archive_hour(file_bed, archive).outcome is Outcome.MOVED
+def test_one_file_in_place_of_an_instance_is_archived_as_one(
+    file_harness: StoreHarness, archive: InstanceStore
+) -> None:
+    file_harness.put(HOUR, b"123")
+    assert archive_hour(file_harness, archive).outcome is Outcome.MOVED
     assert read(archive, OLD) == {"": b"123"}
-    file_bed.store.trash().purge(SWEEP)
-    assert file_bed.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.MOVED
-    assert read(file_bed.store, HOUR) == {"": b"123"}
+    file_harness.store.trash().purge(SWEEP)
+    assert file_harness.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.MOVED
+    assert read(file_harness.store, HOUR) == {"": b"123"}
 
 
 class Changing(LocalStore):

@@ -13,7 +13,7 @@ from feed_assets.storage.errors import (
     StorageError,
 )
 from feed_assets.storage.records import Availability, Manifest
-from tests.storage.beds import Bed, FencedOut, allow, forbid, publish, read_all, stage
+from tests.storage.harnesses import FencedOut, StoreHarness, allow, content_names, forbid, publish, read_all, stage
 
 HOUR = "weather/2013/11/03/05"
 DATA = {"part-0.csv": b"a,b\n1,2\n", "part-1.csv": b"a,b\n3,4\n"}
@@ -22,259 +22,261 @@ FUTURE = datetime.now(UTC) + timedelta(days=1)
 PAST = datetime.now(UTC) - timedelta(days=1)
 
 
-def availability(bed: Bed, path: str, flag: str | None) -> Availability:
-    return bed.store.look([path], flag)[0].availability
+def availability(harness: StoreHarness, path: str, flag: str | None) -> Availability:
+    return harness.store.look([path], flag)[0].availability
 
 
-def test_a_root_that_can_be_made_is_in_order_and_is_not_made(bed: Bed) -> None:
-    bed.store.check_root()
-    assert bed.names() == set()
+def test_a_root_that_can_be_made_is_in_order_and_is_not_made(harness: StoreHarness) -> None:
+    harness.store.check_root()
+    assert harness.names() == set()
 
 
 @pytest.mark.parametrize("flag", [None, "", "_SUCCESS"])
-def test_nothing_is_missing(bed: Bed, flag: str | None) -> None:
-    (look,) = bed.store.look([HOUR], flag)
+def test_nothing_is_missing(harness: StoreHarness, flag: str | None) -> None:
+    (look,) = harness.store.look([HOUR], flag)
     assert (look.availability, look.bytes, look.files, look.modified_at) == (Availability.MISSING, 0, 0, None)
 
 
-def test_data_without_a_configured_flag_are_available(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    (look,) = bed.store.look([HOUR], None)
+def test_data_without_a_configured_flag_are_available(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    (look,) = harness.store.look([HOUR], None)
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, SIZE, 2)
     assert look.modified_at is not None
     assert look.modified_at.utcoffset() == timedelta(0)
 
 
-def test_data_without_their_flag_are_partial(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    assert availability(bed, HOUR, "_SUCCESS") is Availability.PARTIAL
+def test_data_without_their_flag_are_partial(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    assert availability(harness, HOUR, "_SUCCESS") is Availability.PARTIAL
 
 
 @pytest.mark.parametrize("flag", ["_SUCCESS", "READY", "done/flag.txt"])
-def test_data_with_their_flag_are_available_and_the_flag_is_no_content(bed: Bed, flag: str) -> None:
-    bed.land(HOUR, {**DATA, flag: b""})
-    (look,) = bed.store.look([HOUR], flag)
+def test_data_with_their_flag_are_available_and_the_flag_is_no_content(harness: StoreHarness, flag: str) -> None:
+    harness.land(HOUR, {**DATA, flag: b""})
+    (look,) = harness.store.look([HOUR], flag)
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, SIZE, 2)
-    assert bed.store.files(HOUR, flag) == ("part-0.csv", "part-1.csv")
-    assert bed.store.manifest(HOUR, flag).files == 2
+    assert content_names(harness.store, HOUR, flag) == ("part-0.csv", "part-1.csv")
+    assert harness.store.manifest(HOUR, flag).files == 2
 
 
-def test_a_flag_alone_makes_an_instance_available(bed: Bed) -> None:
-    bed.land(HOUR, {"_SUCCESS": b""})
-    (look,) = bed.store.look([HOUR], "_SUCCESS")
+def test_a_flag_alone_makes_an_instance_available(harness: StoreHarness) -> None:
+    harness.land(HOUR, {"_SUCCESS": b""})
+    (look,) = harness.store.look([HOUR], "_SUCCESS")
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, 0, 0)
 
 
-def test_files_without_bytes_are_empty(file_bed: Bed) -> None:
-    file_bed.land(HOUR, {"part-0.csv": b""})
-    assert availability(file_bed, HOUR, None) is Availability.EMPTY
+def test_files_without_bytes_are_empty(file_harness: StoreHarness) -> None:
+    file_harness.land(HOUR, {"part-0.csv": b""})
+    assert availability(file_harness, HOUR, None) is Availability.EMPTY
 
 
-def test_marker_files_are_no_content(file_bed: Bed) -> None:
-    file_bed.land(HOUR, {"_metadata": b"123", ".part-0.csv.crc": b"123", "_temporary/0/part-0.csv": b"123"})
-    assert availability(file_bed, HOUR, None) is Availability.EMPTY
-    file_bed.land(HOUR, {"_kind=a/part-0.csv": b"12"})
-    assert file_bed.store.look([HOUR], None)[0].bytes == 2
+def test_marker_files_are_no_content(file_harness: StoreHarness) -> None:
+    file_harness.land(HOUR, {"_metadata": b"123", ".part-0.csv.crc": b"123", "_temporary/0/part-0.csv": b"123"})
+    assert availability(file_harness, HOUR, None) is Availability.EMPTY
+    file_harness.land(HOUR, {"_kind=a/part-0.csv": b"12"})
+    assert file_harness.store.look([HOUR], None)[0].bytes == 2
 
 
-def test_a_file_in_place_of_the_directory_is_one_file_without_flag(file_bed: Bed) -> None:
-    file_bed.put(HOUR, b"123")
-    (look,) = file_bed.store.look([HOUR], None)
+def test_a_file_in_place_of_the_directory_is_one_file_without_flag(file_harness: StoreHarness) -> None:
+    file_harness.put(HOUR, b"123")
+    (look,) = file_harness.store.look([HOUR], None)
     assert (look.availability, look.bytes, look.files) == (Availability.AVAILABLE, 3, 1)
-    assert availability(file_bed, HOUR, "_SUCCESS") is Availability.PARTIAL
+    assert availability(file_harness, HOUR, "_SUCCESS") is Availability.PARTIAL
     with pytest.raises(StorageError):
-        file_bed.store.manifest(HOUR)
+        file_harness.store.manifest(HOUR)
 
 
-def test_what_would_be_below_a_file_is_missing(file_bed: Bed) -> None:
-    file_bed.put("weather", b"123")
-    assert availability(file_bed, HOUR, None) is Availability.MISSING
+def test_what_would_be_below_a_file_is_missing(file_harness: StoreHarness) -> None:
+    file_harness.put("weather", b"123")
+    assert availability(file_harness, HOUR, None) is Availability.MISSING
 
 
-def test_a_neighbour_with_the_same_beginning_is_another_instance(bed: Bed) -> None:
-    bed.land(f"{HOUR}_backup", DATA)
-    assert availability(bed, HOUR, None) is Availability.MISSING
+def test_a_neighbour_with_the_same_beginning_is_another_instance(harness: StoreHarness) -> None:
+    harness.land(f"{HOUR}_backup", DATA)
+    assert availability(harness, HOUR, None) is Availability.MISSING
 
 
-def test_many_looks_answer_in_the_order_asked_and_repeat_the_path_as_asked(bed: Bed) -> None:
+def test_many_looks_answer_in_the_order_asked_and_repeat_the_path_as_asked(harness: StoreHarness) -> None:
     hours = [f"/weather/2013/11/03/{hour:02}/" for hour in range(24)]
     for hour in (3, 7, 23):
-        bed.land(hours[hour].strip("/"), {"x": b"1" * hour})
+        harness.land(hours[hour].strip("/"), {"x": b"1" * hour})
     asked = [*reversed(hours), "elsewhere", hours[3]]
-    looks = bed.store.look(asked, None)
+    looks = harness.store.look(asked, None)
     assert [look.path for look in looks] == asked
     assert [look.bytes for look in looks] == [
         *(hour if hour in (3, 7, 23) else 0 for hour in reversed(range(24))),
         0,
         3,
     ]
-    assert bed.store.look([], None) == []
+    assert harness.store.look([], None) == []
 
 
-def test_looks_are_never_stale(bed: Bed) -> None:
+def test_looks_are_never_stale(harness: StoreHarness) -> None:
     for size in range(1, 4):
-        bed.land(HOUR, {f"part-{size}": b"1"})
-        assert bed.store.look([HOUR], None)[0].bytes == size
-        assert bed.store.look([HOUR, *(f"weather/2013/11/03/{n}" for n in range(10, 15))], None)[0].bytes == size
-    bed.remove(f"{HOUR}/part-1")
-    assert bed.store.look([HOUR], None)[0].bytes == 2
+        harness.land(HOUR, {f"part-{size}": b"1"})
+        assert harness.store.look([HOUR], None)[0].bytes == size
+        assert harness.store.look([HOUR, *(f"weather/2013/11/03/{n}" for n in range(10, 15))], None)[0].bytes == size
+    harness.remove(f"{HOUR}/part-1")
+    assert harness.store.look([HOUR], None)[0].bytes == 2
 
 
-def test_a_new_instance_is_published_whole(bed: Bed) -> None:
-    manifest = bed.store.publish(
-        stage(bed.store, HOUR, DATA), flag="_SUCCESS", guard=allow, extra={"run": "r1", "fence": "7"}
+def test_a_new_instance_is_published_whole(harness: StoreHarness) -> None:
+    manifest = harness.store.publish(
+        stage(harness.store, HOUR, DATA), flag="_SUCCESS", guard=allow, extra={"run": "r1", "fence": "7"}
     )
     assert [(entry.path, entry.size) for entry in manifest.entries] == [("part-0.csv", 8), ("part-1.csv", 8)]
     assert (manifest.bytes, manifest.files, manifest.extra) == (SIZE, 2, {"run": "r1", "fence": "7"})
-    assert bed.names() == {f"{HOUR}/{name}" for name in (*DATA, "_SUCCESS", ".feed-assets.manifest.json")}
-    assert read_all(bed.store, HOUR) == DATA
-    assert bed.store.published_manifest(HOUR) == manifest
-    assert bed.store.manifest(HOUR).digest == manifest.digest
-    assert availability(bed, HOUR, "_SUCCESS") is Availability.AVAILABLE
+    assert harness.names() == {f"{HOUR}/{name}" for name in (*DATA, "_SUCCESS", ".feed-assets.manifest.json")}
+    assert read_all(harness.store, HOUR) == DATA
+    assert harness.store.published_manifest(HOUR) == manifest
+    assert harness.store.manifest(HOUR).digest == manifest.digest
+    assert availability(harness, HOUR, "_SUCCESS") is Availability.AVAILABLE
 
 
-def test_a_publication_replaces_the_whole_instance(bed: Bed) -> None:
-    publish(bed.store, HOUR, {**DATA, "sub/part-2.csv": b"5"}, flag="_OLD")
-    publish(bed.store, HOUR, {"part-9.csv": b"new"})
-    assert read_all(bed.store, HOUR) == {"part-9.csv": b"new"}
-    assert bed.names() == {f"{HOUR}/{name}" for name in ("part-9.csv", "_SUCCESS", ".feed-assets.manifest.json")}
+def test_a_publication_replaces_the_whole_instance(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, {**DATA, "sub/part-2.csv": b"5"}, flag="_OLD")
+    publish(harness.store, HOUR, {"part-9.csv": b"new"})
+    assert read_all(harness.store, HOUR) == {"part-9.csv": b"new"}
+    assert harness.names() == {f"{HOUR}/{name}" for name in ("part-9.csv", "_SUCCESS", ".feed-assets.manifest.json")}
 
 
-def test_a_publication_replaces_what_others_had_put_there(bed: Bed) -> None:
-    bed.land(HOUR, {**DATA, "_OTHER": b"", "_metadata": b"1"})
-    publish(bed.store, HOUR, {"part-0.csv": b"new"}, flag=None)
-    assert bed.names() == {f"{HOUR}/{name}" for name in ("part-0.csv", ".feed-assets.manifest.json")}
+def test_a_publication_replaces_what_others_had_put_there(harness: StoreHarness) -> None:
+    harness.land(HOUR, {**DATA, "_OTHER": b"", "_metadata": b"1"})
+    publish(harness.store, HOUR, {"part-0.csv": b"new"}, flag=None)
+    assert harness.names() == {f"{HOUR}/{name}" for name in ("part-0.csv", ".feed-assets.manifest.json")}
 
 
-def test_files_that_are_no_content_are_published_with_the_content(bed: Bed) -> None:
-    publish(bed.store, HOUR, {**DATA, "_metadata": b"1"})
-    assert f"{HOUR}/_metadata" in bed.names()
+def test_files_that_are_no_content_are_published_with_the_content(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, {**DATA, "_metadata": b"1"})
+    assert f"{HOUR}/_metadata" in harness.names()
 
 
 @pytest.mark.parametrize(("flag", "expected"), [(None, Availability.EMPTY), ("_SUCCESS", Availability.AVAILABLE)])
-def test_an_empty_output_is_published(file_bed: Bed, flag: str | None, expected: Availability) -> None:
-    publish(file_bed.store, HOUR, DATA, flag=flag)
-    manifest = publish(file_bed.store, HOUR, {}, flag=flag)
+def test_an_empty_output_is_published(file_harness: StoreHarness, flag: str | None, expected: Availability) -> None:
+    publish(file_harness.store, HOUR, DATA, flag=flag)
+    manifest = publish(file_harness.store, HOUR, {}, flag=flag)
     assert (manifest.bytes, manifest.files) == (0, 0)
-    assert availability(file_bed, HOUR, flag) is expected
-    assert file_bed.store.published_manifest(HOUR) == manifest
+    assert availability(file_harness, HOUR, flag) is expected
+    assert file_harness.store.published_manifest(HOUR) == manifest
 
 
-def test_a_writer_may_remove_the_staged_directory(bed: Bed) -> None:
-    staging = stage(bed.store, HOUR, {})
+def test_a_writer_may_remove_the_staged_directory(harness: StoreHarness) -> None:
+    staging = stage(harness.store, HOUR, {})
     staging.local_path.rmdir()
-    assert bed.store.publish(staging, flag="_SUCCESS", guard=allow, extra={}).files == 0
-    assert availability(bed, HOUR, "_SUCCESS") is Availability.AVAILABLE
+    assert harness.store.publish(staging, flag="_SUCCESS", guard=allow, extra={}).files == 0
+    assert availability(harness, HOUR, "_SUCCESS") is Availability.AVAILABLE
 
 
 @pytest.mark.parametrize("before", [None, {"old.csv": b"old"}])
-def test_a_publication_that_is_fenced_out_changes_nothing(bed: Bed, before: dict[str, bytes] | None) -> None:
+def test_a_publication_that_is_fenced_out_changes_nothing(
+    harness: StoreHarness, before: dict[str, bytes] | None
+) -> None:
     if before is not None:
-        publish(bed.store, HOUR, before)
-    seen = bed.names()
-    staging = stage(bed.store, HOUR, DATA, "run-2")
+        publish(harness.store, HOUR, before)
+    seen = harness.names()
+    staging = stage(harness.store, HOUR, DATA, "run-2")
     with pytest.raises(FencedOut):
-        bed.store.publish(staging, flag="_SUCCESS", guard=forbid, extra={})
-    assert bed.names() == seen
+        harness.store.publish(staging, flag="_SUCCESS", guard=forbid, extra={})
+    assert harness.names() == seen
     assert not staging.local_path.exists()
     if before is not None:
-        assert read_all(bed.store, HOUR) == before
+        assert read_all(harness.store, HOUR) == before
     with pytest.raises(StagingLostError):
-        bed.store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
+        harness.store.publish(staging, flag="_SUCCESS", guard=allow, extra={})
 
 
-def test_nothing_is_visible_when_the_guard_is_asked(bed: Bed) -> None:
-    publish(bed.store, HOUR, {"old.csv": b"old"})
-    seen = bed.names()
+def test_nothing_is_visible_when_the_guard_is_asked(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, {"old.csv": b"old"})
+    seen = harness.names()
 
     def guard() -> None:
-        assert bed.names() == seen
-        assert read_all(bed.store, HOUR) == {"old.csv": b"old"}
+        assert harness.names() == seen
+        assert read_all(harness.store, HOUR) == {"old.csv": b"old"}
 
-    bed.store.publish(stage(bed.store, HOUR, DATA, "run-2"), flag="_SUCCESS", guard=guard, extra={})
-    assert read_all(bed.store, HOUR) == DATA
-
-
-def test_what_is_staged_is_seen_by_nobody(bed: Bed) -> None:
-    stage(bed.store, HOUR, DATA)
-    assert bed.names() == set()
-    assert [look.availability for look in bed.store.look([HOUR, "weather", "weather/2013"], None)] == ["MISSING"] * 3
+    harness.store.publish(stage(harness.store, HOUR, DATA, "run-2"), flag="_SUCCESS", guard=guard, extra={})
+    assert read_all(harness.store, HOUR) == DATA
 
 
-def test_staging_again_begins_empty(bed: Bed) -> None:
-    stage(bed.store, HOUR, {"wrong.csv": b"1"})
-    publish(bed.store, HOUR, DATA)
-    assert read_all(bed.store, HOUR) == DATA
+def test_what_is_staged_is_seen_by_nobody(harness: StoreHarness) -> None:
+    stage(harness.store, HOUR, DATA)
+    assert harness.names() == set()
+    assert [look.availability for look in harness.store.look([HOUR, "weather", "weather/2013"], None)] == [
+        "MISSING"
+    ] * 3
 
 
-def test_one_token_stages_several_instances_apart(bed: Bed) -> None:
-    one, two = stage(bed.store, "a/1", {"x": b"1"}), stage(bed.store, "b/1", {"y": b"2"})
-    bed.store.publish(one, flag=None, guard=allow, extra={})
-    bed.store.publish(two, flag=None, guard=allow, extra={})
-    assert (read_all(bed.store, "a/1"), read_all(bed.store, "b/1")) == ({"x": b"1"}, {"y": b"2"})
+def test_staging_again_begins_empty(harness: StoreHarness) -> None:
+    stage(harness.store, HOUR, {"wrong.csv": b"1"})
+    publish(harness.store, HOUR, DATA)
+    assert read_all(harness.store, HOUR) == DATA
 
 
-def test_a_repeat_of_the_same_work_converges(bed: Bed) -> None:
-    first = publish(bed.store, HOUR, DATA)
-    assert publish(bed.store, HOUR, DATA) == first
-    assert read_all(bed.store, HOUR) == DATA
+def test_one_token_stages_several_instances_apart(harness: StoreHarness) -> None:
+    one, two = stage(harness.store, "a/1", {"x": b"1"}), stage(harness.store, "b/1", {"y": b"2"})
+    harness.store.publish(one, flag=None, guard=allow, extra={})
+    harness.store.publish(two, flag=None, guard=allow, extra={})
+    assert (read_all(harness.store, "a/1"), read_all(harness.store, "b/1")) == ({"x": b"1"}, {"y": b"2"})
 
 
-def test_discarding_twice_removes_the_staging_once(bed: Bed) -> None:
-    publish(bed.store, HOUR, DATA)
-    staging = stage(bed.store, HOUR, {"x": b"1"}, "run-2")
+def test_a_repeat_of_the_same_work_converges(harness: StoreHarness) -> None:
+    first = publish(harness.store, HOUR, DATA)
+    assert publish(harness.store, HOUR, DATA) == first
+    assert read_all(harness.store, HOUR) == DATA
+
+
+def test_discarding_twice_removes_the_staging_once(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, DATA)
+    staging = stage(harness.store, HOUR, {"x": b"1"}, "run-2")
     for _ in range(2):
-        bed.store.discard(staging)
+        harness.store.discard(staging)
     assert not staging.local_path.exists()
-    assert read_all(bed.store, HOUR) == DATA
+    assert read_all(harness.store, HOUR) == DATA
 
 
-def test_equal_content_has_equal_digests_and_a_rewrite_of_equal_size_another(bed: Bed) -> None:
-    bed.land("a", {"x": b"12", "s/y": b"3"})
-    bed.land("b", {"s/y": b"3", "x": b"12", "_SUCCESS": b"", ".hidden": b"1"})
-    bed.land("c", {"x": b"21", "s/y": b"3"})
-    bed.land("d", {"z": b"12", "s/y": b"3"})
-    digests = [bed.store.manifest(path, "_SUCCESS").digest for path in "abcd"]
+def test_equal_content_has_equal_digests_and_a_rewrite_of_equal_size_another(harness: StoreHarness) -> None:
+    harness.land("a", {"x": b"12", "s/y": b"3"})
+    harness.land("b", {"s/y": b"3", "x": b"12", "_SUCCESS": b"", ".hidden": b"1"})
+    harness.land("c", {"x": b"21", "s/y": b"3"})
+    harness.land("d", {"z": b"12", "s/y": b"3"})
+    digests = [harness.store.manifest(path, "_SUCCESS").digest for path in "abcd"]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
 
 
-def test_late_data_change_the_computed_manifest_and_not_the_published_one(bed: Bed) -> None:
-    published = publish(bed.store, HOUR, DATA)
-    bed.land(HOUR, {"late.csv": b"5,6"})
-    assert bed.store.manifest(HOUR).files == 3
-    assert bed.store.published_manifest(HOUR) == published
+def test_late_data_change_the_computed_manifest_and_not_the_published_one(harness: StoreHarness) -> None:
+    published = publish(harness.store, HOUR, DATA)
+    harness.land(HOUR, {"late.csv": b"5,6"})
+    assert harness.store.manifest(HOUR).files == 3
+    assert harness.store.published_manifest(HOUR) == published
 
 
-def test_what_we_did_not_publish_has_no_published_manifest(bed: Bed) -> None:
-    assert bed.store.published_manifest(HOUR) is None
-    bed.land(HOUR, DATA)
-    assert bed.store.published_manifest(HOUR) is None
+def test_what_we_did_not_publish_has_no_published_manifest(harness: StoreHarness) -> None:
+    assert harness.store.published_manifest(HOUR) is None
+    harness.land(HOUR, DATA)
+    assert harness.store.published_manifest(HOUR) is None
 
 
-def test_a_damaged_manifest_file_is_told(bed: Bed) -> None:
-    publish(bed.store, HOUR, DATA)
-    bed.put(f"{HOUR}/.feed-assets.manifest.json", b'{"version": 1')
-    with pytest.raises(ManifestError, match=bed.spelled(HOUR)):
-        bed.store.published_manifest(HOUR)
+def test_a_damaged_manifest_file_is_told(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, DATA)
+    harness.put(f"{HOUR}/.feed-assets.manifest.json", b'{"version": 1')
+    with pytest.raises(ManifestError, match=harness.spelled(HOUR)):
+        harness.store.published_manifest(HOUR)
 
 
-def test_reading_what_is_not_there_names_it(bed: Bed, tmp_path: Path) -> None:
-    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
-        bed.store.manifest(HOUR)
-    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
-        bed.store.files(HOUR)
-    with pytest.raises(InstanceNotFoundError, match=bed.spelled(HOUR)):
-        bed.store.fetch(HOUR, tmp_path / "copy")
-    bed.land(HOUR, DATA)
+def test_reading_what_is_not_there_names_it(harness: StoreHarness, tmp_path: Path) -> None:
+    with pytest.raises(InstanceNotFoundError, match=harness.spelled(HOUR)):
+        harness.store.manifest(HOUR)
+    with pytest.raises(InstanceNotFoundError, match=harness.spelled(HOUR)):
+        harness.store.fetch(HOUR, tmp_path / "copy")
+    harness.land(HOUR, DATA)
     with pytest.raises(InstanceNotFoundError, match=r"part-7\.csv"):
-        bed.store.open(HOUR, "part-7.csv")
+        harness.store.open(HOUR, "part-7.csv")
 
 
-def test_an_instance_is_fetched_with_its_content_only(bed: Bed, tmp_path: Path) -> None:
+def test_an_instance_is_fetched_with_its_content_only(harness: StoreHarness, tmp_path: Path) -> None:
     files = {**DATA, "k=1/ü x.csv": b"5"}
-    manifest = publish(bed.store, HOUR, {**files, "_metadata": b"1"})
-    assert bed.store.fetch(HOUR, tmp_path / "copy", "_SUCCESS").digest == manifest.digest
+    manifest = publish(harness.store, HOUR, {**files, "_metadata": b"1"})
+    assert harness.store.fetch(HOUR, tmp_path / "copy", "_SUCCESS").digest == manifest.digest
     copied = {
         item.relative_to(tmp_path / "copy").as_posix(): item.read_bytes()
         for item in (tmp_path / "copy").rglob("*")
@@ -282,12 +284,12 @@ def test_an_instance_is_fetched_with_its_content_only(bed: Bed, tmp_path: Path) 
     }
     assert copied == files
     with pytest.raises(StorageError, match="holds something already"):
-        bed.store.fetch(HOUR, tmp_path / "copy")
+        harness.store.fetch(HOUR, tmp_path / "copy")
 
 
-def test_a_file_is_opened_as_a_stream(bed: Bed) -> None:
-    bed.land(HOUR, {"x": bytes(range(256)) * 5000})
-    with bed.store.open(HOUR, "x") as stream:
+def test_a_file_is_opened_as_a_stream(harness: StoreHarness) -> None:
+    harness.land(HOUR, {"x": bytes(range(256)) * 5000})
+    with harness.store.open(HOUR, "x") as stream:
         stream.seek(256 * 4999 + 250)
         assert stream.read(3) == bytes([250, 251, 252])
         assert stream.read() == bytes([253, 254, 255])
@@ -295,73 +297,73 @@ def test_a_file_is_opened_as_a_stream(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("path", ["ä/ü ö/日本", "a b/c  d", "k=1/x=2013-11-03T05:00", "100%/a+b&c", "[x]/{y}*?"])
-def test_paths_and_files_may_have_any_name(bed: Bed, path: str) -> None:
-    if "?" in path and bed.store.local_path(path) is None:
+def test_paths_and_files_may_have_any_name(harness: StoreHarness, path: str) -> None:
+    if "?" in path and harness.store.local_path(path) is None:
         path = path.replace("?", "")
-    publish(bed.store, path, {f"{path} .csv": b"1"})
-    assert read_all(bed.store, path) == {f"{path} .csv": b"1"}
-    assert availability(bed, path, "_SUCCESS") is Availability.AVAILABLE
-    publish(bed.store, path, {"y": b"2"}, token="run-2")
-    assert read_all(bed.store, path) == {"y": b"2"}
-    assert bed.store.url(path) == f"{bed.store.root_url}/{path}"
+    publish(harness.store, path, {f"{path} .csv": b"1"})
+    assert read_all(harness.store, path) == {f"{path} .csv": b"1"}
+    assert availability(harness, path, "_SUCCESS") is Availability.AVAILABLE
+    publish(harness.store, path, {"y": b"2"}, token="run-2")
+    assert read_all(harness.store, path) == {"y": b"2"}
+    assert harness.store.url(path) == f"{harness.store.root_url}/{path}"
 
 
 @pytest.mark.parametrize(
     "path", ["", "/", "..", "a/../b", "./a", "a/.", ".feed-assets", "a/.feed-assets/staging", "a\0b", "//"]
 )
-def test_paths_that_are_none_of_ours_are_refused(bed: Bed, path: str) -> None:
+def test_paths_that_are_none_of_ours_are_refused(harness: StoreHarness, path: str) -> None:
     for ask in (
-        lambda: bed.store.look([path], None),
-        lambda: bed.store.manifest(path),
-        lambda: bed.store.stage(path, "run-1"),
-        lambda: bed.store.url(path),
-        lambda: bed.store.local_path(path),
-        lambda: bed.store.recover(path),
+        lambda: harness.store.look([path], None),
+        lambda: harness.store.manifest(path),
+        lambda: harness.store.stage(path, "run-1"),
+        lambda: harness.store.url(path),
+        lambda: harness.store.local_path(path),
+        lambda: harness.store.recover(path),
     ):
         with pytest.raises(PathRefusedError):
             ask()
 
 
 @pytest.mark.parametrize("token", ["", "..", "a/b", ".hidden", "a b"])
-def test_tokens_that_are_no_plain_name_are_refused(bed: Bed, token: str) -> None:
+def test_tokens_that_are_no_plain_name_are_refused(harness: StoreHarness, token: str) -> None:
     with pytest.raises(PathRefusedError, match="token"):
-        bed.store.stage(HOUR, token)
+        harness.store.stage(HOUR, token)
 
 
-def test_a_symbolic_link_is_not_published(bed: Bed) -> None:
-    staging = stage(bed.store, HOUR, DATA)
+def test_a_symbolic_link_is_not_published(harness: StoreHarness) -> None:
+    staging = stage(harness.store, HOUR, DATA)
     (staging.local_path / "link").symlink_to("part-0.csv")
     with pytest.raises(PathRefusedError, match="symbolic link"):
-        bed.store.publish(staging, flag=None, guard=allow, extra={})
-    assert bed.names() == set()
+        harness.store.publish(staging, flag=None, guard=allow, extra={})
+    assert harness.names() == set()
 
 
-def test_only_stagings_without_a_recent_change_are_swept(bed: Bed) -> None:
-    publish(bed.store, HOUR, DATA)
-    staging = stage(bed.store, HOUR, {"x": b"1"}, "run-2")
-    stage(bed.store, "other", {"x": b"1"}, "run-2")
-    assert bed.store.sweep_staging(PAST) == 0
+def test_only_stagings_without_a_recent_change_are_swept(harness: StoreHarness) -> None:
+    publish(harness.store, HOUR, DATA)
+    staging = stage(harness.store, HOUR, {"x": b"1"}, "run-2")
+    stage(harness.store, "other", {"x": b"1"}, "run-2")
+    assert harness.store.sweep_staging(PAST) == 0
     assert staging.local_path.exists()
-    assert bed.store.sweep_staging(FUTURE) == 2
+    assert harness.store.sweep_staging(FUTURE) == 2
     assert not staging.local_path.exists()
-    assert read_all(bed.store, HOUR) == DATA
+    assert read_all(harness.store, HOUR) == DATA
     with pytest.raises(StagingLostError, match="run-2"):
-        bed.store.publish(staging, flag=None, guard=allow, extra={})
-    assert bed.store.sweep_staging(FUTURE) == 0
+        harness.store.publish(staging, flag=None, guard=allow, extra={})
+    assert harness.store.sweep_staging(FUTURE) == 0
 
 
-def test_recovering_where_nothing_broke_off_does_nothing(bed: Bed) -> None:
-    assert bed.store.recover(HOUR) is False
-    publish(bed.store, HOUR, DATA)
-    assert bed.store.recover(HOUR) is False
-    assert read_all(bed.store, HOUR) == DATA
+def test_recovering_where_nothing_broke_off_does_nothing(harness: StoreHarness) -> None:
+    assert harness.store.recover(HOUR) is False
+    publish(harness.store, HOUR, DATA)
+    assert harness.store.recover(HOUR) is False
+    assert read_all(harness.store, HOUR) == DATA
 
 
-def test_thousands_of_files_are_published_and_read(bed: Bed) -> None:
-    count = {"file": 3000, "memory": 500, "s3": 70, "thrift": 500}[bed.store.root_url.partition(":")[0]]
+def test_thousands_of_files_are_published_and_read(harness: StoreHarness) -> None:
+    count = {"file": 3000, "memory": 500, "thrift": 500}.get(harness.store.root_url.partition(":")[0], 70)
     files = {f"k={number % 7}/part-{number:05}": b"%d" % number for number in range(count)}
-    manifest = publish(bed.store, HOUR, files)
+    manifest = publish(harness.store, HOUR, files)
     assert manifest.files == count
-    (look,) = bed.store.look([HOUR], "_SUCCESS")
+    (look,) = harness.store.look([HOUR], "_SUCCESS")
     assert (look.files, look.bytes) == (count, manifest.bytes)
-    assert bed.store.manifest(HOUR) == Manifest.of(manifest.entries)
+    assert harness.store.manifest(HOUR) == Manifest.of(manifest.entries)

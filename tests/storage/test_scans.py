@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.local import LocalStore
-from feed_assets.storage.object_tree import ObjectFile, list_objects
+from feed_assets.storage.listing import nanoseconds, scanned_files
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.object.client import ObjectFile
+from feed_assets.storage.object.looks import entry_of
+from feed_assets.storage.object.obstore_client import _object_file
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry, Scan
-from tests.storage.beds import Bed, local_bed, publish
+from tests.storage.harnesses import StoreHarness, local_harness, publish
 
 HOUR = "weather/2013/11/03/05"
 FLAG = "_SUCCESS"
@@ -19,13 +22,13 @@ DATA = {"part-0.csv": b"a,b\n1,2\n", "part-1.csv": b"a,b\n3,4\n"}
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 
-def scan(bed: Bed, earlier: Scan | None = None, flag: str | None = None, now: datetime = LATER) -> Scan:
-    return bed.store.scan(HOUR, flag, earlier, now)
+def scan(harness: StoreHarness, earlier: Scan | None = None, flag: str | None = None, now: datetime = LATER) -> Scan:
+    return harness.store.scan(HOUR, flag, earlier, now)
 
 
-def test_a_scan_knows_all_content_and_neither_flags_nor_hidden_files(bed: Bed) -> None:
-    bed.land(HOUR, {**DATA, "x=1/part-2.csv": b"5", FLAG: b"", ".part-0.crc": b"1", "_temporary/part-9": b"1"})
-    found = scan(bed, flag=FLAG)
+def test_a_scan_knows_all_content_and_neither_flags_nor_hidden_files(harness: StoreHarness) -> None:
+    harness.land(HOUR, {**DATA, "x=1/part-2.csv": b"5", FLAG: b"", ".part-0.crc": b"1", "_temporary/part-9": b"1"})
+    found = scan(harness, flag=FLAG)
     assert found.availability is Availability.AVAILABLE
     assert [(file.path, file.size) for file in found.files] == [
         ("part-0.csv", 8),
@@ -47,82 +50,84 @@ def test_a_scan_knows_all_content_and_neither_flags_nor_hidden_files(bed: Bed) -
     ],
 )
 def test_a_scan_says_what_a_look_says_and_reads_nothing_that_is_not_available(
-    file_bed: Bed, files: dict[str, bytes], flag: str | None, expected: Availability
+    file_harness: StoreHarness, files: dict[str, bytes], flag: str | None, expected: Availability
 ) -> None:
-    file_bed.land(HOUR, files)
-    found = scan(file_bed, flag=flag)
+    file_harness.land(HOUR, files)
+    found = scan(file_harness, flag=flag)
     assert (found.availability, found.files, found.read) == (expected, (), 0)
-    assert file_bed.store.look([HOUR], flag)[0].availability is expected
+    assert file_harness.store.look([HOUR], flag)[0].availability is expected
 
 
-def test_a_second_scan_reads_nothing_when_nothing_changed(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    first = scan(bed)
-    second = scan(bed, first)
+def test_a_second_scan_reads_nothing_when_nothing_changed(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    first = scan(harness)
+    second = scan(harness, first)
     assert (second.read, second.digest) == (0, first.digest)
 
 
-def test_only_what_changed_is_read_again(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    first = scan(bed)
-    bed.put(f"{HOUR}/part-1.csv", b"a,b\n3,4\n5,6\n")
-    second = scan(bed, first)
+def test_only_what_changed_is_read_again(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    first = scan(harness)
+    harness.put(f"{HOUR}/part-1.csv", b"a,b\n3,4\n5,6\n")
+    second = scan(harness, first)
     assert second.read <= 1
     assert second.digest != first.digest
     assert second.files[0] == first.files[0]
 
 
-def test_a_file_more_and_a_file_less_are_another_content(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    first = scan(bed)
-    bed.put(f"{HOUR}/part-2.csv", b"1")
-    more = scan(bed, first)
-    bed.remove(f"{HOUR}/part-2.csv")
-    bed.remove(f"{HOUR}/part-1.csv")
-    less = scan(bed, more)
+def test_a_file_more_and_a_file_less_are_another_content(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    first = scan(harness)
+    harness.put(f"{HOUR}/part-2.csv", b"1")
+    more = scan(harness, first)
+    harness.remove(f"{HOUR}/part-2.csv")
+    harness.remove(f"{HOUR}/part-1.csv")
+    less = scan(harness, more)
     assert len({first.digest, more.digest, less.digest}) == 3
 
 
-def test_a_rewrite_of_equal_size_is_another_content(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    first = scan(bed)
+def test_a_rewrite_of_equal_size_is_another_content(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    now = datetime.now(UTC) if harness.store.root_url.startswith("sftp") else LATER  # which tells whole seconds only
+    first = scan(harness, now=now)
     time.sleep(0.02)
-    bed.put(f"{HOUR}/part-1.csv", b"a,b\n3,5\n")
-    second = scan(bed, first)
+    harness.put(f"{HOUR}/part-1.csv", b"a,b\n3,5\n")
+    second = scan(harness, first, now=now)
     assert (second.bytes, len(second.files)) == (first.bytes, len(first.files))
     assert second.digest != first.digest
 
 
-def test_a_file_written_again_with_the_same_bytes_is_no_other_content(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
-    first = scan(bed)
+def test_a_file_written_again_with_the_same_bytes_is_no_other_content(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
+    first = scan(harness)
     time.sleep(0.02)
-    bed.put(f"{HOUR}/part-1.csv", DATA["part-1.csv"])
-    second = scan(bed, first)
+    harness.put(f"{HOUR}/part-1.csv", DATA["part-1.csv"])
+    second = scan(harness, first)
     assert second.digest == first.digest
 
 
-def test_what_changed_a_moment_ago_is_read_again(bed: Bed) -> None:
-    bed.land(HOUR, DATA)
+def test_what_changed_a_moment_ago_is_read_again(harness: StoreHarness) -> None:
+    harness.land(HOUR, DATA)
     just_now = datetime.now(UTC)
-    first = scan(bed, now=just_now)
-    assert scan(bed, first, now=just_now).read == first.read
+    first = scan(harness, now=just_now)
+    has_tags = harness.store.root_url.startswith(("s3", "gs", "abfs", "memory"))
+    assert scan(harness, first, now=just_now).read == (0 if has_tags else first.read)
 
 
-def test_a_published_instance_has_the_digest_of_its_manifest_wherever_it_is_read(bed: Bed) -> None:
-    manifest = publish(bed.store, HOUR, DATA)
-    found = scan(bed, flag=FLAG)
+def test_a_published_instance_has_the_digest_of_its_manifest_wherever_it_is_read(harness: StoreHarness) -> None:
+    manifest = publish(harness.store, HOUR, DATA)
+    found = scan(harness, flag=FLAG)
     assert [file.path for file in found.files] == [entry.path for entry in manifest.entries]
     if found.read:
         assert found.digest == manifest.digest
 
 
-def test_a_file_in_place_of_the_directory_is_scanned_as_one(file_bed: Bed) -> None:
-    file_bed.put(HOUR, b"123")
-    found = scan(file_bed)
+def test_a_file_in_place_of_the_directory_is_scanned_as_one(file_harness: StoreHarness) -> None:
+    file_harness.put(HOUR, b"123")
+    found = scan(file_harness)
     assert [(file.path, file.size) for file in found.files] == [("", 3)]
-    assert scan(file_bed, found).read == 0
-    assert scan(file_bed, flag=FLAG).availability is Availability.PARTIAL
+    assert scan(file_harness, found).read == 0
+    assert scan(file_harness, flag=FLAG).availability is Availability.PARTIAL
 
 
 def test_scans_and_manifests_have_digests_of_one_kind() -> None:
@@ -133,55 +138,61 @@ def test_scans_and_manifests_have_digests_of_one_kind() -> None:
 
 
 def test_a_local_file_rewritten_with_its_old_size_and_time_is_noticed(tmp_path: Path) -> None:
-    bed = local_bed(LocalStore(tmp_path), tmp_path)
-    bed.land(HOUR, DATA)
-    first = scan(bed)
+    harness = local_harness(LocalStore(tmp_path), tmp_path)
+    harness.land(HOUR, DATA)
+    first = scan(harness)
     file = tmp_path / HOUR / "part-0.csv"
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
     time.sleep(0.02)
     file.write_bytes(b"a,b\n9,9\n")
     os.utime(file, ns=times)
-    assert scan(bed, first).digest != first.digest
+    assert scan(harness, first).digest != first.digest
 
 
 def test_a_touched_local_file_is_read_and_has_not_changed(tmp_path: Path) -> None:
-    bed = local_bed(LocalStore(tmp_path), tmp_path)
-    bed.land(HOUR, DATA)
-    first = scan(bed)
+    harness = local_harness(LocalStore(tmp_path), tmp_path)
+    harness.land(HOUR, DATA)
+    first = scan(harness)
     time.sleep(0.02)
     (tmp_path / HOUR / "part-0.csv").touch()
-    second = scan(bed, first)
+    second = scan(harness, first)
     assert (second.read, second.digest) == (1, first.digest)
 
 
 def test_links_that_lead_out_of_the_root_are_passed_over(tmp_path: Path) -> None:
-    bed = local_bed(LocalStore(tmp_path / "root"), tmp_path / "root")
-    bed.land(HOUR, DATA)
+    harness = local_harness(LocalStore(tmp_path / "root"), tmp_path / "root")
+    harness.land(HOUR, DATA)
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "root" / HOUR / "part-2.csv").symlink_to(tmp_path / "secret")
-    assert [file.path for file in scan(bed).files] == ["part-0.csv", "part-1.csv"]
+    assert [file.path for file in scan(harness).files] == ["part-0.csv", "part-1.csv"]
 
 
 @pytest.mark.parametrize(
-    ("info", "checksum"),
+    ("etag", "checksum"),
     [
-        ({"ETag": '"900150983cd24fb0d6963f7d28e17f72"'}, "etag:900150983cd24fb0d6963f7d28e17f72"),
-        ({"ETag": '"900150983cd24fb0d6963f7d28e17f72-2"'}, ""),
-        ({"md5Hash": "kAFQmDzST7DWlj99KOF/cg==", "etag": "CJ/+"}, "md5:kAFQmDzST7DWlj99KOF/cg=="),
-        ({"etag": "0x8DBF0D0D0D0D0D0"}, ""),
-        ({}, ""),
+        ('"900150983cd24fb0d6963f7d28e17f72"', "etag:900150983cd24fb0d6963f7d28e17f72"),
+        ('"900150983cd24fb0d6963f7d28e17f72-2"', ""),
+        ("0x8DBF0D0D0D0D0D0", ""),
+        (None, ""),
     ],
 )
-def test_only_tags_that_are_checksums_of_content_count_as_such(info: dict[str, str], checksum: str) -> None:
-    class Listing:
-        def find(self, key: str, **_: object) -> dict[str, dict[str, object]]:
-            return {f"{key}/a": {"type": "file", "size": 1, **info}}
-
-    assert list_objects(Listing(), "bucket").files["a"].checksum == checksum
+def test_only_tags_that_are_checksums_of_content_count_as_such(etag: str | None, checksum: str) -> None:
+    meta = {"path": "a", "size": 1, "last_modified": LATER, "e_tag": etag, "version": None}
+    assert _object_file("a", meta).checksum == checksum
 
 
-def test_an_object_without_a_tag_has_a_sign_when_its_time_is_settled() -> None:
+def test_an_object_without_a_tag_has_a_version_when_its_time_is_settled() -> None:
     file = ObjectFile(path="a", size=1, modified_at=LATER, tag=f" {LATER}")
-    assert file.sign(LATER) == ""
-    assert file.sign(LATER + timedelta(seconds=1)) != ""
-    assert replace(file, tag=f"abc {LATER}").sign(LATER) != ""
+
+    def is_versioned(file: ObjectFile, now: datetime) -> bool:
+        (scanned,) = scanned_files([entry_of(file)], nanoseconds(now))
+        return scanned.version == file.tag
+
+    settled = LATER + timedelta(seconds=2, microseconds=1)
+    assert [is_versioned(file, now) for now in (LATER, settled - timedelta(microseconds=1), settled)] == [
+        False,
+        False,
+        True,
+    ]
+    assert not is_versioned(replace(file, modified_at=None), settled)
+    assert is_versioned(replace(file, tag=f"abc {LATER}"), LATER)

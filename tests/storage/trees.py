@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from feed_assets.storage.local_calls import LocalCalls
+from feed_assets.storage.local.calls import LocalCalls
 
 Tree = dict[str, bytes | str]
 """By path relative to a directory: the bytes of a file, "→ target" of a link, "/" of a directory, else a sign of it."""

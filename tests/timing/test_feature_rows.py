@@ -11,7 +11,8 @@ from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_path_template
-from feed_assets.timing.text import TextContext, evaluate_function
+from feed_assets.timing.text import TextContext
+from tests.timing.functions import evaluate_function
 
 UTC = ZoneInfo("UTC")
 FEBRUARY = "2015-02-01T00:00Z"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.timing.dates import parse_timezone
-from feed_assets.timing.overlaps import iter_meetings
+from feed_assets.timing.overlaps import iter_overlaps
 from feed_assets.timing.templates import parse_path_template
 
 ZONE = parse_timezone("UTC")
@@ -15,8 +15,8 @@ TIMES = [datetime(2013, 1, 1, tzinfo=UTC) + n * timedelta(hours=7) for n in rang
 _PARTS = ["${YEAR}", "${MONTH}", "${DAY}", "2013", "01", "x", "${YEAR}${MONTH}", "201301", "${MONTH}-${DAY}", "a${DAY}"]
 
 
-def meetings(*texts: str) -> list[tuple[int, int, bool]]:
-    found = iter_meetings(texts)
+def overlaps(*texts: str) -> list[tuple[int, int, bool]]:
+    found = iter_overlaps(texts)
     return sorted((each.outer, each.inner, each.is_same_place) for each in found)
 
 
@@ -39,7 +39,7 @@ def meetings(*texts: str) -> list[tuple[int, int, bool]]:
     ],
 )
 def test_what_differs_in_any_letter_does_not_meet(one: str, other: str) -> None:
-    assert meetings(one, other) == []
+    assert overlaps(one, other) == []
 
 
 @pytest.mark.parametrize(
@@ -54,23 +54,23 @@ def test_what_differs_in_any_letter_does_not_meet(one: str, other: str) -> None:
     ],
 )
 def test_places_under_several_names_are_one(one: str, other: str) -> None:
-    assert meetings(one, other) == [(0, 1, True), (1, 0, True)]
+    assert overlaps(one, other) == [(0, 1, True), (1, 0, True)]
 
 
 def test_a_fixed_path_can_lie_inside_and_contains_nothing() -> None:
-    assert meetings("/d/${YEAR}", "/d/2013", "/d/2013/x", "/d/2013/x/y") == [(0, 1, True), (0, 2, False), (0, 3, False)]
+    assert overlaps("/d/${YEAR}", "/d/2013", "/d/2013/x", "/d/2013/x/y") == [(0, 1, True), (0, 2, False), (0, 3, False)]
 
 
 def test_many_feeds_side_by_side_do_not_meet() -> None:
     texts = [f"/feeds/f{n}/${{YEAR}}/${{MONTH}}" for n in range(3000)]
-    assert meetings(*texts, "/feeds/f7/${YEAR}") == [(3000, 7, False)]
+    assert overlaps(*texts, "/feeds/f7/${YEAR}") == [(3000, 7, False)]
 
 
 @settings(max_examples=300)
 @given(st.lists(st.lists(st.sampled_from(_PARTS), min_size=1, max_size=3), min_size=2, max_size=4))
 def test_paths_that_meet_are_of_templates_that_do(places: list[list[str]]) -> None:
     templates = [parse_path_template("/" + "/".join(parts)) for parts in places]
-    found = {(each.outer, each.inner) for each in iter_meetings([template.text for template in templates])}
+    found = {(each.outer, each.inner) for each in iter_overlaps([template.text for template in templates])}
     paths = [{template.render(time, ZONE) + "/" for time in TIMES} for template in templates]
     for outer, template in enumerate(templates):
         for inner in range(len(templates)):

@@ -112,11 +112,6 @@ def test_cluster_variables_are_replaced_and_missing_ones_named() -> None:
     assert replaced == parse_path_template("/nyc/hot/${YEAR}")
 
 
-def test_a_prefix_is_joined_by_one_slash() -> None:
-    for prefix, text in (("s3://b/", "/d/${YEAR}"), ("s3://b", "d/${YEAR}"), ("s3://b/", "d/${YEAR}")):
-        assert parse_path_template(text).with_prefix(prefix).text == "s3://b/d/${YEAR}"
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -157,19 +152,21 @@ def test_a_template_must_be_fine_enough_for_the_frequency(variables: str, freque
 
 def test_an_hourly_feed_in_a_zone_that_repeats_an_hour_has_two_instances_on_one_path() -> None:
     local = sequence("2013-10-01T00:00Z", "hours(1)", "America/New_York")
-    assert not HOURLY.is_unique_for(local)
     collision = HOURLY.find_collision(local)
     assert collision is not None
     assert "2013-11-03T05:00Z and 2013-11-03T06:00Z have the same path" in collision
-    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(1)"))
-    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(1)", "America/New_York", "2013-11-03T06:00Z"))
-    assert HOURLY.is_unique_for(sequence("2013-10-01T00:00Z", "hours(12)", "America/New_York"))
+    assert HOURLY.find_collision(sequence("2013-10-01T00:00Z", "hours(1)")) is None
+    assert (
+        HOURLY.find_collision(sequence("2013-10-01T00:00Z", "hours(1)", "America/New_York", "2013-11-03T06:00Z"))
+        is None
+    )
+    assert HOURLY.find_collision(sequence("2013-10-01T00:00Z", "hours(12)", "America/New_York")) is None
 
 
 def test_elapsed_days_collide_only_where_the_clock_change_makes_them() -> None:
-    assert DAILY.is_unique_for(sequence("2013-07-01T16:00Z", "hours(24)", "America/New_York"))
-    assert not DAILY.is_unique_for(sequence("2013-07-01T04:00Z", "hours(24)", "America/New_York"))
-    assert DAILY.is_unique_for(sequence("2013-07-01T04:00Z", "days(1)", "America/New_York"))
+    assert DAILY.find_collision(sequence("2013-07-01T16:00Z", "hours(24)", "America/New_York")) is None
+    assert DAILY.find_collision(sequence("2013-07-01T04:00Z", "hours(24)", "America/New_York")) is not None
+    assert DAILY.find_collision(sequence("2013-07-01T04:00Z", "days(1)", "America/New_York")) is None
 
 
 def test_too_coarse_a_template_names_the_variable_that_is_missing() -> None:
@@ -218,5 +215,5 @@ def test_each_instance_is_found_by_its_path_or_shares_it(seq: InstanceSequence, 
     found = template.find_instance(path, seq)
     assert found is not None
     assert template.render(found, seq.timezone) == path
-    if template.is_unique_for(seq):
+    if template.find_collision(seq) is None:
         assert found == seq.at(n)

@@ -10,7 +10,8 @@ from feed_assets.timing.errors import WindowError
 from feed_assets.timing.expressions import parse_time_expression
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.timing.windows import output_index, parse_window, producers
+from feed_assets.timing.windows import parse_window
+from tests.timing.outputs import output_index, producers
 from tests.timing.strategies import expressions, moments, sequences
 from tests.timing.test_sequence import sequence
 
@@ -50,9 +51,9 @@ def test_a_nominal_time_before_the_feed_starts_sees_nothing() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "words"),
     [
-        ("latest(-3)", "now(0,0)", "only with themselves"),
-        ("today(0,0)", "future(0,3)", "only with themselves"),
-        ("latest(-1)", "future(0,3)", "only with themselves"),
+        ("latest(-3)", "now(0,0)", "combined with themselves"),
+        ("today(0,0)", "future(0,3)", "combined with themselves"),
+        ("latest(-1)", "future(0,3)", "combined with themselves"),
         ("latest(0)", "latest(-1)", "0 comes after -1"),
         ("latest(0)", "latest(1)", "counts backwards"),
         ("future(-1,3)", "future(0,3)", "counts forwards"),

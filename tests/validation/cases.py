@@ -61,13 +61,13 @@ CASES = (
         code="unknown-reference",
         name="cluster",
         bad={"feed summary/clusters/elsewhere": {"validity": {"start": "2015-01-01T00:00Z"}}},
-        text="feed 'summary': there is no cluster 'elsewhere'. Declare it, or name another cluster.",
+        text="feed 'summary': there is no cluster 'elsewhere'. Declare it, or refer to another cluster.",
     ),
     Case(
         code="cluster-version",
         good={"cluster primary/version": 2, f"{PRIMARY}/version": 2},
         bad={"cluster primary/version": 2, f"{PRIMARY}/version": 3},
-        text="feed 'clicks': version 3 of cluster 'primary' does not exist, it is at 2. "
+        text="feed 'clicks': version 3 of cluster 'primary' does not exist; the current one is 2. "
         "Leave the version out, or correct it.",
     ),
     Case(
@@ -75,7 +75,7 @@ CASES = (
         good={f"{BACKUP}/validity": {"start": "2015-01-01T00:00Z", "end": "2015-01-01T00:00Z"}},
         bad={f"{BACKUP}/validity": {"start": "2015-01-01T00:00Z", "end": "2014-01-01T00:00Z"}},
         text="feed 'clicks': the validity on backup ends at 2014-01-01T00:00Z, before its start 2015-01-01T00:00Z. "
-        "Move the end behind the start.",
+        "Move the end after the start.",
     ),
     Case(
         code="feed-sla",
@@ -103,7 +103,7 @@ CASES = (
         code="job-priority",
         good={"feed clicks/properties": {"jobPriority": "very_high"}},
         bad={"feed clicks/properties": {"jobPriority": "urgent"}},
-        text="feed 'clicks': jobPriority 'urgent' is not a priority, NORMAL is taken. "
+        text="feed 'clicks': jobPriority 'urgent' is not a priority; NORMAL is used. "
         "Write one of VERY_HIGH, HIGH, NORMAL, LOW, VERY_LOW.",
     ),
     Case(
@@ -111,7 +111,7 @@ CASES = (
         name="process",
         good={"process daily/properties": {"jobPriority": "LOW"}},
         bad={"process daily/properties": {"jobPriority": ""}},
-        text="process 'daily': jobPriority '' is not a priority, NORMAL is taken. "
+        text="process 'daily': jobPriority '' is not a priority; NORMAL is used. "
         "Write one of VERY_HIGH, HIGH, NORMAL, LOW, VERY_LOW.",
     ),
     Case(
@@ -179,8 +179,8 @@ CASES = (
     Case(
         code="path-shared",
         bad={"feed other": another("feed summary", name="other")},
-        text="feed 'summary': on primary the data lie where feed 'other' on primary has its own: retention and "
-        "publishing would meet. Give each a path of its own.",
+        text="feed 'summary': on primary the data share a location with feed 'other' on primary: retention and "
+        "publications would conflict. Give each its own path.",
     ),
     Case(
         code="feed-group",
@@ -215,7 +215,7 @@ CASES = (
         code="process-validity",
         bad={f"{DAILY}/clusters/primary/validity/end": "2015-01-02T00:00Z"},
         text="process 'daily': the validity on primary ends at 2015-01-02T00:00Z, not after its start "
-        "2015-01-02T00:00Z. Move the end behind the start.",
+        "2015-01-02T00:00Z. Move the end after the start.",
     ),
     Case(
         code="input-output-names",
@@ -231,7 +231,7 @@ CASES = (
         name="parameter",
         good={f"{DAILY}/inputs/late-clicks": {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}},
         bad={f"{DAILY}/inputs/spark": {"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}},
-        text="process 'daily': the input 'spark' cannot be a parameter of a function: spark is taken. "
+        text="process 'daily': the input 'spark' cannot be a parameter of a function: spark is reserved. "
         "Rename the input.",
     ),
     Case(
@@ -246,14 +246,14 @@ CASES = (
         name="mixed",
         good={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-3)", "end": "latest(0)"}},
         bad={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-3)", "end": "now(0,0)"}},
-        text="process 'daily': inputs.clicks: window from latest(-3) to now(0,0): latest and future go only with "
-        "themselves. Write both ends with the same function.",
+        text="process 'daily': inputs.clicks: window from latest(-3) to now(0,0): latest and future can only be "
+        "combined with themselves. Write both ends with the same function.",
     ),
     Case(
         code="expression",
         name="output",
         bad={f"{DAILY}/outputs/summary/instance": "latest(0)"},
-        text="process 'daily': outputs.summary.instance 'latest(0)' depends on what is available. "
+        text="process 'daily': outputs.summary.instance 'latest(0)' depends on available data. "
         "Write a function of the nominal time, for example now(0,0).",
     ),
     Case(
@@ -262,7 +262,7 @@ CASES = (
         bad={f"{DAILY}/inputs/clicks/start": "yesterday(-1,0)"},
         text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' from "
         "2014-12-31T23:00Z, before the start of the feed at 2015-01-01T00:00Z. "
-        "Begin the process later, the window later, or the feed earlier.",
+        "Start the process later, the window later, or the feed earlier.",
     ),
     Case(
         code="window-range",
@@ -271,7 +271,7 @@ CASES = (
         bad={f"{DAILY}/inputs/clicks/start": "today(0,0)"},
         text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' from "
         "2015-01-02T00:00Z to 2015-01-01T23:00Z: the end is before the start. "
-        "Exchange start and end, or correct them.",
+        "Swap start and end, or correct them.",
     ),
     Case(
         code="window-range",
@@ -279,22 +279,23 @@ CASES = (
         bad={f"{PRIMARY}/validity/end": "2015-01-01T12:00Z"},
         text="process 'daily': the first instance on primary, 2015-01-02T00:00Z, reads feed 'clicks' to "
         "2015-01-01T23:00Z, after the end of the feed at 2015-01-01T12:00Z. "
-        "End the window earlier, begin the process earlier, or let the feed last longer.",
+        "End the window earlier, start the process earlier, or extend the feed's validity.",
     ),
     Case(
         code="window-retention",
         good={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-9000)", "end": "latest(0)"}},
         bad={f"{PRIMARY}/retention/limit": "hours(36)"},
         text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
-        "primary keeps hours(36). Begin the window later, raise retention.limit of the feed, or write "
+        "primary keeps hours(36). Start the window later, raise retention.limit of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(
         code="window-outlives-feed",
         good={f"{PRIMARY}/validity/end": REMOVED, f"{DAILY}/clusters/primary/validity/end": REMOVED},
         bad={f"{DAILY}/clusters/primary/validity/end": REMOVED},
-        text="process 'daily': on primary feed 'clicks' ends at 2016-01-01T00:00Z, and the process goes on: its later "
-        "instances read less and less of it, then nothing. End the process with the feed, or let the feed last longer.",
+        text="process 'daily': on primary feed 'clicks' ends at 2016-01-01T00:00Z, before the process: its later "
+        "instances read less and less of it, then nothing. "
+        "End the process with the feed, or extend the feed's validity.",
     ),
     Case(
         code="output-range",
@@ -310,8 +311,8 @@ CASES = (
             "feed summary/clusters/primary/type": "target",
             "feed summary/clusters/backup": {"type": "source", "validity": {"start": "2015-01-01T00:00Z"}},
         },
-        text="process 'daily': feed 'summary' is replicated to primary, and the process writes it there too. "
-        "Let the process write at a source, or remove type: target.",
+        text="process 'daily': feed 'summary' is replicated to primary, but the process also writes it there. "
+        "Write it at a source, or remove type: target.",
     ),
     Case(
         code="several-writers",
@@ -339,7 +340,7 @@ CASES = (
         "of "
         ""
         "daily 2015-01-02T00:00Z. "
-        "Let a window on the way end earlier, for example at now(0,-60) or yesterday(0,0).",
+        "End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
     ),
     Case(
         code="input-partition",
@@ -378,7 +379,7 @@ CASES = (
         code="late-input",
         name="name",
         bad={f"{DAILY}/late_process": {"policy": "final", "delay": "hours(1)", "inputs": ["views"]}},
-        text="process 'daily': late_process names the input 'views'. The inputs are clicks.",
+        text="process 'daily': late_process refers to a missing input 'views'. The inputs are clicks.",
     ),
     Case(
         code="text",
@@ -392,7 +393,7 @@ CASES = (
         name="python",
         good={f"{DAILY}/workflow/path": "jobs/daily.py:summarize"},
         bad={f"{DAILY}/workflow/path": "jobs.daily"},
-        text="process 'daily': workflow.path 'jobs.daily' does not suit engine python: it names no function. "
+        text="process 'daily': workflow.path 'jobs.daily' does not match engine python: it names no function. "
         "Write package.module:function or folder/file.py:function.",
     ),
     Case(
@@ -400,7 +401,7 @@ CASES = (
         name="jar",
         good={f"{DAILY}/workflow": {"engine": "spark-submit", "path": "a.jar", "main_class": "a.B"}},
         bad={f"{DAILY}/workflow": {"engine": "spark-submit", "path": "a.jar"}},
-        text="process 'daily': workflow.path 'a.jar' does not suit engine spark-submit: a jar needs its main class. "
+        text="process 'daily': workflow.path 'a.jar' does not match engine spark-submit: a jar needs its main class. "
         "Write main_class.",
     ),
     Case(

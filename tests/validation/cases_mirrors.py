@@ -6,7 +6,7 @@ from tests.validation.cases import Case
 
 MIRROR = "process models"
 CLOUD = {"cluster cloud": {"name": "cloud", "storage": "s3://bucket/data"}}
-OWN = "Give the mirror a directory of its own."
+OWN = "Use a separate directory for the mirror."
 
 
 def mirror(source: object, target: object, name: str = "models", **more: Any) -> dict[str, Any]:
@@ -35,15 +35,15 @@ MIRROR_CASES = (
         name="inputs",
         good=GOOD,
         bad={**mirror("/models", "/models", inputs=INPUTS), "process models/clusters": ENDING},
-        text="process 'models': a mirror has no inputs: its directories are no feeds. "
-        "Remove inputs; what has dates is copied by the replication of its feed.",
+        text="process 'models': a mirror cannot have inputs: its directories are not feeds. "
+        "Remove inputs; to copy data with dates, use the replication of a feed.",
     ),
     Case(
         code="mirror-work",
         name="parallel",
         good=mirror("/models", "/models", parallel=1),
         bad=mirror("/models", "/models", parallel=2),
-        text="process 'models': 2 instances would write the same directory together. Remove parallel.",
+        text="process 'models': 2 concurrent instances would write the same directory. Remove parallel.",
     ),
     Case(
         code="unknown-reference",
@@ -95,28 +95,28 @@ MIRROR_CASES = (
         good=mirror("/models/${cluster.colo}", "/models/${cluster.colo}"),
         bad=mirror("/models/${YEAR}", "/models"),
         text="process 'models': mirror.source.directory '/models/${YEAR}' cannot be mirrored: its path has dates, so "
-        "it is the place of a feed. Declare a feed with replication for it.",
+        "it is the location of a feed. Declare a feed with replication for it.",
     ),
     Case(
         code="mirror-place",
         name="scheme",
         bad=mirror("hdfs://host/models", "/models"),
-        text="process 'models': mirror.source.directory 'hdfs://host/models' cannot be mirrored: no adapter opens "
-        "'hdfs' storage. Use one of abfs, abfss, az, file, gcs, gs, memory, s3, s3a.",
+        text="process 'models': mirror.source.directory 'hdfs://host/models' cannot be mirrored: "
+        "'hdfs' storage is not supported. Use one of abfs, abfss, az, file, gcs, gs, memory, s3, s3a, sftp.",
     ),
     Case(
         code="mirror-overlap",
         name="itself",
         good=mirror("/models", {"directory": "/models2"}),
         bad=mirror("/models", {"directory": "/models/copy"}),
-        text="process 'models': the mirror would write file:///data/models/copy, which lies inside of its source, "
+        text="process 'models': the mirror would write file:///data/models/copy, which is inside its source, "
         f"file:///data/models. {OWN}",
     ),
     Case(
         code="mirror-overlap",
         name="around",
         bad=mirror("/a/models", "file:///data/a"),
-        text="process 'models': the mirror would write file:///data/a, which lies around its source, "
+        text="process 'models': the mirror would write file:///data/a, which is around its source, "
         f"file:///data/a/models. {OWN}",
     ),
     Case(
@@ -124,7 +124,7 @@ MIRROR_CASES = (
         name="directories",
         good=mirror({"directories": ["/a/models", "/b/tables"]}, "/all"),
         bad=mirror({"directories": ["/a/models", "/b/models/v1", "/c/models"]}, "/all"),
-        text="process 'models': the mirror would write file:///backup/all/models, which lies at another target of it, "
+        text="process 'models': the mirror would write file:///backup/all/models, which is at another target of it, "
         f"file:///backup/all/models. {OWN}",
     ),
     Case(
@@ -140,7 +140,7 @@ MIRROR_CASES = (
             "/models",
             clusters={name: {"validity": {"start": "2015-01-01T00:00Z"}} for name in ("primary", "backup")},
         ),
-        text="process 'models': the mirror would write file:///backup/models, which lies at its target on cluster "
+        text="process 'models': the mirror would write file:///backup/models, which is at its target on cluster "
         f"'backup', file:///backup/models. {OWN}",
     ),
     Case(
@@ -148,21 +148,21 @@ MIRROR_CASES = (
         name="feed",
         good=mirror("/models", "/clicks/models"),
         bad=mirror("/models", "/clicks/2015"),
-        text="process 'models': the mirror would write file:///backup/clicks/2015, which lies around the data of feed "
+        text="process 'models': the mirror would write file:///backup/clicks/2015, which is around the data of feed "
         f"'clicks' on backup, file:///backup//clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}. {OWN}",
     ),
     Case(
         code="mirror-overlap",
         name="storage",
         bad={**mirror("/models", "s3://bucket/data"), **CLOUD},
-        text="process 'models': the mirror would write s3://bucket/data, which lies at the storage of cluster 'cloud', "
+        text="process 'models': the mirror would write s3://bucket/data, which is at the storage of cluster 'cloud', "
         f"s3://bucket/data. {OWN}",
     ),
     Case(
         code="mirror-patterns",
         good={**GOOD, f"{MIRROR}/workflow/mirror/include": ["**.csv", "{a,b}/*"]},
         bad={**GOOD, f"{MIRROR}/workflow/mirror/exclude": ["*.tmp", "{a,b/*"]},
-        text="process 'models': mirror.exclude '{a,b/*' is no glob: its '{' is not closed. "
+        text="process 'models': mirror.exclude '{a,b/*' is not a glob: its '{' is not closed. "
         "Write globs such as **.csv, {a,b} or [a-z].",
     ),
 )

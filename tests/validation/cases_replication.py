@@ -38,7 +38,7 @@ REPLICATION_CASES = (
         good={f"{PRIMARY}/type": REMOVED, f"{BACKUP}/type": REMOVED},
         bad={f"{PRIMARY}/type": REMOVED},
         text="feed 'clicks': cluster backup is a target of replication, but no cluster is a source. "
-        "Write type: source at the cluster that the data come from.",
+        "Write type: source at the cluster that has the data.",
     ),
     Case(
         code="replication-source",
@@ -117,7 +117,7 @@ REPLICATION_CASES = (
         bad=valid(EARLY, FEBRUARY),
         text="feed 'clicks': source primary (2015-01-01T00:00Z to 2015-02-01T00:00Z) and target backup "
         "(2015-02-01T00:00Z to 2015-03-01T00:00Z) have no instance in common: nothing will ever be copied. "
-        "Move a validity, or shorten the delay, unless that is meant.",
+        "Move a validity, or shorten the delay, unless this is intended.",
     ),
     Case(
         code="replication-nothing",
@@ -125,7 +125,7 @@ REPLICATION_CASES = (
         bad=valid(EARLY, EARLY, delay="days(31)", retention={"limit": "days(40)"}),
         text="feed 'clicks': source primary (2015-01-01T00:00Z to 2015-02-01T00:00Z), days(31) later, and "
         "target backup (2015-01-01T00:00Z to 2015-02-01T00:00Z) have no instance in common: nothing will ever be "
-        "copied. Move a validity, or shorten the delay, unless that is meant.",
+        "copied. Move a validity, or shorten the delay, unless this is intended.",
     ),
     Case(
         code="replication-grid",
@@ -133,7 +133,7 @@ REPLICATION_CASES = (
         good=valid(since("2015-01-01T00:00"), since("2015-03-01T05:00")),
         bad=valid(since("2015-01-01T00:00"), since("2015-03-01T05:10")),
         text="feed 'clicks': the instances of hours(1) from 2015-01-01T00:00Z at source primary and from "
-        "2015-03-01T05:10Z at target backup have different times. Let both begin at the same time.",
+        "2015-03-01T05:10Z at target backup have different times. Start both at the same time.",
     ),
     Case(
         code="replication-grid",
@@ -141,14 +141,14 @@ REPLICATION_CASES = (
         good={**MONTHLY, **valid(since("2015-02-15T00:00"), since("2015-01-15T00:00"))},
         bad={**MONTHLY, **valid(since("2015-02-01T00:00"), since("2015-01-31T00:00"))},
         text="feed 'clicks': the instances of months(1) from 2015-02-01T00:00Z at source primary and from "
-        "2015-01-31T00:00Z at target backup have different times. Let both begin at the same time.",
+        "2015-01-31T00:00Z at target backup have different times. Start both at the same time.",
     ),
     Case(
         code="replication-table",
         good=tables(),
         bad=tables(**{f"{BACKUP}/type": "target"}),
         text="feed 'clicks': the feed is a table on primary, backup: tables are not replicated, so nothing is copied "
-        "to backup. Let a process on the target write a table there, or keep the data at locations.",
+        "to backup. Write the table with a process on the target, or store the data at locations.",
     ),
     Case(
         code="replication-options",
@@ -156,7 +156,7 @@ REPLICATION_CASES = (
         good={POLICY: {"parallel": 2}},
         bad={POLICY: {"parallel": 2}, f"{BACKUP}/type": REMOVED},
         text="feed 'clicks': replication has no effect: no cluster of the feed is a target. "
-        "Write type: target at the cluster that it is copied to, or remove it.",
+        "Write type: target at the cluster that receives the copies, or remove it.",
     ),
     Case(
         code="replication-options",
@@ -171,7 +171,7 @@ REPLICATION_CASES = (
         name="exclude",
         good={POLICY: {"include": ["**.csv"], "exclude": ["tmp/**.csv"]}},
         bad={POLICY: {"include": ["**.csv"], "exclude": ["**.csv"]}},
-        text="feed 'clicks': include '**.csv' has no effect: exclude names it, too. Remove one of them.",
+        text="feed 'clicks': include '**.csv' has no effect: exclude contains it, too. Remove one of them.",
     ),
     Case(
         code="replication-options",
@@ -186,23 +186,23 @@ REPLICATION_CASES = (
         name="include",
         good={POLICY: {"include": ["{a,b}*", "a}", "[!0-9]", "[]]", "\\[", "**/x?"]}},
         bad={POLICY: {"include": ["**.csv", "{a,b"]}},
-        text="feed 'clicks': replication.include.1 '{a,b' is no glob: its '{' is not closed. "
-        "Write globs such as day=*, {a,b} or [a-z], and a backslash before a character that is meant.",
+        text="feed 'clicks': replication.include.1 '{a,b' is not a glob: its '{' is not closed. "
+        "Write globs such as day=*, {a,b} or [a-z], and a backslash before a literal character.",
     ),
     Case(
         code="replication-pattern",
         name="partition",
         good={f"{PRIMARY}/partition": "{us,eu}/*"},
         bad={f"{PRIMARY}/partition": "[eu"},
-        text="feed 'clicks': clusters.primary.partition '[eu' is no glob: its '[' is not closed. "
-        "Write globs such as day=*, {a,b} or [a-z], and a backslash before a character that is meant.",
+        text="feed 'clicks': clusters.primary.partition '[eu' is not a glob: its '[' is not closed. "
+        "Write globs such as day=*, {a,b} or [a-z], and a backslash before a literal character.",
     ),
     Case(
         code="replication-pattern",
         name="time",
         good={f"{PRIMARY}/partition": "${cluster.name}"},
         bad={f"{PRIMARY}/partition": "day=${DAY}"},
-        text="feed 'clicks': clusters.primary.partition 'day=${DAY}' holds ${DAY}: it is the same path in all "
+        text="feed 'clicks': clusters.primary.partition 'day=${DAY}' contains ${DAY}, but its path is the same in all "
         "instances. Write variables of the cluster only, or globs.",
     ),
     Case(
@@ -218,7 +218,7 @@ REPLICATION_CASES = (
         name="timeout",
         good={"feed clicks/properties": {"timeout": "hours(3)", "overwrite": "yes", "maxMaps": " 20 "}},
         bad={"feed clicks/properties": {"timeout": "abc"}},
-        text="feed 'clicks': the property timeout 'abc' cannot be read: hours(6) is used. "
+        text="feed 'clicks': the property timeout 'abc' is invalid: hours(6) is used. "
         "Correct it, or write replication.timeout.",
     ),
     Case(
@@ -226,14 +226,14 @@ REPLICATION_CASES = (
         name="order",
         good={"feed clicks/properties": {"order": "RANDOM"}, f"{BACKUP}/type": REMOVED},
         bad={"feed clicks/properties": {"order": "RANDOM"}},
-        text="feed 'clicks': the property order 'RANDOM' cannot be read: FIFO is used. "
+        text="feed 'clicks': the property order 'RANDOM' is invalid: FIFO is used. "
         "Correct it, or write replication.order.",
     ),
     Case(
         code="replication-property",
         name="declared",
         bad={"feed clicks/properties": {"maxMaps": "0"}, POLICY: {"max_tasks": 7}},
-        text="feed 'clicks': the property maxMaps '0' cannot be read: 7 is used. "
+        text="feed 'clicks': the property maxMaps '0' is invalid: 7 is used. "
         "Correct it, or write replication.max_tasks.",
     ),
     Case(
@@ -241,7 +241,7 @@ REPLICATION_CASES = (
         name="other",
         good={"feed clicks/properties": {"parallel": "2", "preserveTimes": "true"}, POLICY: {"parallel": 2}},
         bad={"feed clicks/properties": {"removeDeletedFiles": "true"}, POLICY: {"removed_files": "keep"}},
-        text="feed 'clicks': the property removeDeletedFiles 'true' is not used: replication.removed_files says "
-        "otherwise. Remove one of them.",
+        text="feed 'clicks': the property removeDeletedFiles 'true' is not used: replication.removed_files "
+        "overrides it. Remove one of them.",
     ),
 )

@@ -61,7 +61,7 @@ RETENTION_CASES = (
         good={f"{KEEP}/max_instances": 39},
         bad={f"{KEEP}/max_instances": 20},
         text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
-        "primary keeps 20 instances. Begin the window later, raise retention.max_instances of the feed, or write "
+        "primary keeps 20 instances. Start the window later, raise retention.max_instances of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(
@@ -70,7 +70,7 @@ RETENTION_CASES = (
         good={f"{KEEP}/limit": "hours(36)", f"{KEEP}/until_read_by": ["daily"]},
         bad={f"{KEEP}/limit": "hours(36)"},
         text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
-        "primary keeps hours(36). Begin the window later, raise retention.limit of the feed, or write "
+        "primary keeps hours(36). Start the window later, raise retention.limit of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(
@@ -78,8 +78,8 @@ RETENTION_CASES = (
         name="age",
         good={f"{KEEP}/keep_newest": 719},
         bad={f"{KEEP}/keep_newest": 720},
-        text="feed 'clicks': the 720 newest instances on primary always stay, so limit days(30) removes nothing while "
-        "all instances come. Lower keep_newest, or raise limit.",
+        text="feed 'clicks': the 720 newest instances on primary always stay, so limit days(30) removes nothing if "
+        "all instances arrive. Lower keep_newest, or raise limit.",
     ),
     Case(
         code="retention-newest",
@@ -87,7 +87,7 @@ RETENTION_CASES = (
         good={f"{KEEP}/keep_newest": 99, f"{KEEP}/max_instances": 100},
         bad={f"{KEEP}/keep_newest": 100, f"{KEEP}/max_instances": 100},
         text="feed 'clicks': the 100 newest instances on primary always stay, so max_instances 100 removes nothing "
-        "while all instances come. Lower keep_newest, or raise max_instances.",
+        "if all instances arrive. Lower keep_newest, or raise max_instances.",
     ),
     Case(
         code="retention-frequency",
@@ -108,14 +108,14 @@ RETENTION_CASES = (
         name="another",
         bad={f"{SUMMARY}/retention": {"limit": "days(9)", "until_read_by": ["daily"]}},
         text="feed 'summary': process 'daily' does not read the feed on primary: its instances would be kept for ever. "
-        "Name a process that does, or remove the name.",
+        "Name a process that reads it, or remove the name.",
     ),
     Case(
         code="retention-readers",
         name="elsewhere",
         bad={f"{BACKUP}/retention/until_read_by": ["daily"]},
         text="feed 'clicks': process 'daily' does not read the feed on backup: its instances would be kept for ever. "
-        "Name a process that does, or remove the name.",
+        "Name a process that reads it, or remove the name.",
     ),
     Case(
         code="retention-replicas",
@@ -144,7 +144,7 @@ RETENTION_CASES = (
         name="source",
         good={f"{PRIMARY}/delay": "days(30)", KEEP: {"limit": "days(30)", "until_replicated_to": ["backup"]}},
         bad={f"{PRIMARY}/delay": "days(30)"},
-        text="feed 'clicks': instances on primary are kept days(30), and their copy to backup is due days(30) and "
+        text="feed 'clicks': instances on primary are kept days(30), but their copy to backup is due days(30) and "
         "hours(1) after their time: they could be removed before. Keep them longer on primary, or shorten the delay.",
     ),
     Case(
@@ -152,7 +152,7 @@ RETENTION_CASES = (
         name="target",
         good={f"{PRIMARY}/delay": "hours(10)", f"{BACKUP}/retention": {"max_instances": 11}},
         bad={f"{PRIMARY}/delay": "hours(10)", f"{BACKUP}/retention": {"max_instances": 10}},
-        text="feed 'clicks': instances on backup are kept 10 instances, and they have come from primary hours(10) and "
+        text="feed 'clicks': instances on backup are kept 10 instances, but they arrive from primary hours(10) and "
         "hours(1) after their time: they could be removed before. Keep them longer on backup, or shorten the delay.",
     ),
     Case(
@@ -162,7 +162,7 @@ RETENTION_CASES = (
             "feed clicks/late_arrival": REMOVED,
             f"{BACKUP}/lifecycle": {"retention_stage": {"properties": {LIMIT: "minutes(59)"}}},
         },
-        text="feed 'clicks': instances on backup are kept minutes(59), and they have come from primary hours(1) after "
+        text="feed 'clicks': instances on backup are kept minutes(59), but they arrive from primary hours(1) after "
         "their time: they could be removed before. Keep them longer on backup, or shorten the delay.",
     ),
     Case(
@@ -171,7 +171,7 @@ RETENTION_CASES = (
         good={f"{SUMMARY}/retention": {"limit": "days(9)"}, "feed summary/locations/stats": "/stats"},
         bad={f"{SUMMARY}/retention": {"limit": "days(9)"}, "feed summary/locations/stats": "/stats/${MONTH}"},
         text="feed 'summary': on primary retention removes nothing at locations.stats: it has no ${YEAR}, so it does "
-        "not say how old it is. Give it a path of its own with ${YEAR}, unless that is meant.",
+        "not say how old it is. Use a separate path with ${YEAR}, unless this is intended.",
     ),
     Case(
         code="retention-place",
@@ -185,22 +185,22 @@ RETENTION_CASES = (
             f"{SUMMARY}/retention": {"limit": "days(3)"},
             f"{PRIMARY}/retention": REMOVED,
         },
-        text="feed 'summary': on primary retention removes nothing at locations.data: it lies inside of the data of "
-        "feed 'clicks' on primary. Give it a path of its own with ${YEAR}, unless that is meant.",
+        text="feed 'summary': on primary retention removes nothing at locations.data: it is inside the data of "
+        "feed 'clicks' on primary. Use a separate path with ${YEAR}, unless this is intended.",
     ),
     Case(
         code="retention-place",
         name="cluster",
         good={f"{BACKUP}/locations": {"data": f"/clicks{HOURLY}", "tmp": "/tmp/${YEAR}"}},
         bad={f"{BACKUP}/locations": {"data": f"/clicks{HOURLY}", "tmp": f"/clicks{HOURLY}/_tmp"}},
-        text="feed 'clicks': on backup retention removes nothing at locations.tmp: it lies inside of the data of the "
-        "feed, and goes with them. Give it a path of its own with ${YEAR}, unless that is meant.",
+        text="feed 'clicks': on backup retention removes nothing at locations.tmp: it is inside the data of the "
+        "feed, and is removed with them. Use a separate path with ${YEAR}, unless this is intended.",
     ),
     Case(
         code="archive-missing",
         good={f"{BACKUP}/retention": {**ARCHIVE, "archive_to": f"/old{HOURLY}"}},
         bad={f"{BACKUP}/retention": ARCHIVE},
-        text="feed 'clicks': the action on backup is archive, and archive_to names no place: nothing is removed. "
+        text="feed 'clicks': the action on backup is archive, but archive_to is missing: nothing is removed. "
         "Write archive_to, or action: delete.",
     ),
     Case(
@@ -208,23 +208,23 @@ RETENTION_CASES = (
         name="data",
         good=archived(f"s3://cold/old{HOURLY}"),
         bad={**archived(f"/clicks{HOURLY}/"), KEEP: REMOVED},
-        text="feed 'clicks': the archive on backup is no place of its own: it lies at the data of the feed. "
-        "Name another place in archive_to.",
+        text="feed 'clicks': the archive on backup overlaps other data: it is at the data of the feed. "
+        "Use another path in archive_to.",
     ),
     Case(
         code="archive-place",
         name="another",
         good=archived(f"/summary/old{HOURLY}"),
         bad=archived(f"file:///data/summary{HOURLY}"),
-        text="feed 'clicks': the archive on backup is no place of its own: it lies inside of the data of feed "
-        "'summary' on primary. Name another place in archive_to.",
+        text="feed 'clicks': the archive on backup overlaps other data: it is inside the data of feed "
+        "'summary' on primary. Use another path in archive_to.",
     ),
     Case(
         code="archive-place",
         name="trash",
         bad=archived(f"/.feed-assets/old{HOURLY}"),
-        text="feed 'clicks': the archive on backup is in .feed-assets, where the trash is. "
-        "Name another place in archive_to.",
+        text="feed 'clicks': the archive on backup is in .feed-assets, the folder of the trash. "
+        "Use another path in archive_to.",
     ),
     Case(
         code="archive-place",
@@ -238,6 +238,6 @@ RETENTION_CASES = (
         name="static",
         bad=archived("/old"),
         text="feed 'clicks': the archive on backup does not keep instances apart: it has no time variable, so all "
-        "instances would have one place. Add the missing variable to archive_to.",
+        "instances would share a path. Add the missing variable to archive_to.",
     ),
 )

@@ -48,7 +48,7 @@ SERVICE_CASES = (
         good={"cluster primary/catalog": "thrift://one:9083, two:9083,thrift://three"},
         bad={"cluster primary/catalog": "thrift://one:9083,two 9083"},
         text="cluster 'primary': 'two 9083' is not the address of a metastore. "
-        "Write thrift://host:9083, further metastores after a comma.",
+        "Write thrift://host:9083; separate several metastores by commas.",
     ),
     Case(
         code="spark-address",
@@ -69,8 +69,8 @@ SERVICE_CASES = (
         code="storage-not-here",
         good={"cluster primary/storage": "s3://bucket/data"},
         bad={"cluster primary/storage": "hdfs://host:8020"},
-        text="cluster 'primary': nothing here opens hdfs storage: what lies in hdfs://host:8020 is not seen, and not "
-        "written. Name a storage of one of abfs, abfss, az, file, gcs, gs, memory, s3, s3a.",
+        text="cluster 'primary': hdfs storage is not supported: hdfs://host:8020 can be neither read nor "
+        "written. Use a storage of one of abfs, abfss, az, file, gcs, gs, memory, s3, s3a, sftp.",
     ),
     Case(
         code="cluster-staging",
@@ -83,8 +83,8 @@ SERVICE_CASES = (
         name="interfaces",
         good={"cluster primary": _cluster(spark="local"), f"{DAILY}/workflow": EXTERNAL},
         bad={"cluster primary": BY_INTERFACES, f"{DAILY}/workflow": EXTERNAL},
-        text="process 'daily': there is no Spark master for workflow: it names none, and neither does cluster "
-        "'primary'. Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
+        text="process 'daily': there is no Spark master for workflow: neither it nor cluster "
+        "'primary' has one. Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
     ),
     Case(
         code="workflow-master",
@@ -94,8 +94,8 @@ SERVICE_CASES = (
             f"{DAILY}/workflow": {**EXTERNAL, "master": "spark://host:7077"},
         },
         bad={"cluster primary/spark": {"remote": "sc://host"}, f"{DAILY}/workflow": EXTERNAL},
-        text="process 'daily': there is no Spark master for workflow: it names none, and neither does cluster "
-        "'primary'. Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
+        text="process 'daily': there is no Spark master for workflow: neither it nor cluster "
+        "'primary' has one. Write master at the workflow, or spark.master (or the interface spark) at the cluster.",
     ),
     Case(
         code="workflow-master",
@@ -110,14 +110,14 @@ SERVICE_CASES = (
         name="engine",
         good={f"{DAILY}/workflow": {"engine": "sql", "path": "there.sql"}},
         bad={f"{DAILY}/workflow": {"engine": "pig", "path": "/apps/daily.pig"}},
-        text="process 'daily': workflow: pig does not run here: the process is declared and checked, and cannot be "
-        "scheduled. Replace the workflow by one for python, sql or spark-submit.",
+        text="process 'daily': workflow: pig does not run here: the process can be declared and checked, but not "
+        "scheduled. Replace the workflow with one for python, sql or spark-submit.",
     ),
     Case(
         code="lifecycle-stage",
         good={"feed clicks/lifecycle": _staged(), f"{BACKUP}/lifecycle": {}},
         bad={f"{BACKUP}/lifecycle": {}},
-        text="feed 'clicks': retention is a mandatory stage, there is none for backup. "
+        text="feed 'clicks': backup lacks a retention stage, which is mandatory. "
         f'Write lifecycle: {{retention_stage: {{properties: {{{LIMIT}: "days(30)"}}}}}}.',
     ),
     Case(
@@ -125,7 +125,7 @@ SERVICE_CASES = (
         name="feed",
         good={"feed summary/lifecycle": _staged(frequency="hours(24)")},
         bad={"feed summary/lifecycle": _staged(frequency="hours(23)")},
-        text="feed 'summary': retention hours(23) on primary can not be more frequent than data availability, days(1). "
+        text="feed 'summary': retention hours(23) on primary cannot be more frequent than data availability, days(1). "
         "Write at least days(1).",
     ),
     Case(
@@ -137,7 +137,7 @@ SERVICE_CASES = (
             "feed clicks/locations": {"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}/${MINUTE}"},
             f"{PRIMARY}/lifecycle": _staged(frequency="minutes(59)"),
         },
-        text="feed 'clicks': retention minutes(59) on primary can not be more frequent than hours(1). "
+        text="feed 'clicks': retention minutes(59) on primary cannot be more frequent than hours(1). "
         "Write at least hours(1).",
     ),
     Case(
@@ -188,7 +188,7 @@ SERVICE_CASES = (
         code="datasource-version",
         good={f"{BACKUP}/export": {"target": {**EXPORT["target"], "version": 0}}},
         bad={f"{PRIMARY}/import": {"source": {**IMPORT["source"], "version": 1}}},
-        text="feed 'clicks': version 1 of datasource 'shop' does not exist, it is at 0. "
+        text="feed 'clicks': version 1 of datasource 'shop' does not exist; the current one is 0. "
         "Leave the version out, or correct it.",
     ),
     Case(
@@ -230,7 +230,7 @@ SERVICE_CASES = (
         code="import-options",
         name="excludes",
         bad={f"{PRIMARY}/import": {"source": {**IMPORT["source"], "fields": {"excludes": ["id"]}}}},
-        text="feed 'clicks': columns cannot be excluded from an import. List those that are wanted under includes.",
+        text="feed 'clicks': columns cannot be excluded from an import. List the wanted columns under includes.",
     ),
     Case(
         code="import-options",
@@ -244,7 +244,7 @@ SERVICE_CASES = (
         code="import-place",
         good={f"{PRIMARY}/import": IMPORT},
         bad={f"{BACKUP}/import": IMPORT},
-        text="feed 'clicks': the import on backup has no effect: only a source is imported into. "
+        text="feed 'clicks': the import on backup has no effect: imports write to sources only. "
         "Write type: source, or remove the import.",
     ),
     Case(
@@ -264,7 +264,7 @@ SERVICE_CASES = (
     Case(
         code="data-location",
         bad={"feed summary/locations": {"stats": "/stats"}},
-        text="feed 'summary': its data have no place on primary. "
+        text="feed 'summary': its data have no location on primary. "
         'Write locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}, or table.',
     ),
     Case(
@@ -277,7 +277,7 @@ SERVICE_CASES = (
             },
         },
         bad={f"{BACKUP}/locations": {"meta": "/meta"}},
-        text="feed 'clicks': its data have no place on backup. "
+        text="feed 'clicks': its data have no location on backup. "
         'Write locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}, or table.',
     ),
 )

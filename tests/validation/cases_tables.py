@@ -113,8 +113,8 @@ TABLE_CASES = (
                 }
             }
         ),
-        text="feed 'views': on primary the data lie where feed 'clicks' on primary has its own: retention and "
-        "publishing would meet. Give each a path of its own.",
+        text="feed 'views': on primary the data share a location with feed 'clicks' on primary: retention and "
+        "publications would conflict. Give each its own path.",
     ),
     Case(
         code="feed-group",

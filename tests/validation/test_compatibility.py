@@ -27,7 +27,7 @@ def test_row_17_shortening_a_feed_that_a_process_needs_is_refused_naming_the_pro
     assert _after({f"{PRIMARY}/validity/end": "2015-01-01T12:00Z"}) == [
         "process 'daily': it is not compatible with changes to feed 'clicks': the first instance on primary, "
         "2015-01-02T00:00Z, reads feed 'clicks' to 2015-01-01T23:00Z, after the end of the feed at 2015-01-01T12:00Z. "
-        "End the window earlier, begin the process earlier, or let the feed last longer."
+        "End the window earlier, start the process earlier, or extend the feed's validity."
     ]
 
 
@@ -103,7 +103,7 @@ def test_row_92_a_removal_is_refused_naming_everything_that_refers_to_what_goes(
     assert (issue.code, issue.render()) == (
         "still-referenced",
         "clicks.yaml:3: cluster 'primary': it cannot be removed, because feed 'clicks', feed 'summary' and process "
-        "'daily' refer to it. Remove those first, or let them name another.",
+        "'daily' refer to it. Remove those first, or make them refer to another one.",
     )
 
 

@@ -141,4 +141,4 @@ def test_two_mirrors_that_write_one_directory_are_both_told() -> None:
         ("process 'models'", "mirror-overlap"),
         ("process 'others'", "mirror-overlap"),
     ]
-    assert "inside of the target of mirror 'models'" in issues[1].message
+    assert "inside the target of mirror 'models'" in issues[1].message

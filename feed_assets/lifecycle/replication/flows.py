@@ -1,7 +1,7 @@
-"""Instances of a flow as work: many copies at once, each with its own claims, its own attempt and its own end.
+"""Run instances of a flow: many copies at once, each with its own leases, attempt and end.
 
-The order is that of every attempt: claims, gate, copy, publication, record. What broke off anywhere is repeated to the
-same end, and copies only what is not there yet.
+The order is that of every attempt: leases, gate, copy, publication, record. An interrupted copy is repeated, reaches
+the same result, and copies only what is still missing.
 """
 
 import logging
@@ -13,16 +13,21 @@ from time import sleep
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.attempt_steps import AttemptSteps, OnPublished, Published
-from feed_assets.lifecycle.errors import FilesFailedError, OutputOutsideValidityError, ReplicaLostError
-from feed_assets.lifecycle.input_states import InputState
-from feed_assets.lifecycle.late_inputs import find_late_inputs
-from feed_assets.lifecycle.leasing import Leased, LeasedTime
-from feed_assets.lifecycle.places import find_place
-from feed_assets.lifecycle.replication.copying import RunTasks, copy_many
-from feed_assets.lifecycle.replication.outcomes import Copied, CopyStatus
-from feed_assets.lifecycle.replication.plans import Side
-from feed_assets.lifecycle.replication.requests import CopyRequest, OnProgress
+from feed_assets.lifecycle.arrival.inputs import find_late_inputs
+from feed_assets.lifecycle.arrival.past_locations import find_record
+from feed_assets.lifecycle.errors import OutputOutsideValidityError
+from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.instances.attempts import (
+    OnPublished,
+    Published,
+    claim_outputs,
+    finish_attempt,
+    open_gate,
+    record_published,
+    start_attempt,
+)
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.feed_instances import FeedInstances
@@ -36,13 +41,18 @@ from feed_assets.state.records import (
     ProcessKey,
 )
 from feed_assets.storage.manifests import Publication
+from feed_assets.transfer.copying import RunTasks, copy_many
+from feed_assets.transfer.errors import FilesFailedError, ReplicaLostError
+from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.plans import Side
+from feed_assets.transfer.requests import CopyRequest, OnProgress
 
 FLAG = "_SUCCESS"
-"""The availability flag of replicas of feeds that have none (Falcon's)."""
+"""The availability flag of replicas of feeds without a flag (Falcon's)."""
 BYTES_AT_ONCE = 1 << 30
-"""How many bytes, as far as they are known, are copied before what was copied is written down."""
-HELD_FOR = timedelta(minutes=10)
-"""How long an instance that somebody else works on, another source of the same target, is waited for."""
+"""How many bytes, if known, are copied before the copies are recorded."""
+LEASE_PATIENCE = timedelta(minutes=10)
+"""How long to wait for an instance on which another source of the same target works."""
 
 _PAUSE = 0.5
 
@@ -52,8 +62,8 @@ OnEnded = Callable[[datetime, Published | Exception], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Claimed:
-    """An attempt that has begun: what it holds, and what it copies."""
+class _BegunCopy:
+    """A begun attempt: its leases, and what it copies."""
 
     nominal_time: datetime
     held: LeasedTime
@@ -67,39 +77,40 @@ class _Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowRunner(AttemptSteps):
+class FlowRunner:
     """Runs instances of flows, for one Dagster run or one command.
 
-    `run_tasks` is where copies are made: on the executors of Spark, or here with threads where it is None; `processes`
-    share many copies between filesystems of this machine (see `copy_many`).
-    `distrusted` has the files of instances that a repair does not believe to be what they should be at the target (see
-    `CopyRequest`); of those that are `unfinished` other slices are still to come, whatever the record says. What
-    somebody else works on is waited for as long as `patience` says.
+    `run_tasks` makes the copies: on Spark's executors, or with threads of this process if it is None. `distrusted` has
+    the files at the target that a repair does not trust (see `CopyRequest`). For `unfinished` instances other slices
+    are still to come, whatever the record says. Instances that another worker holds are waited for up to `patience`.
     """
 
+    context: AttemptContext
     run_tasks: RunTasks | None = None
-    processes: int = 1
     on_progress: OnProgress | None = None
     distrusted: Mapping[datetime, frozenset[str]] = field(default_factory=dict)
     unfinished: frozenset[datetime] = frozenset()
-    patience: timedelta = HELD_FOR
+    patience: timedelta = LEASE_PATIENCE
 
     def run(self, flow: ProcessRecord, times: Iterable[datetime], on_published: OnPublished, on_ended: OnEnded) -> None:
-        """Copy instances, in the order given as far as nobody else holds them; `on_ended` is told what became of each.
+        """Copy instances in the given order, except that leased ones come later; call `on_ended` with the result of
+        each.
 
-        `on_published` is told of each that is a replica now before its end is noted. What fails takes no other along.
+        `on_published` is called for each new replica before its end is recorded. A failure affects no other instance.
         """
-        left, since = list(times), self.wall.now()
-        while left:
-            now, later = self._first(flow, left), []
-            with Leased(self.database, self.wall, holder=self.run_id, cluster=flow.cluster) as leased:
-                claimed: list[_Claimed] = []
+        remaining, since = list(times), self.context.real_clock.now()
+        while remaining:
+            now, later = self._first(flow, remaining), []
+            with Leased(
+                self.context.database, self.context.real_clock, holder=self.context.run_id, cluster=flow.cluster
+            ) as leased:
+                claimed: list[_BegunCopy] = []
                 for nominal_time in now:
                     try:
                         claimed.append(self._claim(leased, flow, nominal_time))
                     except LeaseHeldError as exc:
                         leased.release(nominal_time)
-                        if self.wall.now() - since < self.patience:
+                        if self.context.real_clock.now() - since < self.patience:
                             later.append(nominal_time)
                         else:
                             on_ended(nominal_time, exc)
@@ -110,15 +121,15 @@ class FlowRunner(AttemptSteps):
                 for is_last in (False, True):
                     self._copy(flow, [each for each in claimed if each.is_last is is_last], on_published, on_ended)
             if claimed:
-                since = self.wall.now()
+                since = self.context.real_clock.now()
             elif later:
                 sleep(_PAUSE)
-            left = [*left[len(now) :], *later]
+            remaining = [*remaining[len(now) :], *later]
 
     def _first(self, flow: ProcessRecord, times: Sequence[datetime]) -> Sequence[datetime]:
-        """As many as are copied at once."""
+        """Return as many instances as are copied at once."""
         (edge,) = flow.inputs
-        with self.database.read() as connection:
+        with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many([FeedKey(*edge.feed_key, each) for each in times])
         size = 0
         for count, each in enumerate(times):
@@ -128,28 +139,33 @@ class FlowRunner(AttemptSteps):
                 return times[:count]
         return times
 
-    def _claim(self, leased: Leased, flow: ProcessRecord, nominal_time: datetime) -> _Claimed:
-        """Begin an attempt, up to what it has to copy."""
+    def _claim(self, leased: Leased, flow: ProcessRecord, nominal_time: datetime) -> _BegunCopy:
+        """Begin an attempt: everything before the copy."""
         leased.acquire(f"process/{flow.process}", nominal_time)
         (edge,), (out,) = flow.inputs, flow.outputs
-        claims = self.claim(leased, flow, nominal_time)
+        claims = claim_outputs(self.context, leased, flow, nominal_time)
         held = leased.of(nominal_time)
-        begun = self.begin(flow, nominal_time)
+        begun = start_attempt(self.context, flow, nominal_time)
         if out.name not in claims:
             raise OutputOutsideValidityError(
                 process=flow.process, output=out.name, feed=out.feed, nominal_time=nominal_time
             )
-        began = self.wall.now()
-        states = self.gate(held, flow, nominal_time)
-        with self.database.read() as connection:
+        began = self.context.real_clock.now()
+        states = open_gate(self.context, held, flow, nominal_time)
+        with self.context.database.read() as connection:
             late = find_late_inputs(connection, flow, nominal_time)
-            is_last = nominal_time not in self.unfinished and is_last_slice(connection, self.plan, flow, nominal_time)
+            is_last = nominal_time not in self.unfinished and is_last_slice(
+                connection, self.context.plan, flow, nominal_time
+            )
         (source_time,) = states[0].present
-        source = find_place(
-            self.stores, self.plan.feeds[edge.feed_key], self.places.get(edge.feed_key, ()), source_time
+        source = find_record(
+            self.context.stores,
+            self.context.plan.feeds[edge.feed_key],
+            self.context.past_locations.get(edge.feed_key, ()),
+            source_time,
         )
         lease = claims[out.name]
-        return _Claimed(
+        return _BegunCopy(
             nominal_time=nominal_time,
             held=held,
             lease=lease,
@@ -160,15 +176,15 @@ class FlowRunner(AttemptSteps):
             is_last=is_last,
             request=CopyRequest(
                 source=source_side(source, source_time),
-                target=target_side(self.plan.feeds[out.feed_key], nominal_time),
+                target=target_side(self.context.plan.feeds[out.feed_key], nominal_time),
                 guard=held.check,
-                extra={"process": flow.process, "run": self.run_id, "fence": str(lease.token)},
+                extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
             ),
         )
 
     def _copy(
-        self, flow: ProcessRecord, claimed: Sequence[_Claimed], on_published: OnPublished, on_ended: OnEnded
+        self, flow: ProcessRecord, claimed: Sequence[_BegunCopy], on_published: OnPublished, on_ended: OnEnded
     ) -> None:
         if not claimed:
             return
@@ -176,15 +192,14 @@ class FlowRunner(AttemptSteps):
         options = replace(flow.copy.options, instance_flag=claimed[0].is_last)
         try:
             outcomes = copy_many(
-                self.stores,
+                self.context.stores,
                 [each.request for each in claimed],
                 options,
-                self.wall,
+                self.context.real_clock,
                 run_tasks=self.run_tasks,
-                processes=self.processes,
                 on_progress=self.on_progress,
             )
-        except Exception as exc:  # what copies has failed as a whole: there is no Spark any more, say
+        except Exception as exc:  # the whole copy failed, for example because Spark has stopped
             _logger.debug("%s", flow.process, exc_info=True)
             for each in claimed:
                 self._fail(each.held, flow, each.nominal_time, exc)
@@ -194,7 +209,9 @@ class FlowRunner(AttemptSteps):
             for each in claimed:
                 with suppress(FencedOutError):
                     reason = "the run was interrupted"
-                    self.end(each.held, flow, each.nominal_time, ProcessInstanceStatus.KILLED, reason=reason)
+                    finish_attempt(
+                        self.context, each.held, flow, each.nominal_time, ProcessInstanceStatus.KILLED, reason=reason
+                    )
             raise
         for each, outcome in zip(claimed, outcomes, strict=True):
             try:
@@ -213,14 +230,14 @@ class FlowRunner(AttemptSteps):
             return
         with suppress(FencedOutError):
             reason = f"{type(error).__name__}: {error}"
-            self.end(held, flow, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
+            finish_attempt(self.context, held, flow, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
 
-    def _finish(self, flow: ProcessRecord, claimed: _Claimed, copied: Copied, on_published: OnPublished) -> Published:
-        """Write down what is at the target now, and the end of the attempt."""
+    def _finish(self, flow: ProcessRecord, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
+        """Record the content of the target, and the end of the attempt."""
         if copied.failures:
             failures = {failure.file: failure.reason for failure in copied.failures}
             raise FilesFailedError(url=copied.source_url, failures=failures)
-        record = self.plan.feeds[flow.outputs[0].feed_key]
+        record = self.context.plan.feeds[flow.outputs[0].feed_key]
         done = Published(
             record=record,
             output=flow.outputs[0].name,
@@ -233,50 +250,52 @@ class FlowRunner(AttemptSteps):
             late=claimed.late,
             details=describe_copy(copied),
             attempt=claimed.attempt,
-            seconds=(self.wall.now() - claimed.began).total_seconds(),
+            seconds=(self.context.real_clock.now() - claimed.began).total_seconds(),
         )
         status = FeedInstanceStatus.AVAILABLE if claimed.is_last else FeedInstanceStatus.PARTIAL
         if copied.status is not CopyStatus.UNCHANGED or not self._is_known(done, status):
             payload = {"process": flow.process, "copy": describe_copy(copied)}
-            self.record(claimed.held, claimed.lease, done, FeedEventKind.REPLICATED, status, payload)
+            record_published(self.context, claimed.held, claimed.lease, done, FeedEventKind.REPLICATED, status, payload)
         on_published(done)
-        self.end(claimed.held, flow, claimed.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+        finish_attempt(
+            self.context, claimed.held, flow, claimed.nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None
+        )
         return done
 
     def _content(self, record: FeedRecord, nominal_time: datetime, copied: Copied) -> Publication:
         if copied.publication is not None:
             return copied.publication
-        found = self.stores.get(record.store).published_manifest(record.path(nominal_time))
+        found = self.context.stores.get(record.store).published_manifest(record.path(nominal_time))
         if found is None:
             raise ReplicaLostError(url=copied.target_url)
         return Publication.of(found)
 
     def _is_known(self, done: Published, status: FeedInstanceStatus) -> bool:
-        with self.database.read() as connection:
+        with self.context.database.read() as connection:
             key = FeedKey(*done.record.key, done.nominal_time)
             row = FeedInstances(connection).get_many([key]).get(key)
         return row is not None and row.status is status and row.manifest_digest == done.content.digest
 
 
 def source_side(record: FeedRecord, nominal_time: datetime) -> Side:
-    """An instance as the source of a copy."""
+    """Return an instance as the source of a copy."""
     return Side(store=record.store, path=record.path(nominal_time), flag=record.flag)
 
 
 def target_side(record: FeedRecord, nominal_time: datetime) -> Side:
-    """An instance as the target of a copy, which always has a flag, as in Falcon."""
+    """Return an instance as the target of a copy, which always has a flag, as in Falcon."""
     return Side(store=record.store, path=record.path(nominal_time), flag=record.flag or FLAG)
 
 
 def find_siblings(plan: Plan, flow: ProcessRecord, nominal_time: datetime) -> list[ProcessRecord]:
-    """The other flows that bring slices of the same instance."""
+    """Return the other flows that write slices of the same instance."""
     writers = (plan.processes.get(edge.process_key) for edge in plan.feeds[flow.outputs[0].feed_key].outputs_of)
     flows = (each for each in writers if each is not None and each.copy is not None)
     return [each for each in flows if each.key != flow.key and each.sequence.contains(nominal_time)]
 
 
 def is_last_slice(connection: Connection, plan: Plan, flow: ProcessRecord, nominal_time: datetime) -> bool:
-    """Whether the instance is whole with what this flow brings: it was, or the other slices are there."""
+    """Return whether the instance is complete with this flow's slice: it was before, or all sibling flows succeeded."""
     siblings = find_siblings(plan, flow, nominal_time)
     if not siblings:
         return True
@@ -291,8 +310,9 @@ def is_last_slice(connection: Connection, plan: Plan, flow: ProcessRecord, nomin
 
 
 def describe_copy(copied: Copied) -> dict[str, str | int | float]:
-    """The figures of a copy, as partitions, events and `replication status` show them: bytes and files that were
-    transferred, seconds, bytes a second, and what was copied.
+    """Return the figures of a copy for partitions, events and `replication status`.
+
+    They are transferred bytes and files, seconds, bytes per second, and what was copied.
     """
     return {
         "copy": copied.status.value,

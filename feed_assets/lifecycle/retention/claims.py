@@ -1,7 +1,6 @@
-"""Working on one chunk of a sweep: claimed, with the leases of its instances, both kept alive until the work ends."""
+"""Claim chunks of a sweep and the leases of their instances, and keep both alive until the work ends."""
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from feed_assets.clock import Clock
-from feed_assets.lifecycle.leasing import TTL
-from feed_assets.lifecycle.retention.holders import is_dead
+from feed_assets.lifecycle.instances.holders import is_dead
+from feed_assets.lifecycle.instances.leasing import TTL, Heartbeat
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateError
 from feed_assets.state.leases import Leases
@@ -23,66 +22,66 @@ _logger = logging.getLogger(__name__)
 
 
 def lease_holder(sweep_id: str) -> str:
-    """Who has the leases of instances that a sweep works on: the sweep, so that whoever goes on with it has them."""
+    """Return the lease holder of a sweep's instances: the sweep itself, so that a resuming worker has the leases."""
     return f"sweep/{sweep_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """The chunks of a sweep as one worker takes them; `holder` names the run of the worker (see `holders.py`)."""
+    """Claims on the chunks of a sweep by one worker; `holder` names the run of the worker (see `holders.py`)."""
 
     database: Database
-    wall: Clock
+    real_clock: Clock
     sweep_id: str
     holder: str
     ttl: timedelta = TTL
 
     def take(self, state: ChunkState, after: int = -1) -> SweepChunk | None:
-        """The next chunk in a state that can be had, above a number; None if none can. See `take_many`."""
+        """Claim the next free chunk in a state, above a number; None if there is none. See `take_many`."""
         return next(iter(self.take_many(state, 1, after)), None)
 
     def take_many(self, state: ChunkState, limit: int, after: int = -1) -> list[SweepChunk]:
-        """At most `limit` chunks in a state that can be had, by their numbers, above one.
+        """Claim at most `limit` free chunks in a state, in numeric order, above a number.
 
-        What workers of this machine have that have died is taken from them.
+        Also takes over chunks of workers of this machine that have died.
 
         Raises:
-            SweepDamagedError: one is not what was planned.
+            SweepDamagedError: a chunk differs from the plan.
         """
         with self.database.begin() as connection:
             chunks = SweepChunks(connection, self.sweep_id)
-            found = chunks.claim(self.holder, self.wall.now(), self.ttl, limit, state=state, after=after)
+            found = chunks.claim(self.holder, self.real_clock.now(), self.ttl, limit, state=state, after=after)
             if not found and _release_dead(chunks):
-                found = chunks.claim(self.holder, self.wall.now(), self.ttl, limit, state=state, after=after)
+                found = chunks.claim(self.holder, self.real_clock.now(), self.ttl, limit, state=state, after=after)
         return found
 
     def release_dead(self) -> None:
-        """Free what workers of this machine have that have died."""
+        """Release the claims of workers of this machine that have died."""
         with self.database.begin() as connection:
             _release_dead(SweepChunks(connection, self.sweep_id))
 
     def left(self, *states: ChunkState) -> list[ChunkHead]:
-        """The chunks in some states, whoever has them."""
+        """Return the chunks in some states, whoever holds them."""
         with self.database.read() as connection:
             return [head for head in SweepChunks(connection, self.sweep_id).heads() if head.state in states]
 
     def renew(self, chunk: ChunkHead) -> None:
-        """Keep a chunk for longer."""
+        """Extend the claim on a chunk."""
         with self.database.begin() as connection:
             chunks = SweepChunks(connection, self.sweep_id)
-            chunks.claim(self.holder, self.wall.now(), self.ttl, state=chunk.state, after=chunk.number - 1)
+            chunks.claim(self.holder, self.real_clock.now(), self.ttl, state=chunk.state, after=chunk.number - 1)
 
     def release(self) -> None:
-        """Give back what is claimed, if the database lets us; else it is free when its time has come."""
+        """Release all claims; if the database refuses, they expire."""
         with suppress(StateError), self.database.begin() as connection:
             SweepChunks(connection, self.sweep_id).release(self.holder)
 
 
-class Grip:
-    """A context in which a claimed chunk and the leases of its instances are kept alive by a thread.
+class ChunkLease:
+    """A context that keeps a claimed chunk and the leases of its instances alive with a thread.
 
-    `leases` has, by nominal time, those that could be had when it was entered. Only chunks of data take leases: their
-    instances are in no other chunk.
+    `leases` has, by nominal time, the leases that were free when the context was entered. Only chunks of data take
+    leases: their instances are in no other chunk.
     """
 
     def __init__(self, claims: Claims, chunk: ChunkHead, keys: Iterable[tuple[str, str, datetime]]) -> None:
@@ -90,8 +89,7 @@ class Grip:
         self._chunk = chunk
         self._keys = list(keys)
         self._store = Leases(claims.database)
-        self._ended = threading.Event()
-        self._beat = threading.Thread(target=self._renew, name=f"chunk {chunk.number}", daemon=True)
+        self._heartbeat = Heartbeat(f"chunk {chunk.number}", claims.ttl, self._renew)
         self.leases: dict[datetime, Lease] = {}
 
     @property
@@ -101,28 +99,26 @@ class Grip:
 
     def __enter__(self) -> Self:
         holder = lease_holder(self._claims.sweep_id)
-        held = self._store.acquire_many(self._keys, holder, self._claims.wall.now(), self._claims.ttl)
+        held = self._store.acquire_many(self._keys, holder, self._claims.real_clock.now(), self._claims.ttl)
         self.leases = {lease.nominal_time: lease for lease in held}
-        self._beat.start()
+        self._heartbeat.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._beat.join()
+        self._heartbeat.stop()
         try:
             self._store.release_many(self.leases.values())
         except StateError:
-            _logger.warning("leases of chunk %d could not be given back; they run out", self._chunk.number)
+            _logger.warning("leases of chunk %d could not be released; they will expire", self._chunk.number)
 
     def _renew(self) -> None:
-        while not self._ended.wait(self._claims.ttl.total_seconds() / 3):
-            try:
-                self._store.renew_many(self.leases.values(), self._claims.wall.now(), self._claims.ttl)
-                self._claims.renew(self._chunk)
-            except StateError:
-                _logger.exception("leases of chunk %d could not be renewed", self._chunk.number)
+        try:
+            self._store.renew_many(self.leases.values(), self._claims.real_clock.now(), self._claims.ttl)
+            self._claims.renew(self._chunk)
+        except StateError:
+            _logger.exception("leases of chunk %d could not be renewed", self._chunk.number)
 
 
 def _release_dead(chunks: SweepChunks) -> bool:
@@ -133,8 +129,8 @@ def _release_dead(chunks: SweepChunks) -> bool:
 
 
 @contextmanager
-def released(claims: Claims) -> Iterator[None]:
-    """A context at the end of which nothing is claimed, however it ends."""
+def releasing_claims(claims: Claims) -> Iterator[None]:
+    """Return a context that releases all claims at its end, however it ends."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Which instances of a feed are old enough, or too many, to go; pure but for the walk through the storage."""
+"""Decide which instances of a feed are too old, or too many, to stay. Pure except for the walk through the storage."""
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ from feed_assets.timing.sequence import InstanceSequence
 
 _EVER = datetime.min.replace(tzinfo=UTC)
 Weight: TypeAlias = tuple[datetime, int | None]
-"""The nominal time and the bytes of an instance; None is not known, and weighs nothing."""
+"""The nominal time and the bytes of an instance; None means unknown and counts as 0."""
 
 
 class Rule(StrEnum):
-    """What makes an instance eligible: that it is older than the limit, or that there are too many, or too large."""
+    """The rule that makes an instance eligible: older than the limit, or too many, or too large."""
 
     AGE = "age"
     COUNT = "count"
@@ -34,29 +34,30 @@ class Rule(StrEnum):
 
 
 class Candidates(NamedTuple):
-    """Paths that are there, relative to the root of their store, and their nominal times: two columns, because a sweep
-    has hundreds of thousands.
+    """Existing paths, relative to the root of their store, and their nominal times.
+
+    They are two columns, because a sweep has hundreds of thousands.
     """
 
     paths: list[str]
     times: list[datetime]
 
     def split(self, before: datetime) -> "tuple[Candidates, Candidates]":
-        """Those before a moment, and the others."""
+        """Split into the candidates before a moment, and the others."""
         is_old = [time < before for time in self.times]
         if all(is_old):
             return self, Candidates([], [])
         return self.pick(is_old), self.pick([not old for old in is_old])
 
     def pick(self, is_picked: Iterable[bool]) -> "Candidates":
-        """Those that are picked, by an answer for each."""
+        """Return the candidates picked by a flag for each."""
         answers = list(is_picked)
         return Candidates(list(compress(self.paths, answers)), list(compress(self.times, answers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Instances before `before` go by `rule`; `reason` is a clause that goes on from "it goes because"."""
+    """Instances before `before` are eligible by `rule`; `reason` is a clause that completes "it goes because"."""
 
     before: datetime
     rule: Rule
@@ -64,7 +65,7 @@ class Cut:
 
 
 class Eligible(NamedTuple):
-    """Candidates of one kind that may go, and what takes them."""
+    """Eligible candidates of one kind, and the cut that takes them."""
 
     kind: LocationKind
     cut: Cut
@@ -72,8 +73,8 @@ class Eligible(NamedTuple):
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Meanwhile no cycles of garbage are looked for: it would take looking through all tuples."""
+def garbage_collection_paused() -> Iterator[None]:
+    """Pause the search for garbage cycles: it would traverse all tuples."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -84,7 +85,7 @@ def uncollected() -> Iterator[None]:
 
 
 def cutoff(limit: Frequency, as_of: datetime) -> datetime:
-    """The moment before which instances are older than the limit; a month counts 31 days.
+    """Return the moment before which instances are older than the limit; a month counts as 31 days.
 
     >>> from feed_assets.timing.frequency import parse_frequency
     >>> cutoff(parse_frequency("months(1)"), datetime(2016, 3, 17, tzinfo=UTC)).isoformat()
@@ -97,22 +98,25 @@ def cutoff(limit: Frequency, as_of: datetime) -> datetime:
 
 
 def needs_all(policy: RetentionRecord) -> bool:
-    """Whether the policy looks at more instances than those that are too old: it keeps, or counts, the newest."""
+    """Return whether the policy needs instances that are not too old, because it keeps or counts the newest."""
     return bool(policy.keep_newest) or policy.max_instances is not None or policy.max_bytes is not None
 
 
 def find_before(policy: RetentionRecord, as_of: datetime) -> datetime | None:
-    """The moment up to which candidates are needed; None for all."""
+    """Return the moment before which candidates are needed; None for all."""
     return None if needs_all(policy) or policy.limit is None else _oldest_kept(policy, policy.limit, as_of)
 
 
 def judged_at(policy: RetentionRecord, as_of: datetime) -> datetime:
-    """The moment as of which instances are judged: no later than the end at which retention stops."""
+    """Return the moment as of which instances are judged: at the latest the time at which retention stops."""
     return as_of if policy.stops_at is None else min(as_of, policy.stops_at)
 
 
 def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> datetime:
-    """The moment before which instances go by age; of a table the start of the period that the cutoff lies in."""
+    """Return the moment before which instances go by age.
+
+    For a table this is the start of the period that contains the cutoff.
+    """
     before = cutoff(limit, judged_at(policy, as_of))
     if policy.partition is None or before == _EVER:
         return before
@@ -122,11 +126,11 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
 def collect_candidates(
     store: InstanceStore, location: RetainedLocation, sequence: InstanceSequence, before: datetime | None
 ) -> Candidates:
-    """What lies at a location and is exactly a path of it, with nominal times before `before` (None: all), unordered.
+    """Collect the paths of a location with nominal times before `before` (None: all), unordered.
 
-    The storage is walked from the text before the first variable; folders of years, months and days that are not before
-    are not entered. The nominal time is that of the last instance of the sequence with this path, else what the path
-    names. A location with an obstacle has no candidates.
+    Walks the storage from the text before the first variable. Does not enter folders of years, months and days at or
+    after `before`. A path counts only if it matches the location exactly. Its nominal time is that of the last instance
+    of the sequence with this path, else the time that the path names. A location with an obstacle has no candidates.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -144,10 +148,10 @@ def collect_candidates(
 def decide_cuts(
     policy: RetentionRecord, weights: Iterable[Weight], present: Sequence[datetime], as_of: datetime
 ) -> tuple[Cut, ...]:
-    """The moments before which instances go, by the rules of the policy; a rule that takes none is left out.
+    """Return the moments before which instances go, by the rules of the policy; rules without effect are left out.
 
-    `weights` are of all candidates of the data, where the policy counts their bytes. The newest instance never goes
-    for its size. What is later than `as_of` is neither counted nor kept for.
+    `weights` has all data candidates, if the policy counts bytes. The newest instance never goes because of its size.
+    Instances later than `as_of` are neither counted nor do they count as newest.
     """
     moment = judged_at(policy, as_of)
     is_counted = bool(policy.keep_newest) or policy.max_instances is not None
@@ -160,12 +164,12 @@ def decide_cuts(
         reason = f"it is older than {policy.limit} as of {render_datetime(moment)}"
         cuts.append(Cut(before=_oldest_kept(policy, policy.limit, moment), rule=Rule.AGE, reason=reason))
     if policy.max_instances is not None and len(newest) >= policy.max_instances:
-        reason = f"there are {policy.max_instances:,} newer instances"
+        reason = f"{policy.max_instances:,} newer instances exist"
         cuts.append(Cut(before=newest[policy.max_instances - 1], rule=Rule.COUNT, reason=reason))
     if policy.max_bytes is not None:
         first = _first_within(policy.max_bytes, weights, moment)
         if first is not None:
-            reason = f"with the newer instances it is more than {Size(policy.max_bytes)}"
+            reason = f"it and the newer instances exceed {Size(policy.max_bytes)}"
             cuts.append(Cut(before=first, rule=Rule.SIZE, reason=reason))
     if kept_from is None:
         return tuple(cuts)
@@ -173,7 +177,7 @@ def decide_cuts(
 
 
 def _first_within(limit: int, weights: Iterable[Weight], moment: datetime) -> datetime | None:
-    """The oldest instance that is within the limit together with all newer ones, or the newest; None if all are."""
+    """Return the oldest instance that fits the limit together with all newer ones, or the newest; None if all fit."""
     total, found = 0, None
     for time, size in sorted(weights, key=itemgetter(0), reverse=True):
         if time > moment:
@@ -192,14 +196,14 @@ def decide_eligible(
     as_of: datetime,
     weights: Iterable[Weight] = (),
 ) -> list[Eligible]:
-    """The candidates that may go, each by the first rule that takes it; by kind and rule, none without a candidate.
+    """Return the candidates that may go, each by the first rule that takes it; by kind and rule, without empty entries.
 
     Args:
         policy: of the feed on the cluster.
         candidates: by kind of location: all, or only those before `find_before`.
-        present: nominal times of the instances whose data are there; of these the newest are counted and kept.
-        as_of: stands for the present. Equal ages are kept: an instance goes once it is older than the limit.
-        weights: of all data that are there, where the policy counts their bytes.
+        present: nominal times of the instances with data; the newest of them are counted and kept.
+        as_of: the present. An instance goes once it is older than the limit; at equal age it stays.
+        weights: of all existing data, if the policy counts bytes.
     """
     cuts = decide_cuts(policy, weights, present, as_of)
     found: list[Eligible] = []

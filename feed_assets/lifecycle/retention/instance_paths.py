@@ -1,8 +1,8 @@
-"""Which paths of a location are paths of instances, and of which: exactly, and fast for a million names.
+"""Match the paths of a location to instances: exactly, and fast for a million names.
 
-All paths of a template are equally long, so a path is cut at a fixed place into its date and its time of day. Dates are
-looked at once each; one on which nothing is special (no clock change near, every instance at the same place of its
-period) answers for all its times by a table. Everything else goes through the template, path by path.
+All paths of a template have the same length, so a path is cut at a fixed position into date and time of day. Each date
+is examined once. A regular date (no clock change nearby, all instances at the same offset in their period) resolves all
+its times by a table. All other paths go through the template one by one.
 """
 
 from bisect import bisect_left
@@ -39,7 +39,7 @@ _SAMPLE = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def plain_template(template: PathTemplate) -> PathTemplate:
-    """The template of the paths as a store lists them: relative to its root, no slash doubled or at an end.
+    """Return the template of paths as a store lists them: relative to its root, without doubled or trailing slashes.
 
     >>> plain_template(parse_path_template("/clicks//${YEAR}/")).text
     'clicks/${YEAR}'
@@ -48,11 +48,12 @@ def plain_template(template: PathTemplate) -> PathTemplate:
 
 
 def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSequence) -> datetime | None:
-    """The nominal time that the age of a path is counted from; None if it is not exactly a path of the template.
+    """Return the nominal time from which the age of a path counts; None if the path does not match the template
+    exactly.
 
-    Of the instances of the sequence that have exactly this path it is the last: a path that several share is as old as
-    the youngest of them. Where there is none (outside of the validity, or of another grid) it is the time that the path
-    names. Differs from Falcon: it is always the start of the period that the path names.
+    This is the last instance of the sequence with this path: a path that several instances share is as old as the
+    youngest. If there is none (outside of the validity, or of another grid), it is the time that the path names.
+    Differs from Falcon: Falcon always takes the start of the period that the path names.
     """
     named = template.parse(path, sequence.timezone)
     if named is None:
@@ -64,7 +65,7 @@ def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSeque
 
 
 def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, named: datetime) -> datetime | None:
-    """The last instance with this path; they all lie in the period that `named` begins, or in its first reading."""
+    """Return the last instance with this path, in the period that begins at `named` (its first reading)."""
     zone, granularity = sequence.timezone, template.granularity or TimeVariable.MINUTE
     wall = named.astimezone(zone).replace(fold=0)
     end = resolve_wall(wall.replace(tzinfo=None) + _LONGEST[granularity], zone)
@@ -79,9 +80,9 @@ def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, na
 
 
 class PathMatcher:
-    """The paths of one template, and the nominal times of those that are of instances before a moment.
+    """Matches the paths of one template and finds their nominal times before a moment.
 
-    Differs from Falcon: it globs each variable as `*`, and lets a date parser roll over what does not exist.
+    Differs from Falcon: Falcon globs each variable as `*`, and its date parser rolls dates over that do not exist.
 
     >>> from feed_assets.timing.dates import parse_datetime
     >>> from feed_assets.timing.frequency import parse_frequency
@@ -106,19 +107,22 @@ class PathMatcher:
         self.depth = len(self._levels)
 
     def choose(self, folder: str, names: Sequence[str]) -> Sequence[str]:
-        """Of the names in a folder (relative to `base`; "" is the base) those of folders to enter; in the last all."""
+        """Return the names in a folder whose folders must be entered; in the last folder level all names.
+
+        The folder is relative to `base`; "" is the base.
+        """
         level = folder.count("/") + 1 if folder else 0
         if level == self.depth - 1:
             return names
         prefix, above = self._levels[level], f"{self._above}{folder}/" if folder else self._above
-        return [name for name in names if self._leads_on(prefix, above + name)]
+        return [name for name in names if self._can_match_below(prefix, above + name)]
 
     def find_time(self, path: str) -> datetime | None:
-        """The nominal time of a path, relative to the root of the store; None if it is no path of the template."""
+        """Return the nominal time of a path relative to the store's root; None if it does not match the template."""
         return find_nominal_time(self._template, path, self._sequence)
 
     def find_times(self, above: str, names: Sequence[str]) -> tuple[list[str], list[datetime]]:
-        """Of the names in a folder ("", or with a slash at its end) the wanted paths, and their nominal times."""
+        """Return the matching paths in a folder ("", or with a trailing slash), and their nominal times."""
         cut = self._calendar.cut
         moments: Sequence[datetime | None]
         if cut == 0:
@@ -132,8 +136,8 @@ class PathMatcher:
         paths = [above + name for name in compress(names, is_wanted)]
         return paths, [moment for moment in compress(moments, is_wanted) if moment is not None]
 
-    def _leads_on(self, prefix: PathTemplate, path: str) -> bool:
-        """Whether a folder is one of the template, and can hold something from before the moment."""
+    def _can_match_below(self, prefix: PathTemplate, path: str) -> bool:
+        """Return whether a folder matches the template and can hold a path from before the moment."""
         if TimeVariable.YEAR not in prefix.variables:
             return prefix.matches(path)
         if prefix is self._date_level:
@@ -146,7 +150,7 @@ class PathMatcher:
         return earliest is not None and (self._until is None or earliest < self._until)
 
     def _find_below(self, above: str, names: Sequence[str]) -> Sequence[datetime | None]:
-        """The date stands in the folder, only a time, or nothing more, in the names."""
+        """Match names in a folder that contains the whole date; the names hold a time or nothing more."""
         date, rest = above[: self._calendar.cut], above[self._calendar.cut :]
         times, day = self._times_below(rest), self._calendar.start_of(date)
         if day is not None:
@@ -155,7 +159,7 @@ class PathMatcher:
         return [self.find_time(above + name) if is_odd and name in times else None for name in names]
 
     def _find_dated(self, above: str, names: Sequence[str], cut: int) -> Sequence[datetime | None]:
-        """The date ends in the names, at `cut`."""
+        """Match names in which the date ends, at `cut`."""
         times, days = self._calendar.times, _Days(lambda date: self._calendar.start_of(above + date))
         moments = [
             None if (day := days[name[:cut]]) is None or (time := times.get(name[cut:])) is None else day + time
@@ -169,7 +173,7 @@ class PathMatcher:
         return moments
 
     def _times_below(self, above: str) -> Mapping[str, timedelta]:
-        """The times of day whose text begins with `above`, by the rest of their text."""
+        """Return the times of day whose text begins with `above`, by the rest of the text."""
         if above not in self._names:
             times = self._calendar.times.items()
             self._names[above] = {text[len(above) :]: time for text, time in times if text.startswith(above)}
@@ -177,7 +181,7 @@ class PathMatcher:
 
 
 class _Days(dict[str, datetime | None]):
-    """What `find` says of dates, each asked once, when it is first looked up."""
+    """The results of `find` for dates, computed at the first lookup."""
 
     def __init__(self, find: Callable[[str], datetime | None]) -> None:
         super().__init__()
@@ -189,11 +193,11 @@ class _Days(dict[str, datetime | None]):
 
 
 class _Calendar:
-    """The dates and times of day of a template's paths.
+    """The dates and times of day in a template's paths.
 
-    `date` is the template of a path up to its date, `cut` where it ends; 0 where it cannot be cut so. `times` has all
-    texts that can follow. Of the dates that were asked for `odd` has those of which each path must be looked at by
-    itself.
+    `date` is the template of a path up to its date, and `cut` its length; 0 if the path cannot be cut there. `times`
+    has all texts that can follow the date. `odd` has those of the dates looked up so far whose paths must be matched
+    one by one.
     """
 
     def __init__(self, template: PathTemplate, sequence: InstanceSequence) -> None:
@@ -217,7 +221,7 @@ class _Calendar:
         self._is_even = sequence.is_elapsed and self._step % self._period == _NO_TIME
 
     def start_of(self, date: str) -> datetime | None:
-        """The nominal time that the table of `times` counts from on a date; None if it is odd, or none that exists."""
+        """Return the nominal time to which the offsets in `times` are added on a date; None if it is odd or invalid."""
         return self._days[date]
 
     def _find_day(self, date: str) -> datetime | None:
@@ -228,7 +232,7 @@ class _Calendar:
         return start
 
     def _find_start(self, wall: datetime) -> datetime | None:
-        """The nominal time of midnight's path, if all others of the date follow it as the clock does."""
+        """Return the nominal time of midnight's path, if all other paths of the date follow by the clock."""
         sequence, start = self._sequence, self._find_midnight(wall) if self._is_even else None
         if start is None:
             return None
@@ -239,7 +243,9 @@ class _Calendar:
         return start + phase if is_inside and self._step == self._period else None
 
     def _find_midnight(self, wall: datetime) -> datetime | None:
-        """When a date begins, counted from the first of its month where the clocks stay; None if they may change."""
+        """Return when a date begins, counted from the first of its month if the offset is constant; None if it may
+        change.
+        """
         month = (wall.year, wall.month)
         if month not in self._months:
             first = wall.replace(day=1, tzinfo=UTC)
@@ -251,7 +257,9 @@ class _Calendar:
         return self._without_change(date, date)
 
     def _without_change(self, first: datetime, last: datetime) -> datetime | None:
-        """When `first` begins, both as if of UTC; None if the clocks change from there to `last` or near, or may."""
+        """Return when `first` begins, both given as if in UTC; None if the offset may change between or near `first`
+        and `last`.
+        """
         known_from, known_until = _CHANGES_KNOWN
         if not known_from <= first <= last < known_until:
             return None
@@ -261,7 +269,7 @@ class _Calendar:
 
 
 def _later_wall(before: datetime) -> datetime:
-    """A wall-clock time, as if of UTC, that in every zone is later than `before`."""
+    """Return a wall-clock time, as if in UTC, that is later than `before` in every time zone."""
     try:
         return before + _DAY
     except OverflowError:
@@ -269,7 +277,7 @@ def _later_wall(before: datetime) -> datetime:
 
 
 def _iter_levels(template: PathTemplate) -> Iterator[PathTemplate]:
-    """The beginnings of the paths, one folder longer each, from the first that has a variable to the whole."""
+    """Yield the templates of the folder levels, from the first with a variable to the whole path."""
     parts = template.text.split("/")
     above = template.base.count("/") + 1 if template.base else 0
     for depth in range(above, len(parts)):

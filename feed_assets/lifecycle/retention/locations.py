@@ -1,35 +1,35 @@
-"""Where the trees of sweeps are: the stores of a cluster that retention looks after, found again by kind or by URL."""
+"""Find the locations and stores that retention handles, by kind or by URL."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 
 
 def find_location(record: FeedRecord | None, kind: str) -> RetainedLocation | None:
-    """The location of a kind that retention of a feed looks after; None if it has none, or nothing is swept there."""
-    place = find_place(record, kind)
-    return None if place is None or place.obstacle is not None else place
+    """Return the location of a kind that retention sweeps; None if there is none, or an obstacle prevents sweeps."""
+    location = find_declared_location(record, kind)
+    return None if location is None or location.obstacle is not None else location
 
 
-def find_place(record: FeedRecord | None, kind: str) -> RetainedLocation | None:
-    """The location of a kind, whether anything is swept there or not."""
+def find_declared_location(record: FeedRecord | None, kind: str) -> RetainedLocation | None:
+    """Return the location of a kind, whether it is swept or not."""
     if record is None or record.retention is None:
         return None
     return next((each for each in record.retention.locations if each.kind == kind), None)
 
 
 def store_addresses(plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
-    """Every store in which sweeps of a cluster may have a trash, the cluster's own first."""
+    """Return every store that may hold a trash of a cluster's sweeps, the cluster's own first."""
     found = dict.fromkeys(_iter_addresses(plan, cluster))
     return tuple(found)
 
 
 def find_store(plan: Plan, stores: StorePool, cluster: str, url: str) -> InstanceStore | None:
-    """The store of a cluster, or of an archive of its feeds, that has a root URL; None if nothing leads there."""
+    """Return the store of a cluster, or of an archive of its feeds, with this root URL; None if there is none."""
     archives = (
         record.retention.archive[0]
         for record in plan.feeds.values()
@@ -43,7 +43,7 @@ def find_store(plan: Plan, stores: StorePool, cluster: str, url: str) -> Instanc
 
 
 def archive_path(record: FeedRecord, nominal_time: datetime) -> tuple[StoreAddress, str] | None:
-    """Where an instance's data go to when they are archived; None where they are not."""
+    """Return the store and path of an instance's archive; None if the feed is not archived."""
     if record.retention is None or record.retention.archive is None:
         return None
     address, template = record.retention.archive
@@ -51,7 +51,7 @@ def archive_path(record: FeedRecord, nominal_time: datetime) -> tuple[StoreAddre
 
 
 def base_below_root(location: RetainedLocation) -> str:
-    """The folder above everything that varies, relative to the root of the store: it is never removed."""
+    """Return the folder above all variable parts, relative to the store's root: it is never removed."""
     return location.template.base.strip("/")
 
 

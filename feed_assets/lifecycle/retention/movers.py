@@ -1,6 +1,6 @@
-"""Who does the work in storage: few paths are moved and measured by this process, many on the executors of Spark.
+"""Move and measure paths: few paths by this process, many on Spark's executors.
 
-Planning gets a `Measurer` only, which cannot move anything.
+Planning receives only a `Measurer`, which cannot move anything.
 """
 
 from abc import ABC, abstractmethod
@@ -10,18 +10,18 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.sessions import map_on_executors
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.addresses import StoreAddress
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Measure, Moved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WORTH_SPARK = 5_000
-"""From how many paths on a sweep is moved on Spark's executors, and a feed measured there."""
+"""From this number of paths on, Spark's executors move a sweep or measure a feed."""
 
 MEASURED_BY_DRIVER = 10_000
-"""How many paths of a feed this process measures where their sizes decide nothing."""
+"""How many paths of a feed this process measures if no decision depends on their sizes."""
 
 CHUNKS_AT_ONCE = 8
 PATHS_A_TASK = 1_000
@@ -29,9 +29,9 @@ PATHS_A_TASK = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTask:
-    """Paths of one store that one sweep takes away: to its trash, or to an archive where each has a path in `to_paths`.
+    """Paths of one store to remove in one sweep: to its trash, or to an archive, at the paths `to_paths`.
 
-    Everything in it can be sent to another machine.
+    Can be sent to another machine.
     """
 
     address: StoreAddress
@@ -43,17 +43,17 @@ class MoveTask:
 
 
 class Mover(ABC):
-    """Takes paths away."""
+    """Removes paths."""
 
     width: int = 1
-    """How many tasks it is worth to give it at once."""
+    """How many tasks it can use at once."""
 
     @abstractmethod
     def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
-        """Do the tasks; for each the answers of `Trash.put` or `Trash.archive`, in the order of its paths.
+        """Run the tasks; return the results of `Trash.put` or `Trash.archive` for each, in the order of its paths.
 
         Raises:
-            StorageError: a filesystem refused as a whole; a repeat of the same tasks goes on.
+            StorageError: a filesystem failed as a whole; repeating the same tasks continues.
         """
 
 
@@ -61,15 +61,15 @@ class Measurer(ABC):
     """Measures paths."""
 
     at_most: int
-    """How many paths it measures where nothing depends on it."""
+    """How many paths it measures if no decision depends on their sizes."""
 
     @abstractmethod
     def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
-        """Measure paths of a store, in the order given. Raises as `InstanceStore.measure`."""
+        """Measure paths of a store, in the given order. Raises as `InstanceStore.measure` does."""
 
 
 class DriverMover(Mover):
-    """Takes paths away by this process itself."""
+    """Removes paths in this process."""
 
     def __init__(self, stores: StorePool) -> None:
         self._stores = stores
@@ -79,7 +79,7 @@ class DriverMover(Mover):
 
 
 class DriverMeasurer(Measurer):
-    """Measures by this process itself."""
+    """Measures paths in this process."""
 
     at_most = MEASURED_BY_DRIVER
 
@@ -91,7 +91,7 @@ class DriverMeasurer(Measurer):
 
 
 class SparkMover(Mover):
-    """Takes paths away on the executors of a Spark session, which open the stores by their addresses."""
+    """Removes paths on the executors of a Spark session, which open the stores by their addresses."""
 
     width = CHUNKS_AT_ONCE
 
@@ -103,7 +103,7 @@ class SparkMover(Mover):
 
 
 class SparkMeasurer(Measurer):
-    """Measures on the executors of a Spark session, and few paths by this process."""
+    """Measures paths on the executors of a Spark session; few paths in this process."""
 
     at_most = 1_000_000
 
@@ -120,9 +120,9 @@ class SparkMeasurer(Measurer):
 
 
 def choose_mover(paths: int, stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Mover:
-    """Who moves a sweep of so many paths: Spark, if there are many and it has executors that run Python of ours.
+    """Return the mover for a number of paths: Spark if there are many, and if it has executors that run this package.
 
-    `session` opens a session where it is wanted; a session of Spark Connect has no such executors.
+    `session` opens a session if needed. A Spark Connect session has no such executors.
     """
     if session is None or paths < WORTH_SPARK:
         return DriverMover(stores)
@@ -131,17 +131,17 @@ def choose_mover(paths: int, stores: StorePool, session: "Callable[[], SparkSess
 
 
 def choose_measurer(stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Measurer:
-    """Who measures: Spark where there is one, for feeds with many paths."""
+    """Return the measurer: Spark if there is a session, for feeds with many paths."""
     return DriverMeasurer(stores) if session is None else SparkMeasurer(stores, session)
 
 
 def has_executors(session: "SparkSession") -> bool:
-    """Whether a session can run functions of ours on its executors; one of Spark Connect cannot."""
+    """Return whether a session can run this package's functions on its executors; Spark Connect cannot."""
     return type(session).__module__.startswith("pyspark.sql.session")
 
 
 def move(stores: StorePool, task: MoveTask) -> list[Moved]:
-    """Do one task by this process."""
+    """Run one task in this process."""
     trash = stores.get(task.address).trash()
     if task.archive is None:
         return trash.put(task.sweep, task.paths, flag=task.flag)

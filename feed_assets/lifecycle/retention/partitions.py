@@ -1,8 +1,8 @@
-"""Which partitions of a table have expired, by the keys that hold time; pure.
+"""Decide which partitions of a table have expired, by the keys that hold time; pure.
 
-A partition is a whole period, and goes when all of it is older than the limit. Differs from Falcon: it compares the
-values of the keys as strings, in the order of the table, so with several dated keys, or `${DAY}-${MONTH}-${YEAR}`, it
-drops others.
+A partition is a whole period, and expires when all of it is older than the limit. Differs from Falcon: Falcon compares
+the key values as strings, in the order of the table. With several dated keys, or with `${DAY}-${MONTH}-${YEAR}`, it
+therefore drops other partitions.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _BETWEEN = "\n"
 
 
 def find_partition_time(address: TableAddress, values: Mapping[str, str], zone: ZoneInfo) -> datetime | None:
-    """The start of the period that the dated keys of a partition name; None if they do not name one exactly.
+    """Return the start of the period that a partition's dated keys name; None if they do not name one exactly.
 
     >>> from feed_assets.timing.tables import parse_table_address
     >>> address = parse_table_address("catalog:web:clicks#month=${MONTH};year=${YEAR};region=eu")
@@ -31,18 +31,18 @@ def find_partition_time(address: TableAddress, values: Mapping[str, str], zone: 
 
 
 def is_of_feed(address: TableAddress, values: Mapping[str, str]) -> bool:
-    """Whether the keys that hold no time have the values of the address. Falcon does not look at them."""
+    """Return whether the keys without time have the values of the address. Falcon ignores these keys."""
     return all(values.get(key) == value.text for key, value in address.partition if not value.variables)
 
 
 def is_expired(address: TableAddress, values: Mapping[str, str], before: datetime, zone: ZoneInfo) -> bool:
-    """Whether the whole period of a partition lies before a moment. What names no period exactly never has expired."""
+    """Return whether the whole period of a partition is before a moment; False for keys that name no exact period."""
     time, reached = find_partition_time(address, values, zone), start_of_period(_joined(address), before, zone)
     return time is not None and reached is not None and time < reached
 
 
 def start_of_period(template: PathTemplate, moment: datetime, zone: ZoneInfo) -> datetime | None:
-    """The start of the period, of all that the template can name, in which a moment lies; None without a year.
+    """Return the start of the period, as the template can name it, that contains a moment; None without a year.
 
     >>> from datetime import UTC
     >>> monthly = parse_path_template("month=${YEAR}${MONTH}")
@@ -53,9 +53,9 @@ def start_of_period(template: PathTemplate, moment: datetime, zone: ZoneInfo) ->
 
 
 def render_filter(address: TableAddress, before: datetime, zone: ZoneInfo) -> str | None:
-    """A filter for the metastore that all expired partitions pass; None where strings cannot tell the order.
+    """Render a metastore filter that all expired partitions match; None if strings do not give the order.
 
-    What passes is still to be looked at by `is_expired`.
+    The matches must still be checked with `is_expired`.
 
     >>> from datetime import UTC
     >>> from feed_assets.timing.tables import parse_table_address

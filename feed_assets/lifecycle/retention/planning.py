@@ -1,7 +1,7 @@
-"""Planning sweeps: what may go is found, judged and stored, and nothing is touched.
+"""Plan sweeps: find what may be removed, decide on it and store the plan; nothing is removed.
 
-Feeds that exceed no limit are planned as one sweep that may run; each feed that exceeds one as a sweep of its own that
-asks, so that it keeps no other from going on.
+Feeds within all limits are planned together as one sweep that may run. Each feed that exceeds a limit gets a sweep of
+its own that needs approval, so that it does not block the others.
 """
 
 import secrets
@@ -12,15 +12,14 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.governance import Governance
-from feed_assets.lifecycle.retention.clock_witness import load_clock_seen, note_clock
-from feed_assets.lifecycle.retention.keepers import Asked
-from feed_assets.lifecycle.retention.limits import ClockSeen, ObstacleCode, Taking, decide_clock, decide_limits
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
+from feed_assets.lifecycle.retention.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.lifecycle.retention.movers import DriverMeasurer, Measurer
 from feed_assets.lifecycle.retention.policies import digest_policy
-from feed_assets.lifecycle.retention.surveying import Survey, count_present, survey_feed
-from feed_assets.lifecycle.retention.turns import call_turns
-from feed_assets.lifecycle.stores import StorePool
+from feed_assets.lifecycle.retention.protections import ProtectionQuery
+from feed_assets.lifecycle.retention.retention_schedule import schedule_retention_now
+from feed_assets.lifecycle.retention.surveying import FeedSurvey, count_present, survey_feed
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -28,21 +27,24 @@ from feed_assets.state.sweep_content import NewChunk, SweepDraft
 from feed_assets.state.sweep_records import FeedCount, Sweep, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageError
+from feed_assets.storage.pool import StorePool
 
-_UNBEGUN = frozenset({SweepState.PLANNED, SweepState.ASKING})
+_UNSTARTED = frozenset({SweepState.PLANNED, SweepState.ASKING})
 _AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 _OF_SHARES = frozenset({ObstacleCode.SHARE.value, ObstacleCode.EVERYTHING.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Who plans, and for when: `as_of` is the moment that ages are counted to, `now` what the clock of the data says,
-    `wall` what that of leases says. An `automatic` plan leaves feeds alone of which a sweep asks.
+class SweepRequest:
+    """A request to plan sweeps: who plans, and for when.
+
+    `as_of` is the moment to which ages count, `now` the time of the data, `real_now` the real time, which leases use.
+    An `automatic` plan skips feeds whose sweep waits for approval.
     """
 
     as_of: datetime
     now: datetime
-    wall: datetime
+    real_now: datetime
     author: str
     origin: str = "retention"
     automatic: bool = False
@@ -50,18 +52,18 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """What the plan says of one feed: its survey, and what it exceeds; or why it was left out."""
+    """The plan of one feed: its survey and obstacles, or why it was left out."""
 
     record: FeedRecord
-    survey: Survey | None = None
+    survey: FeedSurvey | None = None
     obstacles: tuple[SweepObstacle, ...] = ()
     left_out: str | None = None
     sweep_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """The sweeps of a plan, none where nothing may go; `superseded` are those in whose place they stand."""
+class PlannedSweeps:
+    """The planned sweeps, empty if nothing may go; `superseded` are the sweeps that they replace."""
 
     sweeps: tuple[Sweep, ...]
     feeds: tuple[PlannedFeed, ...]
@@ -72,56 +74,57 @@ class Planned:
 def plan_sweeps(
     database: Database,
     stores: StorePool,
-    governance: Governance,
+    timeline: ReleaseTimeline,
     cluster: str,
     feeds: Sequence[FeedRecord],
-    ask: Ask,
+    request: SweepRequest,
     *,
     measurer: Measurer | None = None,
     dry_run: bool = False,
-) -> Planned:
-    """Find out what may go of feeds on a cluster, and store it as sweeps that can be looked at, approved and run.
+) -> PlannedSweeps:
+    """Plan sweeps of feeds on a cluster and store them, to be inspected, approved and run.
 
-    A sweep of the same feeds that has not begun is superseded. What cannot be listed is left out, with the reason.
+    An earlier sweep of the same feeds that has not begun is superseded. Feeds that cannot be listed are left out, with
+    the reason.
 
     Args:
         database: the record.
-        stores: storage; only walked, looked at and measured.
-        governance: the definitions.
-        cluster: where.
-        feeds: which, those with retention.
-        ask: who, and for when.
-        measurer: who finds out how large paths are; this process if None.
+        stores: storage; it is only walked, polled and measured.
+        timeline: the definitions.
+        cluster: the cluster.
+        feeds: the feeds; those without retention are skipped.
+        request: who plans, and for when.
+        measurer: measures paths; this process if None.
         dry_run: store nothing.
 
     Raises:
         SweepRefusedError: a sweep of one of the feeds began meanwhile.
     """
     with database.read() as connection:
-        others = Sweeps(connection).with_state(cluster, _AT_WORK | _UNBEGUN if ask.automatic else _AT_WORK)
-        standing = _by_feed(each for each in others if each.state is not SweepState.PLANNED or each.approved_by)
-        seen = load_clock_seen(connection, cluster)
+        others = Sweeps(connection).with_state(cluster, _AT_WORK | _UNSTARTED if request.automatic else _AT_WORK)
+        open_sweeps = _by_feed(each for each in others if each.state is not SweepState.PLANNED or each.approved_by)
+        seen = load_known_times(connection, cluster)
         log_seq = EventLog(connection).last_seq()
     planned = []
     measurer = measurer or DriverMeasurer(stores)
     for record in feeds:
         if record.retention is None:
             continue
-        other = standing.get(record.feed)
+        other = open_sweeps.get(record.feed)
         if other is not None:
-            planned.append(PlannedFeed(record=record, left_out=f"sweep {other.sweep_id} of it {_standing(other)}"))
+            planned.append(PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}"))
         else:
-            planned.append(_plan_feed(database, stores, governance, record, ask, seen, measurer))
-    drafts = _drafts(cluster, planned, ask, log_seq)
+            planned.append(_plan_feed(database, stores, timeline, record, request, seen, measurer))
+    drafts = _drafts(cluster, planned, request, log_seq)
     is_sane = not any(
-        decide_clock(each.record.retention.cadence, ask.now, seen) for each in planned if each.record.retention
+        decide_clock(each.record.retention.cadence, request.now, seen) for each in planned if each.record.retention
     )
     superseded: tuple[Sweep, ...] = ()
     if not dry_run:
-        superseded = _store(database, cluster, drafts, ask, is_sane=is_sane)
+        superseded = _store(database, cluster, drafts, request, is_sane=is_sane)
     stored = () if dry_run else drafts
     sweep_of = {count.feed: sweep.sweep_id for sweep, _ in stored for count in sweep.counts}
-    return Planned(
+    return PlannedSweeps(
         sweeps=tuple(sweep for sweep, _ in drafts),
         feeds=tuple(replace(each, sweep_id=sweep_of.get(each.record.feed)) for each in planned),
         superseded=superseded,
@@ -129,12 +132,12 @@ def plan_sweeps(
     )
 
 
-def _standing(sweep: Sweep) -> str:
+def _describe_state(sweep: Sweep) -> str:
     match sweep.state:
         case SweepState.ASKING:
             return "waits for approval"
         case SweepState.PLANNED:
-            return "is approved, and will be run"
+            return "is approved and will run"
         case _:
             return f"is {sweep.state.value}"
 
@@ -146,49 +149,53 @@ def _by_feed(sweeps: Iterable[Sweep]) -> dict[str, Sweep]:
 def _plan_feed(
     database: Database,
     stores: StorePool,
-    governance: Governance,
+    timeline: ReleaseTimeline,
     record: FeedRecord,
-    ask: Ask,
-    seen: ClockSeen,
+    request: SweepRequest,
+    seen: KnownTimes,
     measurer: Measurer,
 ) -> PlannedFeed:
     policy = record.retention
     assert policy is not None
-    asked = Asked(as_of=ask.as_of, wall=ask.wall, holder="")
+    query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
-        survey = survey_feed(database, stores, governance, record, asked, measurer)
-        obstacles = _obstacles(survey, ask, seen) if survey.paths else ()
+        survey = survey_feed(database, stores, timeline, record, query, measurer)
+        obstacles = _obstacles(survey, request, seen) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
-            # The record may not know all that is there, so it is counted before a person is asked.
+            # The record may lack instances, so count those in storage before asking a person.
             survey = replace(survey, present=max(survey.present, count_present(stores, record)))
-            obstacles = _obstacles(survey, ask, seen)
+            obstacles = _obstacles(survey, request, seen)
     except StorageError as exc:
         return PlannedFeed(record=record, left_out=str(exc))
     return PlannedFeed(record=record, survey=survey, obstacles=obstacles)
 
 
-def _obstacles(survey: Survey, ask: Ask, seen: ClockSeen) -> tuple[SweepObstacle, ...]:
+def _obstacles(survey: FeedSurvey, request: SweepRequest, seen: KnownTimes) -> tuple[SweepObstacle, ...]:
     policy = survey.record.retention
     assert policy is not None
     is_measured = all(item.bytes is not None for items in survey.taken.values() for item in items)
-    taking = Taking(
+    taking = Amounts(
         instances=survey.instances,
         stay=max(survey.present - survey.instances, 0),
         bytes=survey.bytes if is_measured else None,
     )
-    return decide_limits(policy, taking, survey.record.sequence.frequency, ask.now, seen)
+    return decide_limits(policy, taking, survey.record.sequence.frequency, request.now, seen)
 
 
-def _drafts(cluster: str, planned: Iterable[PlannedFeed], ask: Ask, log_seq: int) -> list[tuple[Sweep, list[NewChunk]]]:
-    """One sweep for all feeds that exceed nothing, and one for each that does."""
+def _drafts(
+    cluster: str, planned: Iterable[PlannedFeed], request: SweepRequest, log_seq: int
+) -> list[tuple[Sweep, list[NewChunk]]]:
+    """Draft one sweep for all feeds without obstacles, and one for each feed with obstacles."""
     taking = [each for each in planned if each.survey is not None and each.survey.paths]
     quiet = [each for each in taking if not each.obstacles]
     groups = [*([quiet] if quiet else []), *([each] for each in taking if each.obstacles)]
-    return [_draft(cluster, group, ask, log_seq) for group in groups]
+    return [_draft(cluster, group, request, log_seq) for group in groups]
 
 
-def _draft(cluster: str, group: Sequence[PlannedFeed], ask: Ask, log_seq: int) -> tuple[Sweep, list[NewChunk]]:
-    draft = SweepDraft(f"{ask.now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", cluster)
+def _draft(
+    cluster: str, group: Sequence[PlannedFeed], request: SweepRequest, log_seq: int
+) -> tuple[Sweep, list[NewChunk]]:
+    draft = SweepDraft(f"{request.now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", cluster)
     surveys = {each.record.feed: each.survey for each in group if each.survey is not None}
     for feed, survey in surveys.items():
         for kind, items in survey.taken.items():
@@ -196,32 +203,37 @@ def _draft(cluster: str, group: Sequence[PlannedFeed], ask: Ask, log_seq: int) -
     obstacles = tuple(obstacle for each in group for obstacle in each.obstacles)
     sweep = draft.finish(
         SweepState.ASKING if obstacles else SweepState.PLANNED,
-        as_of=ask.as_of,
-        created_at=ask.now,
-        author=ask.author,
-        origin=ask.origin,
+        as_of=request.as_of,
+        created_at=request.now,
+        author=request.author,
+        origin=request.origin,
         log_seq=log_seq,
     )
     counts = tuple(_with_survey(count, surveys[count.feed]) for count in sweep.counts)
     return replace(sweep, obstacles=obstacles, counts=counts), draft.chunks
 
 
-def _with_survey(count: FeedCount, survey: Survey) -> FeedCount:
-    return replace(count, policy=digest_policy(survey.record), protected=len(survey.spared), keepers=survey.keepers)
+def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
+    return replace(count, policy=digest_policy(survey.record), protected=len(survey.protected), keepers=survey.keepers)
 
 
 def _store(
-    database: Database, cluster: str, drafts: Sequence[tuple[Sweep, list[NewChunk]]], ask: Ask, *, is_sane: bool
+    database: Database,
+    cluster: str,
+    drafts: Sequence[tuple[Sweep, list[NewChunk]]],
+    request: SweepRequest,
+    *,
+    is_sane: bool,
 ) -> tuple[Sweep, ...]:
     feeds = {count.feed for sweep, _ in drafts for count in sweep.counts}
     with database.begin() as connection:
         sweeps = Sweeps(connection)
         _require_idle(sweeps, cluster, feeds)
-        superseded = _supersede(connection, sweeps, cluster, feeds, ask)
+        superseded = _supersede(connection, sweeps, cluster, feeds, request)
         for sweep, chunks in drafts:
             sweeps.add(sweep, chunks)
         if is_sane:
-            note_clock(connection, cluster, ask.now)
+            note_clock(connection, cluster, request.now)
     return superseded
 
 
@@ -231,19 +243,25 @@ def _require_idle(sweeps: Sweeps, cluster: str, feeds: set[str]) -> None:
         if shared:
             raise SweepRefusedError(
                 sweep=other.sweep_id,
-                reason=f"it is {other.state.value} on feed '{shared[0]}', of which a sweep was to be planned",
-                next_step="Plan again when it has ended.",
+                reason=f"it is {other.state.value} on feed '{shared[0]}', so no other sweep can be planned",
+                next_step="Plan again after it has ended.",
             )
 
 
-def _supersede(connection: Connection, sweeps: Sweeps, cluster: str, feeds: set[str], ask: Ask) -> tuple[Sweep, ...]:
-    """End the plans of the feeds that have not begun; what else they were about has its turn at once."""
+def _supersede(
+    connection: Connection, sweeps: Sweeps, cluster: str, feeds: set[str], request: SweepRequest
+) -> tuple[Sweep, ...]:
+    """End the unstarted plans of the feeds; the other feeds of these plans become due at once."""
     found = []
-    for other in sweeps.with_state(cluster, _UNBEGUN):
+    for other in sweeps.with_state(cluster, _UNSTARTED):
         of_other = {count.feed for count in other.counts}
         if of_other & feeds and sweeps.transition(
-            other.sweep_id, _UNBEGUN, state=SweepState.SUPERSEDED, ended_at=ask.now, note="a newer plan took its place"
+            other.sweep_id,
+            _UNSTARTED,
+            state=SweepState.SUPERSEDED,
+            ended_at=request.now,
+            note="a newer plan took its place",
         ):
             found.append(other)
-            call_turns(connection, [(feed, cluster) for feed in of_other - feeds], ask.now)
+            schedule_retention_now(connection, [(feed, cluster) for feed in of_other - feeds], request.now)
     return tuple(found)

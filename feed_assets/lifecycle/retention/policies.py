@@ -1,4 +1,4 @@
-"""What of a feed's retention decides what is removed, as a digest: a plan holds for as long as that stays the same."""
+"""Digest the parts of a feed's retention that decide what is removed: a plan is valid while the digest is the same."""
 
 import hashlib
 import json
@@ -9,9 +9,9 @@ _VERSION = 1
 
 
 def digest_policy(record: FeedRecord) -> str:
-    """`sha256:<hex>` over what makes instances eligible and where they lie; "" for a feed without retention.
+    """Return `sha256:<hex>` over what makes instances eligible and where they lie; "" for a feed without retention.
 
-    How often it is looked, how long the trash is kept and what a sweep may take without asking are not in it.
+    The cadence, the lifetime of the trash and the limits of a sweep are not included.
     """
     policy = record.retention
     return "" if policy is None else f"sha256:{hashlib.sha256(_render(record, policy).encode()).hexdigest()}"

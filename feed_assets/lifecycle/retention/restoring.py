@@ -1,13 +1,13 @@
-"""Putting back what a chunk of a sweep has taken away: from the trash, or from the archive, with the rows it had."""
+"""Restore what a chunk of a sweep has removed, from the trash or the archive, with the former rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from feed_assets.lifecycle.arrivals import Candidate, decide_seen
-from feed_assets.lifecycle.retention.claims import Grip
-from feed_assets.lifecycle.retention.evictions import Removal, find_evictions, former_row, record_restored
+from feed_assets.lifecycle.arrival.arrivals import Candidate, decide_poll_result
+from feed_assets.lifecycle.retention.claims import ChunkLease
 from feed_assets.lifecycle.retention.locations import find_store
-from feed_assets.lifecycle.retention.worksite import Worksite
+from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions, past_row, record_restored
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_chunks import SweepChunks
@@ -25,18 +25,18 @@ _OUTCOME = {
     Outcome.REFUSED: ItemOutcome.EVICTED,
 }
 
-AWAY = frozenset({ItemOutcome.EVICTED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
-"""Outcomes of items that were taken away and are not back; one that could not be put back stays EVICTED."""
+REMOVED_OUTCOMES = frozenset({ItemOutcome.EVICTED, ItemOutcome.OCCUPIED, ItemOutcome.LOST})
+"""Outcomes of items that were removed and are not back; an item that could not be restored stays EVICTED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """The items of one chunk that are to come back, with the store they came from.
+    """The restoration of items of one chunk to their store.
 
-    `is_resumed` says that an earlier attempt may have put some of them back without recording it.
+    `is_resumed` says that an earlier attempt may have restored some of them without recording it.
     """
 
-    site: Worksite
+    context: SweepContext
     sweep: Sweep
     chunk: SweepChunk
     removal: Removal
@@ -44,50 +44,52 @@ class Restoration:
     is_resumed: bool
 
     def restore(
-        self, grip: Grip, places: Sequence[int], *, given_back: Mapping[int, str] | None = None
+        self, chunk_lease: ChunkLease, positions: Sequence[int], *, kept_reasons: Mapping[int, str] | None = None
     ) -> list[ItemResult]:
-        """Put items back, by their places in the chunk, and record it; returns the results of all items.
+        """Restore items, by their positions in the chunk, and record it; return the results of all items.
 
-        With `given_back` the items count as KEPT, for the reasons there; else as RESTORED.
+        With `kept_reasons` the items count as KEPT, for the reasons given there; else as RESTORED.
         """
-        items = [self.chunk.items[place] for place in places]
-        with self.site.database.read() as connection:
+        items = [self.chunk.items[position] for position in positions]
+        with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
             events = find_evictions(connection, self.removal, items)
-        refused = {item: reason for item in items if (reason := self._refusal(item, grip, rows, events.get(item)))}
+        refused = {
+            item: reason for item in items if (reason := self._refusal(item, chunk_lease, rows, events.get(item)))
+        }
         moved = self._move([item for item in items if item not in refused], events)
         back = {item: answer for item, answer in moved.items() if _OUTCOME[answer.outcome] is ItemOutcome.RESTORED}
         results = self._results()
-        for place, item in zip(places, items, strict=True):
+        for position, item in zip(positions, items, strict=True):
             if item in refused:
-                results[place] = ItemResult(ItemOutcome.OCCUPIED, refused[item])
-            elif item in back and given_back is not None:
-                results[place] = ItemResult(ItemOutcome.KEPT, given_back[place])
+                results[position] = ItemResult(ItemOutcome.OCCUPIED, refused[item])
+            elif item in back and kept_reasons is not None:
+                results[position] = ItemResult(ItemOutcome.KEPT, kept_reasons[position])
             else:
                 answer = moved[item]
-                results[place] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
-        former = self._former_rows([item for item in back if item in events], events, grip)
-        is_away = given_back is not None or any(each.outcome in AWAY for each in results)
+                results[position] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
+        former = self._past_rows([item for item in back if item in events], events, chunk_lease)
+        is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results)
         self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
 
     @property
     def _flag(self) -> str | None:
-        record = self.site.feed(self.chunk.feed, self.sweep.cluster)
+        record = self.context.feed(self.chunk.feed, self.sweep.cluster)
         return record.flag if record else None
 
     def _refusal(
-        self, item: SweepItem, grip: Grip, rows: Mapping[FeedKey, FeedInstance], event: FeedEvent | None
+        self, item: SweepItem, chunk_lease: ChunkLease, rows: Mapping[FeedKey, FeedInstance], event: FeedEvent | None
     ) -> str | None:
-        """Why an item cannot come back, as far as the record can tell."""
-        if self.removal.is_data and item.nominal_time not in grip.leases:
-            return "somebody writes it at this moment"
+        """Return why an item cannot be restored, as far as the record knows."""
+        if self.removal.is_data and item.nominal_time not in chunk_lease.leases:
+            return "a writer holds its lease now"
         row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
         if event is None or not self.removal.is_data or row is None or row.event_seq == event.seq:
             return None
         if row.status is FeedInstanceStatus.EVICTED:
-            return "a later sweep has taken away a newer one; undo that one, or leave it"
-        return f"a newer one is {row.status.value} since {row.updated_at.isoformat(timespec='seconds')}"
+            return "a later sweep has removed a newer one; undo that one, or leave it"
+        return f"a newer one has been {row.status.value} since {row.updated_at.isoformat(timespec='seconds')}"
 
     def _move(self, items: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
         flag = self._flag if self.removal.is_data else None
@@ -98,15 +100,17 @@ class Restoration:
             archive = events[item].payload.get("archive") if item in events else None
             if answer.outcome is Outcome.LOST and isinstance(archive, Mapping):
                 url, origin_path = str(archive["store"]), str(archive["path"])
-                origin = find_store(self.site.plan, self.site.stores, self.sweep.cluster, url)
+                origin = find_store(self.context.plan, self.context.stores, self.sweep.cluster, url)
                 if origin is not None:
                     moved[item] = trash.bring_back(item.path, origin, origin_path, sweep_id, flag=flag)
         lost = [item for item, answer in moved.items() if answer.outcome is Outcome.LOST]
-        return moved | (self._found_again(lost, events) if self.is_resumed else {})
+        return moved | (self._find_back(lost, events) if self.is_resumed else {})
 
-    def _found_again(self, lost: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
-        """Of what is not in the trash that which an attempt that broke off has put back already: it is as large as what
-        went, as the plan has measured it or as the record had it.
+    def _find_back(self, lost: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
+        """Return the lost items that an interrupted attempt has restored already.
+
+        Such an item is missing in the trash, and the path is as large as what was removed, by the plan or by the
+        record.
         """
         paths = [item.path for item in lost]
         measures, looks = self.store.measure(paths), self.store.look(paths, self._flag)
@@ -118,35 +122,35 @@ class Restoration:
                 found[item] = Moved(path=item.path, outcome=Outcome.MOVED, bytes=measure.bytes, files=measure.files)
         return found
 
-    def _former_rows(
-        self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], grip: Grip
+    def _past_rows(
+        self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], chunk_lease: ChunkLease
     ) -> dict[SweepItem, FeedInstance | None]:
-        """The rows of what is back as they were; of instances that had none, as they are found now."""
+        """Return the former rows of restored items; for instances without one, a row by what is found now."""
         if not self.removal.is_data:
             return dict.fromkeys(items)
-        rows = {item: former_row(events[item], grip.leases.get(item.nominal_time)) for item in items}
+        rows = {item: past_row(events[item], chunk_lease.leases.get(item.nominal_time)) for item in items}
         unknown = [item for item, row in rows.items() if row is None]
         return rows | (self._seen(unknown) if unknown else {})
 
     def _seen(self, items: Sequence[SweepItem]) -> dict[SweepItem, FeedInstance | None]:
-        record = self.site.feed(self.chunk.feed, self.sweep.cluster)
+        record = self.context.feed(self.chunk.feed, self.sweep.cluster)
         if record is None:
             return dict.fromkeys(items)
         looks = self.store.look([item.path for item in items], record.flag)
-        as_of = self.site.clock.now()
+        as_of = self.context.clock.now()
         return {
-            item: decide_seen(Candidate(record=record, nominal_time=item.nominal_time), look, as_of).row
+            item: decide_poll_result(Candidate(record=record, nominal_time=item.nominal_time), look, as_of).row
             for item, look in zip(items, looks, strict=True)
         }
 
     def _results(self) -> list[ItemResult]:
         if self.chunk.results:
             return list(self.chunk.results)
-        return [ItemResult(ItemOutcome.KEPT, "it was not taken away")] * self.chunk.count
+        return [ItemResult(ItemOutcome.KEPT, "it was not removed")] * self.chunk.count
 
     def _record(
         self, rows: Mapping[SweepItem, FeedInstance | None], results: Sequence[ItemResult], state: ChunkState
     ) -> None:
-        with self.site.database.begin() as connection:
-            record_restored(connection, self.removal, rows, self.site.clock.now())
-            SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.site.holder, state, results)
+        with self.context.database.begin() as connection:
+            record_restored(connection, self.removal, rows, self.context.clock.now())
+            SweepChunks(connection, self.sweep.sweep_id).finish(self.chunk, self.context.holder, state, results)

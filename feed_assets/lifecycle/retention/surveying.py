@@ -1,4 +1,4 @@
-"""What of one feed may go, and what protects the rest: by its policy, of what lies in storage. Nothing is changed."""
+"""Survey one feed: by its policy and what is in storage, what may go, and what protects the rest. Changes nothing."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.governance import Governance
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.eligibility import (
     Candidates,
     Cut,
@@ -16,44 +16,45 @@ from feed_assets.lifecycle.retention.eligibility import (
     collect_candidates,
     decide_eligible,
     find_before,
-    uncollected,
+    garbage_collection_paused,
 )
-from feed_assets.lifecycle.retention.keepers import Asked, Keeper, Kept, find_keepers
 from feed_assets.lifecycle.retention.locations import find_location
 from feed_assets.lifecycle.retention.movers import Measurer
-from feed_assets.lifecycle.stores import StorePool
+from feed_assets.lifecycle.retention.protections import Protection, ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.plan.records import FeedRecord, RetainedLocation, RetentionRecord
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.instance_pages import InstancePages
 from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import SweepItem
+from feed_assets.storage.pool import StorePool
 
 _BATCH = 5_000
 _KINDS = tuple(LocationKind)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-class Spared(NamedTuple):
-    """An eligible path that stays, and why."""
+class ProtectedPath(NamedTuple):
+    """An eligible path that stays, with its protections."""
 
     kind: LocationKind
     path: str
     nominal_time: datetime
-    kept: tuple[Kept, ...]
+    kept: tuple[Protection, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """What was found of one feed: `taken` may go, by kind and oldest first; `spared` would, if nothing protected it.
+class FeedSurvey:
+    """The survey of one feed. `taken` may go, by kind and oldest first; `protected` is eligible but protected.
 
-    `present` is how many instances the feed has, those that may go included: all that were found, or, where only the
-    old ones were looked for, those and the newer ones on record. `unswept` are locations that are left alone, and why.
+    `present` counts the feed's instances, including those that may go: all that were found; or, if only old ones were
+    searched, those plus the newer ones on record. `unswept` has the locations that are left alone; each has its
+    obstacle.
     """
 
     record: FeedRecord
     taken: Mapping[LocationKind, tuple[SweepItem, ...]]
-    spared: tuple[Spared, ...]
+    protected: tuple[ProtectedPath, ...]
     unswept: tuple[RetainedLocation, ...]
     present: int
 
@@ -69,35 +70,35 @@ class Survey:
 
     @property
     def bytes(self) -> int:
-        """How many bytes may go, of what is known."""
+        """How many bytes may go, as far as known."""
         return sum(item.bytes or 0 for items in self.taken.values() for item in items)
 
     @property
     def keepers(self) -> dict[str, int]:
-        """How many paths each kind of protection spares, by its first reason."""
-        return dict(Counter(spared.kept[0].keeper.value for spared in self.spared))
+        """How many paths each kind of protection keeps, by the first protection of each path."""
+        return dict(Counter(protected.kept[0].kind.value for protected in self.protected))
 
 
-@uncollected()
+@garbage_collection_paused()
 def survey_feed(
     database: Database,
     stores: StorePool,
-    governance: Governance,
+    timeline: ReleaseTimeline,
     record: FeedRecord,
-    asked: Asked,
+    query: ProtectionQuery,
     measurer: Measurer,
-) -> Survey:
+) -> FeedSurvey:
     """Find out what of a feed may go as of a moment.
 
-    Storage is walked, and measured where sizes are not on record; nothing in it is changed.
+    Walks the storage, and measures it where sizes are not on record; changes nothing.
 
     Raises:
-        StorageError: it cannot be listed.
+        StorageError: storage cannot be listed.
     """
     policy = record.retention
     assert policy is not None
     unswept = tuple(location for location in policy.locations if location.obstacle is not None)
-    before = find_before(policy, asked.as_of)
+    before = find_before(policy, query.as_of)
     found = {
         location.kind: collect_candidates(stores.get(location.store), location, record.sequence, before)
         for location in policy.locations
@@ -105,26 +106,26 @@ def survey_feed(
     }
     data = found.get(LocationKind.DATA, Candidates([], []))
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
-    eligible = decide_eligible(policy, found, data.times, asked.as_of, weights)
-    spared = _find_spared(database, governance, record, eligible, asked)
-    protected = {(each.kind, each.path) for each in spared}
-    if protected:
+    eligible = decide_eligible(policy, found, data.times, query.as_of, weights)
+    protected = _find_protected(database, timeline, record, eligible, query)
+    stays = {(each.kind, each.path) for each in protected}
+    if stays:
         eligible = [
-            Eligible(kind, cut, candidates.pick((kind, path) not in protected for path in candidates.paths))
+            Eligible(kind, cut, candidates.pick((kind, path) not in stays for path in candidates.paths))
             for kind, cut, candidates in eligible
         ]
     taken, immovable = _sized(database, measurer, record, policy, eligible)
-    return Survey(
+    return FeedSurvey(
         record=record,
         taken=taken,
-        spared=(*spared, *immovable),
+        protected=(*protected, *immovable),
         unswept=unswept,
         present=len(data.paths) + (0 if before is None else _newer_on_record(database, record, before)),
     )
 
 
 def count_present(stores: StorePool, record: FeedRecord) -> int:
-    """How many instances of a feed lie in storage, by a walk through all of them."""
+    """Count the instances of a feed in storage, with a walk through all of them."""
     location = find_location(record, LocationKind.DATA)
     if location is None:
         return 0
@@ -137,22 +138,29 @@ def _newer_on_record(database: Database, record: FeedRecord, since: datetime) ->
     return counts.get(FeedInstanceStatus.AVAILABLE, 0)
 
 
-def _find_spared(
-    database: Database, governance: Governance, record: FeedRecord, eligible: Sequence[Eligible], asked: Asked
-) -> list[Spared]:
-    """What protects eligible paths: that of their instances, also of paths that only belong to them. Oldest first."""
+def _find_protected(
+    database: Database,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    eligible: Sequence[Eligible],
+    query: ProtectionQuery,
+) -> list[ProtectedPath]:
+    """Return eligible paths that are protected, oldest first.
+
+    The protections of an instance apply to its paths of all kinds.
+    """
     times = sorted({time for each in eligible for time in each.candidates.times})
-    kept: dict[datetime, list[Kept]] = {}
+    kept: dict[datetime, list[Protection]] = {}
     for start in range(0, len(times), _BATCH):
         with database.read() as connection:
-            kept |= find_keepers(connection, governance, record, times[start : start + _BATCH], asked)
-    spared = [
-        Spared(kind, path, time, tuple(kept[time]))
+            kept |= find_protections(connection, timeline, record, times[start : start + _BATCH], query)
+    protected = [
+        ProtectedPath(kind, path, time, tuple(kept[time]))
         for kind, _, candidates in eligible
         for path, time in zip(*candidates, strict=True)
         if time in kept
     ]
-    return sorted(spared, key=lambda each: (_KINDS.index(each.kind), each.nominal_time, each.path))
+    return sorted(protected, key=lambda each: (_KINDS.index(each.kind), each.nominal_time, each.path))
 
 
 def _sized(
@@ -161,12 +169,13 @@ def _sized(
     record: FeedRecord,
     policy: RetentionRecord,
     eligible: Sequence[Eligible],
-) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[Spared]]:
-    """The items of what may go, with sizes as far as they are on record or few enough to measure; and what storage says
-    must not be moved.
+) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[ProtectedPath]]:
+    """Return the items that may go, with sizes if they are on record or few enough to measure.
+
+    Also return the paths that storage must not move.
     """
     taken: dict[LocationKind, tuple[SweepItem, ...]] = {}
-    immovable: list[Spared] = []
+    immovable: list[ProtectedPath] = []
     for kind in dict.fromkeys(each.kind for each in eligible):
         groups = [(cut, candidates) for of, cut, candidates in eligible if of is kind]
         times = [time for _, candidates in groups for time in candidates.times] if kind is LocationKind.DATA else []
@@ -183,10 +192,12 @@ def _sized(
             for measure in measurer.measure(location.store, unknown):
                 item = items.pop(measure.path)
                 if measure.obstacle is not None:
-                    kept = Kept(Keeper.STORAGE, measure.obstacle)
-                    immovable.append(Spared(kind, item.path, item.nominal_time, (kept,)))
+                    kept = Protection(ProtectionKind.STORAGE, measure.obstacle)
+                    immovable.append(ProtectedPath(kind, item.path, item.nominal_time, (kept,)))
                 elif measure.exists:
-                    items[item.path] = item._replace(bytes=measure.bytes, files=measure.files, sign=measure.sign)
+                    items[item.path] = item._replace(
+                        bytes=measure.bytes, files=measure.files, fingerprint=measure.fingerprint
+                    )
         if items:
             taken[kind] = tuple(sorted(items.values(), key=lambda item: (item.nominal_time, item.path)))
     return taken, immovable
@@ -205,7 +216,7 @@ def _item(path: str, time: datetime, cut: Cut, size: tuple[int | None, int | Non
 
 
 def _weigh(database: Database, measurer: Measurer, record: FeedRecord, data: Candidates) -> list[Weight]:
-    """The bytes of the data: those on record, and the others measured."""
+    """Return the bytes of the data: from the record, else measured."""
     sizes = _sizes_of(database, record, data.times)
     location = find_location(record, LocationKind.DATA)
     unknown = [path for path, time in zip(*data, strict=True) if time not in sizes]
@@ -220,7 +231,7 @@ def _weigh(database: Database, measurer: Measurer, record: FeedRecord, data: Can
 def _sizes_of(
     database: Database, record: FeedRecord, times: Sequence[datetime]
 ) -> dict[datetime, tuple[int | None, int | None]]:
-    """Bytes and files of the instances that are AVAILABLE on record; the others are left out."""
+    """Return bytes and files of the instances that are AVAILABLE on record; the others are left out."""
     found: dict[datetime, tuple[int | None, int | None]] = {}
     for start in range(0, len(times), _BATCH):
         keys = [FeedKey(*record.key, time) for time in times[start : start + _BATCH]]

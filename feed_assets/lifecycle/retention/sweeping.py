@@ -1,6 +1,6 @@
-"""Running a sweep: who may begin it, all of its chunks one after another, and how it ends.
+"""Run a sweep: check that it may begin, run all of its chunks, and end it.
 
-A sweep can be begun once, and gone on with as often as it breaks off; several workers may work on its chunks at once.
+A sweep begins once, and resumes after each interruption. Several workers may run its chunks at once.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.retention.claims import lease_holder, released
-from feed_assets.lifecycle.retention.ends import count_results, find_purge_time, require_sweep
-from feed_assets.lifecycle.retention.evicting import ChunkDone, ChunkWorker
+from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker, RecordedChunk
+from feed_assets.lifecycle.retention.claims import lease_holder, releasing_claims
 from feed_assets.lifecycle.retention.movers import DriverMover, Mover
-from feed_assets.lifecycle.retention.worksite import Worksite
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.sweep_totals import count_results, find_purge_time, require_sweep
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
@@ -24,28 +24,28 @@ from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import render_datetime
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how many paths of a sweep are settled, and how many there are."""
+"""Called with the number of finished paths of a sweep, and the total."""
 
-OnChunk: TypeAlias = Callable[[ChunkDone], None]
-"""Told of a chunk when it is recorded: what is gone, and what was kept."""
+OnChunk: TypeAlias = Callable[[RecordedChunk], None]
+"""Called with each chunk after it is recorded: what was removed, and what was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A sweep that may be worked on; `is_resumed` if somebody has begun before."""
+class BegunSweep:
+    """A sweep that may be worked on; `is_resumed` if it had begun before."""
 
     sweep: Sweep
     is_resumed: bool
 
 
 def find_waiting(connection: Connection, cluster: str) -> list[Sweep]:
-    """The sweeps of a cluster that somebody has approved, or that broke off, the one planned first first."""
+    """Return a cluster's sweeps that are approved or interrupted, in the order of planning."""
     found = Sweeps(connection).with_state(cluster, {SweepState.PLANNED, SweepState.RUNNING})
     return [sweep for sweep in found if sweep.state is SweepState.RUNNING or sweep.approved_by is not None]
 
 
 def run_sweep(
-    site: Worksite,
+    context: SweepContext,
     sweep_id: str,
     *,
     mover: Mover | None = None,
@@ -53,67 +53,70 @@ def run_sweep(
     budget: TimeBudget | None = None,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Run a sweep, or go on with one that broke off, and return it as it stands then: DONE, or RUNNING where the budget
-    is spent or others still work on a part of it.
+    """Run a sweep, or resume it, and return its state: DONE, or RUNNING.
+
+    It is RUNNING if the budget is spent, or if other workers still work on a part of it.
 
     Args:
-        site: what is worked with.
-        sweep_id: which.
-        mover: who moves the paths; this process if None.
-        on_chunk: told of each chunk when it is recorded.
+        context: the context of the worker.
+        sweep_id: the sweep.
+        mover: moves the paths; this process if None.
+        on_chunk: called with each recorded chunk.
         budget: how long to work.
-        progress: told after each chunk.
+        progress: called after each chunk.
 
     Raises:
-        SweepRefusedError: it is not to be run: it asks, has ended, or another sweep of one of its feeds is running.
-        SweepDamagedError: it is not what was planned.
-        StorageError: the filesystem refused; the next run goes on where this one stopped.
+        SweepRefusedError: it cannot run: it needs approval, has ended, or another sweep of one of its feeds is running.
+        SweepDamagedError: it differs from the plan.
+        StorageError: the filesystem failed; the next run continues.
     """
-    begun = begin_sweep(site, sweep_id)
-    sweep_chunks(site, begun, mover=mover, on_chunk=on_chunk, budget=budget, progress=progress)
-    return end_sweep(site, sweep_id)
+    begun = begin_sweep(context, sweep_id)
+    sweep_chunks(context, begun, mover=mover, on_chunk=on_chunk, budget=budget, progress=progress)
+    return end_sweep(context, sweep_id)
 
 
-def begin_sweep(site: Worksite, sweep_id: str) -> Begun:
-    """Make sure that a sweep may run, and note that it does. Raises as `run_sweep`."""
-    now = site.clock.now()
-    with site.database.begin() as connection:
+def begin_sweep(context: SweepContext, sweep_id: str) -> BegunSweep:
+    """Make sure that a sweep may run, and record that it does. Raises as `run_sweep` does."""
+    now = context.clock.now()
+    with context.database.begin() as connection:
         sweeps = Sweeps(connection)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is SweepState.RUNNING:
-            return Begun(sweep=sweep, is_resumed=True)
+            return BegunSweep(sweep=sweep, is_resumed=True)
         _require_runnable(sweeps, sweep, now)
         SweepChunks(connection, sweep_id).require_intact(sweep)
         sweeps.transition(sweep_id, {SweepState.PLANNED}, state=SweepState.RUNNING, started_at=now)
-        return Begun(sweep=require_sweep(sweeps, sweep_id), is_resumed=False)
+        return BegunSweep(sweep=require_sweep(sweeps, sweep_id), is_resumed=False)
 
 
-def require_runnable(site: Worksite, sweep: Sweep) -> None:
-    """Make sure that a sweep could be run now, also one that is not stored.
+def require_runnable(context: SweepContext, sweep: Sweep) -> None:
+    """Make sure that a sweep could run now; the sweep need not be stored.
 
     Raises:
         SweepRefusedError: it could not.
     """
-    with site.database.read() as connection:
+    with context.database.read() as connection:
         if sweep.state is not SweepState.RUNNING:
-            _require_runnable(Sweeps(connection), sweep, site.clock.now())
+            _require_runnable(Sweeps(connection), sweep, context.clock.now())
 
 
 def sweep_chunks(
-    site: Worksite,
-    begun: Begun,
+    context: SweepContext,
+    begun: BegunSweep,
     *,
     mover: Mover | None = None,
     on_chunk: OnChunk = lambda _: None,
     budget: TimeBudget | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Work on the chunks of a begun sweep until none can be had or the budget is spent. Several workers may at once."""
-    sweep, mover = begun.sweep, mover or DriverMover(site.stores)
-    claims = site.claims(sweep.sweep_id)
-    worker = ChunkWorker(site=site, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
+    """Run the free chunks of a begun sweep until none is left or the budget is spent. Several workers may do so at
+    once.
+    """
+    sweep, mover = begun.sweep, mover or DriverMover(context.stores)
+    claims = context.claims(sweep.sweep_id)
+    worker = ChunkWorker(context=context, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
     settled = sweep.paths - sum(head.count for head in claims.left(ChunkState.OPEN)) if progress else 0
-    with released(claims):
+    with releasing_claims(claims):
         while not (budget and budget.is_spent) and (chunks := claims.take_many(ChunkState.OPEN, mover.width)):
             for done in worker.run(chunks):
                 on_chunk(done)
@@ -122,23 +125,23 @@ def sweep_chunks(
                 progress(settled, sweep.paths)
 
 
-def end_sweep(site: Worksite, sweep_id: str) -> Sweep:
-    """Note that a running sweep has ended, if nothing of it is left; returns it as it stands."""
-    now = site.clock.now()
-    with site.database.begin() as connection:
+def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
+    """Record that a running sweep has ended, if nothing of it is left; return its state."""
+    now = context.clock.now()
+    with context.database.begin() as connection:
         sweeps, chunks = Sweeps(connection), SweepChunks(connection, sweep_id)
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is not SweepState.RUNNING or chunks.heads(state=ChunkState.OPEN):
             return sweep
         counts = count_results(sweep, chunks.iter_all())
-        Leases(site.database).release_all(connection, lease_holder(sweep_id))
+        Leases(context.database).release_all(connection, lease_holder(sweep_id))
         sweeps.transition(
             sweep_id,
             {SweepState.RUNNING},
             state=SweepState.DONE,
             counts=counts,
             ended_at=now,
-            purge_at=find_purge_time(site.plan, sweep.cluster, counts, now),
+            purge_at=find_purge_time(context.plan, sweep.cluster, counts, now),
         )
         return require_sweep(sweeps, sweep_id)
 
@@ -155,21 +158,21 @@ def _reason_not_to_begin(sweeps: Sweeps, sweep: Sweep, now: datetime) -> tuple[s
             pass
         case SweepState.ASKING:
             why = "; ".join(obstacle.sentence.rstrip(".") for obstacle in sweep.obstacles)
-            return f"it waits for approval: {why}", "Look at it, and approve or cancel it."
+            return f"it waits for approval: {why}", "Inspect it, and approve or cancel it."
         case _:
-            return f"it is {sweep.state.value}", "Plan anew."
+            return f"it is {sweep.state.value}", "Plan again."
     if now < max(sweep.as_of, sweep.created_at):
         return (
-            f"the clock stands at {render_datetime(now)}, and it was planned for a later time: "
+            f"the clock stands at {render_datetime(now)}, but the sweep was planned for a later time: "
             f"{render_datetime(max(sweep.as_of, sweep.created_at))}",
-            "Correct the clock, or plan anew.",
+            "Correct the clock, or plan again.",
         )
     feeds = {count.feed for count in sweep.counts}
     for other in sweeps.with_state(sweep.cluster, {SweepState.RUNNING, SweepState.UNDOING}):
         shared = sorted(feeds & {count.feed for count in other.counts})
         if shared:
             return (
-                f"sweep {other.sweep_id}, of feed '{shared[0]}' too, is {other.state.value}",
-                "Let that one end first.",
+                f"sweep {other.sweep_id}, also of feed '{shared[0]}', is {other.state.value}",
+                "Wait until that one has ended.",
             )
     return None

@@ -1,4 +1,4 @@
-"""Falcon's cluster and datasource documents: what stands where, and what it becomes."""
+"""The grammar of Falcon's cluster and datasource documents, and where each value goes."""
 
 from feed_assets.loading.falcon.grammar import Element, Form, many, maybe, one, optional, required, text, wrapper
 from feed_assets.loading.falcon.shared_elements import ACL, PROPERTIES, TAGS, VERSION

@@ -1,4 +1,4 @@
-"""Falcon's XML → a plain document with the values of our models, each with its line."""
+"""Turn Falcon XML into a plain document with the values of our models, each with its line."""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +15,7 @@ SUFFIX = ".xml"
 
 
 def is_falcon(file: str) -> bool:
-    """Whether a file is a Falcon document, by its name.
+    """Return whether a file is a Falcon document, judging by its name.
 
     >>> is_falcon("entities/clicks.xml"), is_falcon("entities/clicks.yaml")
     (True, False)
@@ -24,7 +24,7 @@ def is_falcon(file: str) -> bool:
 
 
 def read_falcon(text: str) -> PlainDocument:
-    """The document of a text; whatever is wrong with it is a problem with its place."""
+    """Return the document of a text. Every mistake becomes a problem with its position."""
     root = read_xml(text)
     if isinstance(root, Problem):
         return PlainDocument(line=root.line, problems=[root], positions={(): (root.line, root.column)})
@@ -49,7 +49,7 @@ def _document(root: XmlElement, kind: Kind) -> PlainDocument:
         written = f"in namespace {quote(wrong)}" if wrong else "in no namespace"
         message, remedy = f"<{root.name}> is {written}", f'Write <{root.name} xmlns="{reading.namespace}" …>.'
         reading.note("xml-namespace", message, remedy, root.line, root.column)
-        reading.namespace = wrong  # said once; what follows is read as if it were right
+        reading.namespace = wrong  # reported once; the rest is read as if the namespace were right
     try:
         read_element(reading, root, SCHEMAS[kind])
         notes = [_carried(root), *convert(kind, reading)]
@@ -72,7 +72,7 @@ def _kind_of(root: XmlElement) -> Kind | None:
 
 
 def _carried(root: XmlElement) -> Note:
-    """What stands in the document, counted."""
+    """Return a note that counts the elements of the document."""
     counts = Counter[str]()
     for child in root.children:
         counts[child.name] += len(child.children) or 1

@@ -1,5 +1,7 @@
-"""Values of our models → values as Falcon's documents order them; what those must have and we may lack is filled in,
-and what they have no place for is left to reserved properties.
+"""Convert values of our models to values in the structure of Falcon's documents.
+
+Values that Falcon requires and our models may lack are filled in. Values for which Falcon has no element are left to
+reserved properties.
 """
 
 from collections.abc import Mapping
@@ -19,12 +21,12 @@ _FOR_EVER = {"limit": "months(9999)"}
 _NO_DRIVER = {"class": "none", "jars": ["none"]}
 _NO_JAR = "none"
 _NO_PATH = "/none"
-_FALCONS = {ours: falcons for falcons, ours in ENGINES.items()}
+_FALCONS = {own: falcon for falcon, own in ENGINES.items()}
 _VERSION = "0.0"
 
 
 def unconvert(kind: Kind, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for a document; `content` is the JSON form of an entity without its defaults."""
+    """Return the values for a document. `content` is the JSON form of an entity without its defaults."""
     values: dict[str, Any] = _copy(content)
     properties = values.pop("properties", {})
     values["properties"] = {name: value for name, value in properties.items() if not name.startswith(reserved.PREFIX)}

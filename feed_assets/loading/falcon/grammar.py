@@ -1,7 +1,7 @@
-"""The form in which the grammar of Falcon's documents is written down, and what can be asked of it.
+"""The data structures of the grammar of Falcon's documents, with lookups.
 
-An element says what may stand in it and where its value goes among the values of our own models, so that one table
-reads, checks, writes and documents.
+Each element lists its children and attributes, and the key of its value in our models. One table thus serves reading,
+checking, writing and documentation.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from enum import StrEnum
 
 
 class Form(StrEnum):
-    """How the value of an element is made; `to` is the key in the map of the element around it.
+    """How the value of an element is built; `to` is its key in the map of the enclosing element.
 
-    INLINE: attributes and children go into the map around. MAP: they make a map of their own at `to`. TEXT: the text of
-    the element. LIST: one more item of the list at `to`: the attribute `key`, or the text. KEYED: one more entry of the
-    map at `to`, under the attribute `key`: a map, or only the attribute `value`. FIELD: only the attribute `value`.
+    INLINE: attributes and children go into the enclosing map. MAP: they form a map of their own at `to`. TEXT: the text
+    of the element. LIST: one more item of the list at `to`, either the attribute `key` or the text. KEYED: one more
+    entry of the map at `to`, under the attribute `key`: a map, or only the attribute `value`. FIELD: only the attribute
+    `value`.
     """
 
     INLINE = "inline"
@@ -27,7 +28,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """An attribute and the key of its value; `default` is what Falcon takes without it."""
+    """An attribute and the key of its value; `default` is the value that Falcon assumes without it."""
 
     name: str
     to: str | None = None
@@ -43,7 +44,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A place in the sequence of children: an element, or the choice of one among several."""
+    """One position in the sequence of children: an element, or a choice of one among several."""
 
     elements: tuple["Element", ...]
     least: int = 0
@@ -52,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element; `content` is the sequence of its children, in any order only where `any_order`."""
+    """An element; `content` is the sequence of its children, in any order only if `any_order` is set."""
 
     name: str
     form: Form = Form.MAP
@@ -75,15 +76,15 @@ class Element:
         return tuple(element.name for part in self.content for element in part.elements)
 
     def find_child(self, name: str) -> tuple[int, "Element"] | None:
-        """The position of the part that has a child of the name, and the child."""
+        """Return the named child with the position of its part in `content`; None if there is none."""
         return self._places.get(name)
 
     def find_attribute(self, name: str) -> Attribute | None:
-        """The attribute of a name."""
+        """Return the attribute of this name; None if there is none."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
     def iter_paths(self, above: str = "") -> Iterator[str]:
-        """Every element and attribute below, as paths.
+        """Yield every element and attribute below this one, as paths.
 
         >>> list(Element(name="a", content=(one(text("b")),), attributes=(optional("c"),)).iter_paths())
         ['a', 'a@c', 'a/b']
@@ -98,35 +99,35 @@ class Element:
 
 
 def one(*elements: Element) -> Part:
-    """An element that must stand there once, or a choice of which one must."""
+    """Return a part that must occur exactly once: an element, or one of a choice."""
     return Part(elements=elements, least=1)
 
 
 def maybe(*elements: Element) -> Part:
-    """An element, or one of a choice, that may stand there once."""
+    """Return a part that may occur once: an element, or one of a choice."""
     return Part(elements=elements)
 
 
 def many(element: Element, least: int = 1) -> Part:
-    """An element that stands there at least so many times."""
+    """Return a part whose element occurs at least `least` times."""
     return Part(elements=(element,), least=least, most=None)
 
 
 def text(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Element:
-    """An element of nothing but text."""
+    """Return an element that contains only text."""
     return Element(name=name, form=Form.TEXT, to=to or name, choices=choices)
 
 
 def required(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Attribute:
-    """An attribute that must be written."""
+    """Return a mandatory attribute."""
     return Attribute(name=name, to=to, required=True, choices=choices)
 
 
 def optional(name: str, to: str | None = None, choices: tuple[str, ...] = (), default: str | None = None) -> Attribute:
-    """An attribute that may be left out."""
+    """Return an optional attribute."""
     return Attribute(name=name, to=to, choices=choices, default=default)
 
 
 def wrapper(name: str, *content: Part) -> Element:
-    """An element that only holds others."""
+    """Return an element that only contains other elements."""
     return Element(name=name, form=Form.INLINE, content=content)

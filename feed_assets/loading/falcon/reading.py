@@ -1,5 +1,6 @@
-"""Elements → plain values by the grammar: everything that is not built as it says is a problem with its place, and the
-rest goes on being read.
+"""Read XML elements into plain values according to the grammar.
+
+Each deviation from the grammar becomes a problem with its position, and reading goes on.
 """
 
 from dataclasses import dataclass, field
@@ -17,12 +18,12 @@ _LONGEST_QUOTE = 60
 
 
 class TooManyProblemsError(Exception):
-    """The reading has ended because more problems than anybody reads have been noted."""
+    """Reading has stopped because the limit of problems is reached."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """Values, the line and column of each key and list item, and problems."""
+    """The values read so far, the line and column of each key and list item, and the problems."""
 
     namespace: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -30,10 +31,10 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
 
     def note(self, code: str, message: str, remedy: str, line: int, column: int) -> None:
-        """Add a problem.
+        """Record a problem.
 
         Raises:
-            TooManyProblemsError: there are enough.
+            TooManyProblemsError: the limit of problems is reached.
         """
         if len(self.problems) >= MAX_PROBLEMS:
             message, remedy = f"there are more problems than {MAX_PROBLEMS}", "Correct the ones above first."
@@ -42,7 +43,7 @@ class Reading:
         self.problems.append(Problem(code=code, message=message, remedy=remedy, line=line, column=column))
 
     def place(self, path: FieldPath, line: int, column: int) -> None:
-        """Say where a value stands."""
+        """Record the position of a value."""
         self.positions.setdefault(path, (line, column))
 
 
@@ -55,7 +56,7 @@ def read_element(reading: Reading, node: XmlElement, element: Element) -> None:
 def _read_content(
     reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath
 ) -> None:
-    """Attributes and children of a node into `values`, which stand at `path`."""
+    """Read the attributes and children of a node into `values`, the map at `path`."""
     if node.namespace != reading.namespace:
         message = f"<{node.name}> is in namespace {quote(node.namespace)}" if node.namespace else _in_none(node)
         remedy = f'Write xmlns="{reading.namespace}" at the root, and no other.'
@@ -98,8 +99,8 @@ def _check_text(reading: Reading, node: XmlElement, element: Element) -> None:
     is_text = element.form is Form.TEXT or (element.form is Form.LIST and element.key is None)
     written = node.text.strip(_BLANKS)
     if written and not is_text:
-        message = f"<{node.name}> holds the text {quote(written)}"
-        reading.note("xml-text", message, "Remove it; only elements stand there.", node.line, node.column)
+        message = f"<{node.name}> contains the text {quote(written)}"
+        reading.note("xml-text", message, "Remove it; only elements are allowed there.", node.line, node.column)
     if is_text and element.choices and written not in element.choices:
         message = f"<{node.name}> is {quote(written)}, not {alternatives(element.choices)}"
         reading.note("xml-value", message, _suggest(written, element.choices), node.line, node.column)
@@ -130,7 +131,7 @@ def _read_children(
 
 
 def _read_child(reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath) -> None:
-    """A child into the values of the element around it."""
+    """Read a child into the values of the enclosing element."""
     at = (*path, element.to) if element.to else path
     match element.form:
         case Form.INLINE:
@@ -178,7 +179,7 @@ def _read_entry(reading: Reading, node: XmlElement, element: Element, values: di
     name = key.value if key is not None else ""
     if key is not None and name in entries:
         line = reading.positions[*at, name][0]
-        message = f"<{node.name}> with {element.key} {quote(name)} stands twice, first in line {line}"
+        message = f"<{node.name}> with {element.key} {quote(name)} occurs twice, first in line {line}"
         reading.note("xml-twice", message, "Keep one of them.", key.line, key.column)
         return
     _read_content(reading, node, element, read, (*at, name))
@@ -198,7 +199,7 @@ def _note_unknown(reading: Reading, node: XmlElement, child: XmlElement, element
 
 
 def _note_order(reading: Reading, node: XmlElement, child: XmlElement, element: Element) -> None:
-    message = f"<{child.name}> stands too late in <{node.name}>"
+    message = f"<{child.name}> occurs too late in <{node.name}>"
     remedy = f"The order is {', '.join(element.child_names)}."
     reading.note("xml-order", message, remedy, child.line, child.column)
 
@@ -208,10 +209,10 @@ def _is_too_many(reading: Reading, node: XmlElement, child: XmlElement, part: Pa
         return False
     first = seen[0]
     if first.name == child.name:
-        message = f"<{child.name}> stands twice in <{node.name}>, first in line {first.line}"
+        message = f"<{child.name}> occurs twice in <{node.name}>, first in line {first.line}"
         reading.note("xml-twice", message, "Keep one of them.", child.line, child.column)
     else:
-        message = f"<{node.name}> holds both <{first.name}> and <{child.name}>"
+        message = f"<{node.name}> contains both <{first.name}> and <{child.name}>"
         reading.note("xml-choice", message, "Keep one of them.", child.line, child.column)
     return True
 
@@ -220,14 +221,14 @@ def _note_missing(reading: Reading, node: XmlElement, element: Element, part: Pa
     name = alternatives([f"<{each.name}>" for each in part.elements])
     message = f"{name} is missing in <{node.name}>"
     if part.least > 1:
-        message = f"<{node.name}> holds {count} {name}, at least {part.least} are needed"
+        message = f"<{node.name}> contains {count} {name}; at least {part.least} are required"
     before = _before(element, part)
     remedy = f"Add it after <{before}>." if before and not element.any_order else "Add it."
     reading.note("xml-missing-element", message, remedy, node.line, node.column)
 
 
 def _before(element: Element, part: Part) -> str | None:
-    """The name of the element before a part."""
+    """Return the name of the element before a part."""
     position = element.content.index(part)
     return element.content[position - 1].elements[-1].name if position else None
 
@@ -240,5 +241,5 @@ def _suggest(name: str, known: tuple[str, ...] | list[str]) -> str:
 
 
 def quote(text: str) -> str:
-    """A text in quotes, cut where it is long."""
+    """Quote a text, shortened if it is long."""
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…")

@@ -1,6 +1,6 @@
-"""Properties `feed_assets.<path>`: what our entities say and Falcon's documents have no element for, as JSON.
+"""Properties `feed_assets.<path>`: values of our entities, as JSON, for which Falcon's documents have no element.
 
-`feed_assets.format` = `"csv"` stands in the place of what the document gives for `format`; `null` takes it away.
+`feed_assets.format` = `"csv"` replaces the value that the document gives for `format`; `null` removes it.
 """
 
 import json
@@ -17,24 +17,24 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """A value for a path; None removes what stands there."""
+    """A value for a path; None removes the value there."""
 
     path: tuple[str, ...]
     value: Any
 
     @property
     def property_name(self) -> str:
-        """The name of the property that says so."""
+        """The name of the property that stands for this override."""
         return PREFIX + ".".join(self.path)
 
     @property
     def property_value(self) -> str:
-        """The value of the property that says so."""
+        """The value of the property that stands for this override."""
         return json.dumps(self.value, ensure_ascii=True)
 
 
 def parse_override(name: str, value: str) -> Override | str:
-    """The override of a property, or why it is none.
+    """Return the override that a property stands for, or why it is not an override.
 
     >>> parse_override("feed_assets.clusters.primary.retention", "null")
     Override(path=('clusters', 'primary', 'retention'), value=None)
@@ -68,7 +68,7 @@ def _depth_is_small(value: object) -> bool:
 
 
 def apply_override(values: dict[str, Any], override: Override) -> bool:
-    """Put a value where it belongs; False if there is something else than a map on the way."""
+    """Set the value at the path of the override; return False if something other than a map is on the way."""
     place = values
     for part in override.path[:-1]:
         below = place.setdefault(part, {})
@@ -83,15 +83,15 @@ def apply_override(values: dict[str, Any], override: Override) -> bool:
 
 
 def iter_overrides(
-    given: Mapping[str, Any], wanted: Mapping[str, Any], path: tuple[str, ...] = ()
+    given: Mapping[str, Any], target: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[Override]:
-    """What turns `given` into `wanted`: as few values as possible.
+    """Yield the overrides that turn `given` into `target`, as few as possible.
 
     >>> [override.path for override in iter_overrides({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}})]
     [('a', 'b')]
     """
-    for key in sorted(given.keys() | wanted.keys()):
-        old, new = given.get(key, _ABSENT), wanted.get(key, _ABSENT)
+    for key in sorted(given.keys() | target.keys()):
+        old, new = given.get(key, _ABSENT), target.get(key, _ABSENT)
         if old == new and type(old) is type(new):
             continue
         here = (*path, key)
@@ -102,7 +102,10 @@ def iter_overrides(
 
 
 def _can_go_below(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether keys can be parts of a path, nothing that is wanted is null, and the order of keys is kept."""
+    """Return whether the difference can be expressed key by key.
+
+    Every key must be usable as part of a path, no target value may be null, and the order of keys must stay the same.
+    """
     if not all(_PART.fullmatch(key) for key in old.keys() | new.keys()):
         return False
     kept = [key for key in old if key in new]

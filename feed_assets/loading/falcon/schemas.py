@@ -17,7 +17,7 @@ SCHEMAS: Mapping[Kind, Element] = {
 
 
 def namespace_of(kind: Kind) -> str:
-    """The namespace of a kind's documents.
+    """Return the namespace of a kind's documents.
 
     >>> namespace_of(Kind.FEED)
     'uri:falcon:feed:0.1'

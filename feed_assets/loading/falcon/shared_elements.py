@@ -1,4 +1,4 @@
-"""Elements and attributes that several kinds of Falcon documents have."""
+"""Elements and attributes that several kinds of Falcon documents share."""
 
 from feed_assets.loading.falcon.grammar import Element, Form, many, optional, required, text, wrapper
 

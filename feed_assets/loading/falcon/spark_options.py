@@ -1,4 +1,4 @@
-"""Falcon's `spark-opts`, one line of options of spark-submit, and our `conf` and `submit`."""
+"""Convert Falcon's `spark-opts`, one line of spark-submit options, to our `conf` and `submit`, and back."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ _WITHOUT_EFFECT = frozenset({"--verbose", "-v"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Configuration, other options by their names without dashes, and what is neither."""
+    """Configuration, other options by their names without dashes, and `faults` for words that are neither."""
 
     conf: Mapping[str, str]
     submit: Mapping[str, str]
@@ -22,11 +22,11 @@ class SparkOptions:
 
 
 def parse_spark_options(text: str) -> SparkOptions:
-    """The options of a line.
+    """Parse a line of options.
 
     >>> options = parse_spark_options("--num-executors 2 --conf 'spark.executor.extraJavaOptions=-Da=1 -Db=2' --x=1 y")
     >>> dict(options.conf), dict(options.submit), options.faults
-    ({'spark.executor.extraJavaOptions': '-Da=1 -Db=2'}, {'num-executors': '2', 'x': '1'}, ("'y' is no option",))
+    ({'spark.executor.extraJavaOptions': '-Da=1 -Db=2'}, {'num-executors': '2', 'x': '1'}, ("'y' is not an option",))
     """
     try:
         words = shlex.split(text)
@@ -44,7 +44,7 @@ def parse_spark_options(text: str) -> SparkOptions:
         elif word == _SUPERVISE:
             conf[_SUPERVISE_CONF] = "true"
         elif not option.startswith("--") and option not in _CONF:
-            faults.append(f"{word!r} is no option")
+            faults.append(f"{word!r} is not an option")
         else:
             text_of = value if has_value else next(waiting, None)
             if text_of is None:
@@ -61,7 +61,7 @@ def parse_spark_options(text: str) -> SparkOptions:
 
 
 def render_spark_options(conf: Mapping[str, str], submit: Mapping[str, str]) -> str:
-    """The line for options; those whose names cannot stand on it are left out.
+    """Render options as one line; options whose names are not valid there are left out.
 
     >>> render_spark_options({"spark.a": "1 2"}, {"num-executors": "2"})
     "--num-executors 2 --conf 'spark.a=1 2'"

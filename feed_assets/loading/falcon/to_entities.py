@@ -1,4 +1,4 @@
-"""Values as Falcon's documents order them → values as our models do, with notes on everything that changes its form."""
+"""Convert values in the structure of Falcon's documents to values of our models, with notes on changes of form."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -14,7 +14,7 @@ from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
 
 ENGINES: Mapping[str, str] = {"oozie": "oozie", "pig": "pig", "hive": "sql", "spark": "spark-submit"}
-"""Falcon's engines and ours."""
+"""Falcon's engines and the corresponding engines of feed-assets."""
 
 _MEANINGS: Mapping[str, str] = {
     PRIORITY_PROPERTY: "the priority of runs",
@@ -24,7 +24,7 @@ _SPARK_NAMES = {"master": "master", "mode": "deploy_mode", "class": "main_class"
 
 
 def convert(kind: Kind, reading: Reading) -> list[Note]:
-    """Change the values of a document in place; what cannot be changed becomes a problem."""
+    """Convert the values of a document in place. A value that cannot be converted becomes a problem."""
     converter = _Converter(reading)
     match kind:
         case Kind.CLUSTER:
@@ -53,7 +53,7 @@ class _Converter:
             self._problem(
                 "xml-missing-element",
                 ("interfaces",),
-                "<interfaces> holds no <interface> of the type 'write'",
+                "<interfaces> contains no <interface> of the type 'write'",
                 "Add it; its endpoint is the storage.",
             )
         for name, what in (("write", "storage"), ("registry", "catalog"), ("spark", "spark")):
@@ -64,7 +64,7 @@ class _Converter:
                 self._reading.place((what,), *self._place_of(("interfaces", name, "endpoint")))
         kept = [name for name in interfaces if name not in ("write", "registry", "spark")]
         if kept:
-            message = f"interfaces {', '.join(kept)} are kept, and nothing here uses them"
+            message = f"interfaces {', '.join(kept)} are stored but unused"
             self._note(NoteKind.MAPPED, message, ("interfaces",))
 
     def datasource(self) -> None:
@@ -78,13 +78,17 @@ class _Converter:
             return
         here = (*path, "credential")
         written = credential.pop("type", None)
-        wanted = {"password-file": "password_file", "password-text": "password", "password-alias": "password_alias"}
-        ways = [way for way in wanted.values() if way in credential]
-        if written in wanted and ways and ways != [wanted[written]]:
-            message = f"<credential> says that its type is {written}, but holds another kind of password"
-            self._problem("xml-choice", (*here, ways[0]), message, "Write the type that fits.")
+        keys = {
+            "password-file": "password_file",
+            "password-text": "password",
+            "password-alias": "password_alias",
+        }
+        present = [key for key in keys.values() if key in credential]
+        if written in keys and present and present != [keys[written]]:
+            message = f"<credential> says that its type is {written}, but contains another kind of password"
+            self._problem("xml-choice", (*here, present[0]), message, "Write the matching type.")
         if "password" in credential and "${" not in credential["password"]:
-            message = "the password stands in the text: write ${env:NAME} and export NAME"
+            message = "the password is in the text: write ${env:NAME} and export NAME"
             self._note(NoteKind.CHECK, message, (*here, "password"))
 
     def feed(self) -> None:
@@ -93,19 +97,19 @@ class _Converter:
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
         if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
-            message = "Falcon knows no file format: parquet is taken; write format and schema if it is another"
+            message = "Falcon knows no file format: parquet is used; write format and schema if it differs"
             self._note(NoteKind.CHECK, message)
         if any(entry.get("type") == "target" for entry in self._values.get("clusters", {}).values()):
             self._replication()
 
     def _replication(self) -> None:
-        """What Falcon's properties say of copies; they stay properties."""
+        """Note how Falcon's replication properties take effect. They stay properties."""
         properties: dict[str, str] = self._values.get("properties", {})
         unreadable = unreadable_properties(properties)
         for name in properties:
             at = ("properties", name)
             if name in unreadable:
-                message = f"property {name} {quote(properties[name])} cannot be read: the default is used, as in Falcon"
+                message = f"property {name} {quote(properties[name])} is invalid: the default is used, as in Falcon"
                 self._note(NoteKind.CHECK, message, at)
             elif name in PROPERTIES:
                 self._note(NoteKind.MAPPED, f"property {name} → replication.{PROPERTIES[name]}", at)
@@ -113,8 +117,8 @@ class _Converter:
                 self._note(NoteKind.CHECK, f"property {name} has no effect: {WITHOUT_EFFECT[name]}", at)
         if not properties.keys() & {"removeDeletedFiles", f"{reserved.PREFIX}replication"}:
             message = (
-                "Falcon removes at targets what the source has no more; here that is done where the source was "
-                "published by this program: write replication: {removed_files: remove} for all"
+                "Falcon removes files at targets that the source no longer has; here that happens if the source was "
+                "published by feed-assets: write replication: {removed_files: remove} for all sources"
             )
             self._note(NoteKind.CHECK, message, ("properties",))
         self._note_queue()
@@ -122,7 +126,7 @@ class _Converter:
     def _place(self, holder: dict[str, Any], path: FieldPath) -> None:
         data = holder.get("locations", {}).get("data")
         if data is not None and "://" not in data and not data.startswith(("/", "$")):
-            message = f"{quote(data)} is taken below the cluster's storage; Falcon takes it below /user/<user>"
+            message = f"{quote(data)} is below the cluster's storage; in Falcon it is below /user/<user>"
             self._note(NoteKind.CHECK, message, (*path, "locations", "data"))
 
     def process(self) -> None:
@@ -188,7 +192,7 @@ class _Converter:
             self._move(at, ("workflow", "submit"))
 
     def _master(self, workflow: dict[str, Any]) -> None:
-        """Masters that say how to deploy, which Spark has no more."""
+        """Convert masters that include the deploy mode, which Spark no longer accepts."""
         written = workflow.get("master", "")
         if written.lower() in ("yarn-client", "yarn-cluster"):
             mode = written.lower().removeprefix("yarn-")
@@ -197,9 +201,10 @@ class _Converter:
             self._note(NoteKind.MAPPED, f"master {written} → yarn, deploy_mode {mode}", ("workflow", "master"))
 
     def _late_inputs(self, engine: str, main_path: object) -> None:
-        """Workflows for late data, of the same engine.
+        """Turn the paths for late data into workflows with the engine of the process.
 
-        Differs from Falcon: it demands them and never runs them; here one that is not the process's own is run.
+        Differs from Falcon: Falcon requires them and never runs them; here, one that is not the process's own workflow
+        is run.
         """
         inputs = self._values.get("late_process", {}).get("inputs", {})
         for name, path in inputs.items():
@@ -207,7 +212,7 @@ class _Converter:
             here = ("late_process", "inputs", name)
             self._reading.place((*here, "path"), *self._reading.positions.get(here, (1, 1)))
             if inputs[name] is not None:
-                message = f"late input {name}: Falcon never runs {quote(path)}; here it is run for late data"
+                message = f"late input {name}: Falcon never runs {quote(path)}; here it runs for late data"
                 self._note(NoteKind.CHECK, message, here)
 
     def _note_queue(self) -> None:
@@ -217,7 +222,7 @@ class _Converter:
                 self._note(NoteKind.MAPPED, f"property {name} → {meaning}", ("properties", name))
 
     def overrides(self) -> None:
-        """Let reserved properties stand in the place of what the document gave."""
+        """Apply reserved properties, which replace values of the document."""
         properties: dict[str, str] = self._values.get("properties", {})
         for name in [name for name in properties if name.startswith(reserved.PREFIX)]:
             found = reserved.parse_override(name, properties.pop(name))
@@ -232,13 +237,13 @@ class _Converter:
                 self._reading.positions[found.path] = self._reading.positions.get(at, (1, 1))
 
     def _split(self, part: str, key: str) -> None:
-        """A list that stands in one attribute."""
+        """Split a list that is written in one attribute."""
         holder = self._values.get(part)
         if isinstance(holder, dict) and isinstance(text := holder.get(key), str):
             holder[key] = [item.strip() for item in text.split(",") if item.strip()]
 
     def _move(self, old: FieldPath, new: FieldPath) -> None:
-        """Say that what stood at a path stands at another now."""
+        """Move a recorded position to the new path of its value."""
         found = {path: place for path, place in self._reading.positions.items() if path[: len(old)] == old}
         self._reading.positions |= {new + path[len(old) :]: place for path, place in found.items()}
 

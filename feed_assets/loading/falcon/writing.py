@@ -1,7 +1,7 @@
-"""An entity → the text of a Falcon document that reads back as the same entity.
+"""Write an entity as the text of a Falcon document that reads back as the same entity.
 
-What the document has no element for is found by reading: the document is written, read, compared with the entity, and
-written again with a reserved property for each value that did not survive.
+Values without an element in Falcon are found by reading: the document is written, read and compared with the entity,
+then written again with a reserved property for each value that did not survive.
 """
 
 import re
@@ -29,23 +29,23 @@ _ORDERED = ("inputs", "outputs")
 
 
 def render_falcon(entity: AnyEntity, *, has_references: bool = False) -> str:
-    """The Falcon document of an entity.
+    """Return the Falcon document of an entity.
 
     Args:
-        entity: any, also one that says what Falcon cannot: that goes into properties `feed_assets.<path>`.
-        has_references: its texts hold `${env:NAME}` as they were written; else such texts are meant literally.
+        entity: any entity; values that Falcon cannot express go into properties `feed_assets.<path>`.
+        has_references: True if texts contain `${env:NAME}` as a reference; otherwise `${` is escaped.
 
     Raises:
-        DefinitionsError: the document would be bigger than one that is read.
+        DefinitionsError: the document would exceed the size limit for reading.
     """
-    wanted = content_of(entity) if has_references else escaped_content(entity)
-    base = unconvert(entity.kind, wanted)
+    target = content_of(entity) if has_references else escaped_content(entity)
+    base = unconvert(entity.kind, target)
     plain = _read(_render(entity, base, ())) or {}
     given = _content_of_plain(entity, plain)
-    kept = frozenset(key for key in wanted if key in plain and given.get(key) == wanted[key])
-    for overrides in _attempts(plain, given, wanted, kept):
+    kept = frozenset(key for key in target if key in plain and given.get(key) == target[key])
+    for overrides in _attempts(plain, given, target, kept):
         text = _render(entity, base, overrides)
-        if _is_read_back(text, entity, wanted):
+        if _is_read_back(text, entity, target):
             return text
     raise DefinitionsError(
         location=entity.label,
@@ -55,34 +55,37 @@ def render_falcon(entity: AnyEntity, *, has_references: bool = False) -> str:
 
 
 def _attempts(
-    plain: Mapping[str, Any], given: Mapping[str, Any], wanted: Mapping[str, Any], kept: frozenset[str]
+    plain: Mapping[str, Any], given: Mapping[str, Any], target: Mapping[str, Any], kept: frozenset[str]
 ) -> Iterator[tuple[Override, ...]]:
-    """What to override: single values; whole keys, where parts of a model depend on each other; all that is derived."""
-    keys = sorted(plain.keys() | given.keys() | wanted.keys())
-    yield tuple(iter_overrides(given, wanted))
-    yield _whole([key for key in keys if given.get(key) != wanted.get(key)], wanted)
-    yield _whole([key for key in keys if key not in kept], wanted)
+    """Yield sets of overrides to try, smallest first.
+
+    First single values, then whole keys where parts of a model depend on each other, then all derived keys.
+    """
+    keys = sorted(plain.keys() | given.keys() | target.keys())
+    yield tuple(iter_overrides(given, target))
+    yield _whole([key for key in keys if given.get(key) != target.get(key)], target)
+    yield _whole([key for key in keys if key not in kept], target)
 
 
-def _whole(keys: Iterable[str], wanted: Mapping[str, Any]) -> tuple[Override, ...]:
-    return tuple(Override(path=(key,), value=wanted.get(key)) for key in keys)
+def _whole(keys: Iterable[str], target: Mapping[str, Any]) -> tuple[Override, ...]:
+    return tuple(Override(path=(key,), value=target.get(key)) for key in keys)
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """The values of a document; None where it has problems."""
+    """Return the values of a document; None if it has problems."""
     document = read_falcon(text)
     if document.problems or not isinstance(document.value, dict):
         return None
     return {key: value for key, value in document.value.items() if key != "kind"}
 
 
-def _is_read_back(text: str, entity: AnyEntity, wanted: Mapping[str, Any]) -> bool:
+def _is_read_back(text: str, entity: AnyEntity, target: Mapping[str, Any]) -> bool:
     read = _content_of_plain(entity, _read(text) or {})
-    return read == wanted and all(list(read.get(name, ())) == list(wanted.get(name, ())) for name in _ORDERED)
+    return read == target and all(list(read.get(name, ())) == list(target.get(name, ())) for name in _ORDERED)
 
 
 def _content_of_plain(entity: AnyEntity, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """What an entity of these values says; nothing, where they make none."""
+    """Return the content of the entity made from these values; empty if they make no entity."""
     try:
         return content_of(ENTITY_TYPES[entity.kind].model_validate(plain))
     except ValidationError:
@@ -99,7 +102,7 @@ def _render(entity: AnyEntity, base: Mapping[str, Any], overrides: Iterable[Over
 
 
 def _content(element: Element, values: Mapping[str, Any], depth: int, *, is_complete: bool = True) -> list[str]:
-    """The lines of the children; where `is_complete`, also of those that must be there and have no value."""
+    """Return the lines of the children; if `is_complete`, including mandatory ones without a value."""
     lines: list[str] = []
     for part in element.content:
         found = [line for child in part.elements for line in _child(child, values, depth)]
@@ -110,7 +113,7 @@ def _content(element: Element, values: Mapping[str, Any], depth: int, *, is_comp
 
 
 def _child(element: Element, values: Mapping[str, Any], depth: int) -> list[str]:
-    """The lines of an element whose value is somewhere in the map around it; none where there is none."""
+    """Return the lines of an element whose value is in the enclosing map; empty if there is no value."""
     if element.form is Form.INLINE:
         if not _content(element, values, depth + 1, is_complete=False):
             return []
@@ -171,5 +174,5 @@ def _with_text(name: str, value: object, depth: int) -> str:
 
 
 def _text_of(value: object) -> str:
-    """The text of a value; characters that XML cannot hold are replaced."""
+    """Return the text of a value, with characters that XML cannot contain replaced."""
     return _ILLEGAL.sub("?", str(to_plain_text(value)))

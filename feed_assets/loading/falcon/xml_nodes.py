@@ -1,7 +1,7 @@
-"""XML text → elements that know where they and their attributes stand; nothing but elements, attributes and text.
+"""Parse XML text into elements with the positions of elements and attributes; only elements, attributes and text.
 
-Built on expat, which never opens anything by itself. A document type declaration ends the reading, and with it every
-entity but the five of XML; size, depth and counts are bounded, and reading ends at the first bound that is passed.
+Built on expat, which never opens anything by itself. A document type declaration ends the parsing, and thereby excludes
+every entity except the five of XML. Size, depth and counts are bounded; parsing ends at the first bound exceeded.
 """
 
 import re
@@ -12,7 +12,7 @@ from xml.parsers import expat
 from feed_assets.loading.documents import Problem
 
 MAX_BYTES = 1024 * 1024
-"""Bytes of one document; Falcon's own are some kilobytes."""
+"""Bytes of one document; Falcon's own documents have a few kilobytes."""
 
 MAX_DEPTH = 40
 MAX_ELEMENTS = 20_000
@@ -28,7 +28,7 @@ _TAG_NAME = re.compile(rb"<[^\s/>]+")  # <f:feed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XmlAttribute:
-    """An attribute's value and place."""
+    """The value and position of an attribute."""
 
     value: str
     line: int
@@ -37,7 +37,7 @@ class XmlAttribute:
 
 @dataclass(slots=True, kw_only=True)
 class XmlElement:
-    """An element: its name with the namespace apart, its place, attributes, children and text."""
+    """An element: its name without the namespace, its position, attributes, children and text."""
 
     namespace: str
     name: str
@@ -49,7 +49,7 @@ class XmlElement:
 
 
 def read_xml(text: str) -> XmlElement | Problem:
-    """The root element of a document, or the first thing for which it is refused."""
+    """Return the root element of a document, or the first problem for which it is refused."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         message = f"the document has {len(data):,} bytes, more than {MAX_BYTES:,}"
@@ -86,20 +86,20 @@ class _Reader:
         parser.ordered_attributes = True
         parser.buffer_text = True
         parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-        parser.XmlDeclHandler = self._declared
+        parser.XmlDeclHandler = self._on_declaration
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         parser.EntityDeclHandler = self._refuse_doctype
         parser.ExternalEntityRefHandler = self._refuse_doctype
-        parser.StartElementHandler = self._started
-        parser.EndElementHandler = self._ended
-        parser.CharacterDataHandler = self._said
+        parser.StartElementHandler = self._on_start
+        parser.EndElementHandler = self._on_end
+        parser.CharacterDataHandler = self._on_text
 
     def read(self) -> XmlElement:
         self._parser.Parse(self._data, True)
         assert self._root is not None, "expat accepts no document without a root element"
         return self._root
 
-    def _declared(self, _version: str, encoding: str | None, _standalone: int) -> None:
+    def _on_declaration(self, _version: str, encoding: str | None, _standalone: int) -> None:
         if encoding is not None and encoding.lower() not in _ENCODINGS:
             self._refuse("xml-encoding", f"the document says that it is in {encoding}", "Save it as UTF-8, and say so.")
 
@@ -107,7 +107,7 @@ class _Reader:
         self._refuse("xml-doctype", "document types and entities are not allowed", "Remove <!DOCTYPE …>.")
         return 0
 
-    def _started(self, name: str, attributes: list[str]) -> None:
+    def _on_start(self, name: str, attributes: list[str]) -> None:
         self._count += 1
         if self._count > MAX_ELEMENTS:
             message = f"the document has more than {MAX_ELEMENTS:,} elements"
@@ -132,14 +132,14 @@ class _Reader:
             self._root = element
         self._open.append(element)
 
-    def _ended(self, _name: str) -> None:
+    def _on_end(self, _name: str) -> None:
         self._open.pop()
 
-    def _said(self, text: str) -> None:
+    def _on_text(self, text: str) -> None:
         self._open[-1].text += text
 
     def _places(self, line: int, column: int) -> Iterator[tuple[int, int]]:
-        """Line and column of each attribute of the tag that begins here; namespace declarations are left out."""
+        """Yield the line and column of each attribute of the tag that begins here, without namespace declarations."""
         data, last = self._data, self._parser.CurrentByteIndex
         tag = _TAG_NAME.match(data, last)
         position = tag.end() if tag else last

@@ -1,4 +1,4 @@
-"""Submit, update and delete: what is declared, and all that has to be right before it changes."""
+"""Submit, update and delete: changes of the declared entities, with all checks before them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +13,11 @@ from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, Issue
-from feed_assets.lifecycle.schedules import DELETED, TAKEN_OFF
-from feed_assets.loading.entity_files import EntityFile, LoadedBundle, parse_file
+from feed_assets.lifecycle.instances.schedules import DELETED, TAKEN_OFF
+from feed_assets.loading.bundles import LoadedBundle, parse_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.cluster_versions import with_next_version
-from feed_assets.operations.entities.registry import Made, Registry, make_change
+from feed_assets.operations.entities.context import AppliedChange, EntityContext, make_change
 from feed_assets.operations.entities.schedules import require_schedulable, set_state
 from feed_assets.operations.entities.settling import (
     end_work,
@@ -26,7 +27,7 @@ from feed_assets.operations.entities.settling import (
     settle_releases,
 )
 from feed_assets.operations.entities.update_rules import require_updatable
-from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.operations.errors import EntityExistsError, EntityReferencedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
@@ -34,40 +35,40 @@ from feed_assets.state.definitions import Definitions
 from feed_assets.state.records import ProcessInstance
 from feed_assets.validation.compatibility import find_dependents
 
-Wanted = Mapping[EntityKey, tuple[Put, AnyEntity]]
-"""The documents that somebody brings, by the entities that they declare."""
+KeyedDocuments = Mapping[EntityKey, tuple[Put, AnyEntity]]
+"""Documents by the entity that they declare."""
 
 
-def validate(registry: Registry, files: Sequence[EntityFile]) -> VerbResult:
-    """Check documents as if they were submitted, or the entities updated by them; nothing is stored.
+def validate(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
+    """Check documents as `submit` or `update` would. Nothing is stored.
 
     Raises:
-        DefinitionsError: something is wrong with them, or with what depends on them; carries the issues.
+        DefinitionsError: a document, or an entity that depends on it, has errors; carries the issues.
     """
-    dry = replace(registry, dry_run=True)
-    wanted = read_documents(registry, files)
-    edits: list[Edit] = [put for put, _ in wanted.values()]
-    made = make_change(dry, edits, wanted.keys(), origin=Operation.VALIDATE, refuse=_allow)
-    outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=Outcome.VALID) for kind, name in wanted)
+    dry = replace(context, dry_run=True)
+    documents = read_documents(context, files)
+    edits: list[Edit] = [put for put, _ in documents.values()]
+    made = make_change(dry, edits, documents.keys(), origin=Operation.VALIDATE, refuse=_allow)
+    outcomes = tuple(EntityOutcome(kind=kind, name=name, outcome=VerbOutcome.VALID) for kind, name in documents)
     return VerbResult(verb=Operation.VALIDATE, outcomes=outcomes, warnings=made.warnings, dry_run=True)
 
 
-def submit(registry: Registry, files: Sequence[EntityFile], *, and_schedule: bool = False) -> VerbResult:
-    """Declare entities, all or none. One that is declared already, and says the same, stays as it is.
+def submit(context: EntityContext, files: Sequence[EntityFile], *, and_schedule: bool = False) -> VerbResult:
+    """Declare entities, all or none. An entity that is already declared with the same content stays unchanged.
 
-    Feeds and processes wait for `schedule`, or are scheduled at once; if that is refused they stay submitted.
+    Feeds and processes wait for `schedule`, or are scheduled at once; if scheduling is refused, they stay submitted.
 
     Raises:
         EntityExistsError: another definition of that name is declared.
-        DefinitionsError: something is wrong; carries the issues.
-        NotSchedulableError: what was submitted cannot be scheduled.
+        DefinitionsError: a definition has errors; carries the issues.
+        NotSchedulableError: a submitted entity cannot be scheduled.
         SafeModeError: safe mode forbids it.
     """
     operation = Operation.SUBMIT_AND_SCHEDULE if and_schedule else Operation.SUBMIT
-    require_mode(registry.database, operation)
-    loaded = registry.load()
-    wanted = read_documents(registry, files)
-    new = {key: found for key, found in wanted.items() if not _is_declared(loaded, key, *found)}
+    require_mode(context.database, operation)
+    loaded = context.load()
+    documents = read_documents(context, files)
+    new = {key: found for key, found in documents.items() if not _is_declared(loaded, key, *found)}
 
     def refuse(before: LoadedBundle, _: LoadedBundle) -> None:
         for key in new:
@@ -80,83 +81,83 @@ def submit(registry: Registry, files: Sequence[EntityFile], *, and_schedule: boo
                 )
 
     def accept() -> None:
-        keep_submitted(registry, [entity for _, entity in new.values()], loaded.bundle.bundle)
+        keep_submitted(context, [entity for _, entity in new.values()], loaded.bundle.bundle)
 
-    made = Made(before=loaded.bundle.bundle, after=loaded.bundle)
+    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
     if new:
         edits: list[Edit] = [put for put, _ in new.values()]
-        made = make_change(registry, edits, new.keys(), origin=operation, refuse=refuse, accept=accept)
-        if not made.is_done(registry):
-            new = {}  # somebody else has submitted the same in between
+        made = make_change(context, edits, new.keys(), origin=operation, refuse=refuse, accept=accept)
+        if not made.is_done(context):
+            new = {}  # another command has submitted the same meanwhile
     outcomes = tuple(
-        _outcome(made, key, entity, Outcome.SUBMITTED if key in new else Outcome.UNCHANGED)
-        for key, (_, entity) in wanted.items()
+        _outcome(made, key, entity, VerbOutcome.SUBMITTED if key in new else VerbOutcome.UNCHANGED)
+        for key, (_, entity) in documents.items()
     )
-    result = _finished(registry, made, operation, outcomes)
-    return _scheduled(registry, made, wanted, new, result) if and_schedule else result
+    result = _finished(context, made, operation, outcomes)
+    return _scheduled(context, made, documents, new, result) if and_schedule else result
 
 
-def update(registry: Registry, files: Sequence[EntityFile]) -> VerbResult:
-    """Change entities that are declared, all or none; see `update_rules` for what is allowed.
+def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
+    """Change declared entities, all or none. See `update_rules` for what an update may change.
 
-    Clusters that are added wait for `schedule`, work on clusters that are removed is stopped. Of clusters the version
-    grows with what their users see; that is for safe mode only.
+    Added clusters wait for `schedule`; work on removed clusters stops. The version of a cluster grows with the fields
+    that its users see; clusters are updated only in safe mode.
 
     Raises:
         EntityNotFoundError: one is not declared.
-        DefinitionsError: something is wrong, also with what depends on it; carries the issues.
-        VerbRefusedError: the change is none that can be made.
-        SafeModeError: safe mode forbids it, or is needed.
+        DefinitionsError: a definition, or one that depends on it, has errors; carries the issues.
+        VerbRefusedError: an update may not make this change.
+        SafeModeError: safe mode forbids the update, or the update needs it.
     """
-    wanted = read_documents(registry, files)
-    for kind in {key[0] for key in wanted}:
-        require_mode(registry.database, Operation.UPDATE_CLUSTER if kind == Kind.CLUSTER else Operation.UPDATE)
-    loaded = registry.load()
+    documents = read_documents(context, files)
+    for kind in {key[0] for key in documents}:
+        require_mode(context.database, Operation.UPDATE_CLUSTER if kind == Kind.CLUSTER else Operation.UPDATE)
+    loaded = context.load()
     changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
-    for key, (put, entity) in wanted.items():
+    for key, (put, entity) in documents.items():
         before = loaded.bundle.bundle.find(key)
         if before is None and key not in loaded.bundle.broken:
             suggestions = loaded.bundle.bundle.suggest(Kind(key[0]), key[1])
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
-        put, entity = with_next_version(put, before, entity, registry.store.values)
+        put, entity = with_next_version(put, before, entity, context.store.values)
         if not _is_declared(loaded, key, put, entity):
-            require_updatable(registry, before, entity)
+            require_updatable(context, before, entity)
             changed[key] = (put, entity)
-    made = Made(before=loaded.bundle.bundle, after=loaded.bundle)
+    made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
     if changed:
         edits: list[Edit] = [put for put, _ in changed.values()]
         made = make_change(
-            registry,
+            context,
             edits,
             changed.keys(),
             origin=Operation.UPDATE,
             refuse=_allow,
-            accept=lambda: keep_submitted(registry, [entity for _, entity in changed.values()], loaded.bundle.bundle),
+            accept=lambda: keep_submitted(context, [entity for _, entity in changed.values()], loaded.bundle.bundle),
         )
-        if not made.is_done(registry):
+        if not made.is_done(context):
             changed = {}
     stopped = [
         row
         for key, (_, entity) in changed.items()
-        for row in end_work(registry, Kind(key[0]), key[1], left_clusters(made.before.find(key), entity), TAKEN_OFF)
+        for row in end_work(context, Kind(key[0]), key[1], left_clusters(made.before.find(key), entity), TAKEN_OFF)
     ]
     outcomes = tuple(
-        _outcome(made, key, entity, Outcome.UPDATED if key in changed else Outcome.UNCHANGED)
-        for key, (_, entity) in {**wanted, **changed}.items()
+        _outcome(made, key, entity, VerbOutcome.UPDATED if key in changed else VerbOutcome.UNCHANGED)
+        for key, (_, entity) in {**documents, **changed}.items()
     )
-    return _finished(registry, made, Operation.UPDATE, outcomes, stopped)
+    return _finished(context, made, Operation.UPDATE, outcomes, stopped)
 
 
-def delete(registry: Registry, kind: Kind, names: Sequence[str]) -> VerbResult:
-    """Declare entities no longer, all or none. Instances that have not ended are killed; what has ended, and the
-    versions, stay in the record. One that is not declared is none to delete.
+def delete(context: EntityContext, kind: Kind, names: Sequence[str]) -> VerbResult:
+    """Remove entities from the declared ones, all or none. Unfinished instances are killed; ended instances and the
+    versions stay in the record. Names that are not declared are skipped.
 
     Raises:
-        EntityReferencedError: others name one of them.
+        EntityReferencedError: other entities refer to one of them.
         SafeModeError: safe mode forbids it.
     """
-    require_mode(registry.database, Operation.DELETE)
-    loaded = registry.load()
+    require_mode(context.database, Operation.DELETE)
+    loaded = context.load()
     keys = [(kind.value, name) for name in names]
     declared = [key for key in keys if key in loaded.documents or loaded.bundle.bundle.find(key) is not None]
 
@@ -164,82 +165,82 @@ def delete(registry: Registry, kind: Kind, names: Sequence[str]) -> VerbResult:
         for key, referrers in find_dependents(before.bundle, declared).items():
             raise EntityReferencedError(kind=key[0], name=key[1], referrers=[label_of(each) for each in referrers])
 
-    made = Made(before=loaded.bundle.bundle)
+    made = AppliedChange(before=loaded.bundle.bundle)
     if declared:
         edits: list[Edit] = [Remove(key=key) for key in declared]
-        made = make_change(registry, edits, declared, origin=Operation.DELETE, refuse=refuse)
+        made = make_change(context, edits, declared, origin=Operation.DELETE, refuse=refuse)
     stopped: list[ProcessInstance] = []
     outcomes = []
     for key in keys:
         entity = made.before.find(key)
         clusters = set(entity.clusters) if isinstance(entity, Feed | Process) else set()
-        killed = end_work(registry, kind, key[1], sorted(clusters.union(find_remains(registry, kind, key[1]))), DELETED)
+        killed = end_work(context, kind, key[1], sorted(clusters.union(find_remains(context, kind, key[1]))), DELETED)
         stopped += killed
-        notes = (f"instances that had not ended and are killed: {len(killed)}",) if killed else ()
+        notes = (f"killed unfinished instances: {len(killed)}",) if killed else ()
         if key not in declared:
             notes = ("it is not declared: nothing to do", *notes)
-        outcome = Outcome.DELETED if key in declared else Outcome.MISSING
+        outcome = VerbOutcome.DELETED if key in declared else VerbOutcome.MISSING
         outcomes.append(EntityOutcome(kind=key[0], name=key[1], outcome=outcome, notes=notes))
-    return _finished(registry, made, Operation.DELETE, tuple(outcomes), stopped)
+    return _finished(context, made, Operation.DELETE, tuple(outcomes), stopped)
 
 
-def read_documents(registry: Registry, files: Sequence[EntityFile]) -> Wanted:
-    """The documents of users' files.
+def read_documents(context: EntityContext, files: Sequence[EntityFile]) -> KeyedDocuments:
+    """Read the documents of users' files.
 
     Raises:
-        DefinitionsError: one cannot be read as an entity, or two declare one; carries the issues.
+        DefinitionsError: a document is not a valid entity, or two declare the same one; carries the issues.
     """
     found: dict[EntityKey, tuple[Put, AnyEntity]] = {}
     for file in files:
-        parsed = parse_file(file, registry.store.values)
+        parsed = parse_file(file, context.store.values)
         issues: list[Issue] = [*parsed.issues, *(issue for each in parsed.documents for issue in each.issues)]
         if issues or not parsed.documents:
             reason = None if issues else "it declares nothing"
             raise DefinitionsError(location=file.name, issues=issues, reason=reason)
-        puts = read_puts(file, registry.store.values)
+        puts = read_puts(file, context.store.values)
         for document in parsed.documents:
             assert document.key is not None
             assert document.entity is not None
             if document.key in found:
                 raise DefinitionsError(
                     location=file.name,
-                    reason=f"{label_of(document.key)} is declared a second time",
-                    next_step="Bring one document for each entity.",
+                    reason=f"{label_of(document.key)} is declared twice",
+                    next_step="Give one document for each entity.",
                 )
             found[document.key] = (puts[document.key], document.entity)
     return found
 
 
 def _allow(_before: LoadedBundle, _after: LoadedBundle) -> None:
-    """The verb itself has nothing against a change."""
+    """Accept every change: this verb has no check of its own."""
 
 
 def _is_declared(loaded: Loaded, key: EntityKey, put: Put, entity: AnyEntity) -> bool:
-    """Whether a document says what is declared, references to values from outside as they are written."""
+    """Return whether a document equals the declared one, with references to outside values unresolved."""
     known = loaded.documents.get(key)
     return known is not None and known.digest == digest_as_written(entity, put.text, put.format)
 
 
-def _outcome(made: Made, key: EntityKey, entity: AnyEntity, outcome: Outcome) -> EntityOutcome:
+def _outcome(made: AppliedChange, key: EntityKey, entity: AnyEntity, outcome: VerbOutcome) -> EntityOutcome:
     before = made.before.find(key)
-    changes = diff_entities(before, entity) if outcome is Outcome.UPDATED else ()
+    changes = diff_entities(before, entity) if outcome is VerbOutcome.UPDATED else ()
     return EntityOutcome(
         kind=key[0], name=key[1], outcome=outcome, changes=changes, notes=_notes(made, entity, outcome)
     )
 
 
-def _notes(made: Made, entity: AnyEntity, outcome: Outcome) -> tuple[str, ...]:
+def _notes(made: AppliedChange, entity: AnyEntity, outcome: VerbOutcome) -> tuple[str, ...]:
     before = made.before.find(entity.key)
-    if outcome is not Outcome.UPDATED or before is None:
+    if outcome is not VerbOutcome.UPDATED or before is None:
         return ()
     notes = []
     added, left = left_clusters(entity, before), left_clusters(before, entity)
     if added:
         notes.append(f"on {', '.join(added)} it waits to be scheduled")
     if left:
-        notes.append(f"its work on {', '.join(left)} is ended")
+        notes.append(f"its work on {', '.join(left)} ends")
     if entity.kind is Kind.CLUSTER and entity.version != before.version:
-        notes.append(f"its version is {entity.version}; update-cluster-dependents brings it to feeds and processes")
+        notes.append(f"its version is {entity.version}; update-cluster-dependents applies it to feeds and processes")
     if entity.kind is Kind.DATASOURCE and entity.version != before.version:
         users = find_dependents(made.before, [entity.key]).get(entity.key, ())
         notes.append(f"its version is {entity.version}")
@@ -248,26 +249,26 @@ def _notes(made: Made, entity: AnyEntity, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _finished(
-    registry: Registry,
-    made: Made,
+    context: EntityContext,
+    made: AppliedChange,
     operation: Operation,
     outcomes: tuple[EntityOutcome, ...],
     stopped: Sequence[ProcessInstance] = (),
 ) -> VerbResult:
-    """Number the versions, let releases begin, and note who did it."""
-    releases = settle_releases(registry, made.after) if made.change is not None else ()
-    with registry.database.read() as connection:
+    """Number the versions, begin releases, and write the audit entry."""
+    releases = settle_releases(context, made.after) if made.change is not None else ()
+    with context.database.read() as connection:
         definitions = Definitions(connection)
         newest = {(each.kind, each.name): definitions.find_newest(each.kind, each.name) for each in outcomes}
     numbered = []
     for each in outcomes:
-        is_done = made.change is not None and each.outcome not in (Outcome.UNCHANGED, Outcome.MISSING)
-        is_known = is_done or each.outcome is Outcome.UNCHANGED
+        is_done = made.change is not None and each.outcome not in (VerbOutcome.UNCHANGED, VerbOutcome.MISSING)
+        is_known = is_done or each.outcome is VerbOutcome.UNCHANGED
         known = newest[each.kind, each.name] if is_known else None
         number = known.version if known else None
         numbered.append(replace(each, version=number))
         if is_done and made.change is not None:
-            registry.audit(operation.value, each.label, version=number, change=made.change.change_id)
+            context.audit(operation.value, each.label, version=number, change=made.change.change_id)
     return VerbResult(
         verb=operation.value,
         outcomes=tuple(numbered),
@@ -275,26 +276,28 @@ def _finished(
         releases=releases,
         stopped=tuple(stopped),
         reload_needed=made.change is not None,
-        dry_run=registry.dry_run,
+        dry_run=context.dry_run,
     )
 
 
-def _scheduled(registry: Registry, made: Made, wanted: Wanted, new: Wanted, result: VerbResult) -> VerbResult:
-    """Schedule what was submitted, and what was before but waits."""
+def _scheduled(
+    context: EntityContext, made: AppliedChange, documents: KeyedDocuments, new: KeyedDocuments, result: VerbResult
+) -> VerbResult:
+    """Schedule the submitted entities, including those that were submitted before and still wait."""
     assert made.after is not None
-    entities = [entity for _, entity in wanted.values() if isinstance(entity, Feed | Process)]
+    entities = [entity for _, entity in documents.values() if isinstance(entity, Feed | Process)]
     for entity in entities:
         require_schedulable(made.after.bundle, entity, list(entity.clusters))
     outcomes = {(each.kind, each.name): each for each in result.outcomes}
-    view = registry.schedules()
+    view = context.schedules()
     for entity in entities:
         concerned = [
             name
             for name in entity.clusters
             if entity.key in new or view.state(entity.kind, entity.name, name) is ScheduleState.SUBMITTED
         ]
-        done = set_state(registry, view, entity, concerned, ScheduleState.SCHEDULED, Operation.SUBMIT_AND_SCHEDULE)
+        done = set_state(context, view, entity, concerned, ScheduleState.SCHEDULED, Operation.SUBMIT_AND_SCHEDULE)
         before = outcomes[entity.key]
-        outcome = done.outcome if before.outcome is Outcome.UNCHANGED else before.outcome
+        outcome = done.outcome if before.outcome is VerbOutcome.UNCHANGED else before.outcome
         outcomes[entity.key] = replace(before, outcome=outcome, clusters=done.clusters)
     return replace(result, outcomes=tuple(outcomes.values()))

@@ -1,5 +1,5 @@
-"""The version numbers of clusters and datasources: they grow with what users of them see. Feeds and processes say in
-their own entries which version of a cluster they know.
+"""Version numbers of clusters and datasources, which grow with the fields that their users see. Feeds and processes
+name the cluster version that they know in their own entries.
 """
 
 import re
@@ -15,7 +15,8 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.maps import FrozenMap
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath
-from feed_assets.loading.entity_files import EntityFile, parse_file
+from feed_assets.loading.bundles import parse_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
@@ -27,7 +28,7 @@ _SEEN = {
     ),
     Kind.DATASOURCE: frozenset({"driver", "interfaces", "credential", "properties"}),
 }
-"""What users of a cluster or datasource see of it. Of drivers the jars are left out: another jar is the same driver."""
+"""The fields that users of a cluster or datasource see. Driver jars are left out: another jar is the same driver."""
 
 _VERSION = "version"
 _NUMBER = re.compile(r"""version["']?\s*:\s*["']?\d+["']?""")  # version: 3
@@ -35,7 +36,7 @@ _XML_VERSION = re.compile(r"""\sversion\s*=\s*(["'])\d*\1""")  # version="3"
 
 
 def with_next_version(put: Put, before: AnyEntity | None, entity: AnyEntity, values: Values) -> tuple[Put, AnyEntity]:
-    """A document with the version that it gets by an update; that of a feed or process stays what is written."""
+    """Return a document with its version after an update. A feed or process keeps the version that it states."""
     if not isinstance(before, Cluster | Datasource):
         return put, entity
     is_other = _seen_of(before) != _seen_of(entity)
@@ -49,14 +50,14 @@ def with_next_version(put: Put, before: AnyEntity | None, entity: AnyEntity, val
 def with_cluster_version(
     put: Put, entity: AnyEntity, cluster: str, version: int, values: Values
 ) -> tuple[Put, AnyEntity]:
-    """A document of a feed or process whose entry for a cluster has another version."""
+    """Return a document of a feed or process with another version in its entry for a cluster."""
     text = with_version(put.text, put.format, ("clusters", cluster), version, values)
     return Put(text=text, format=put.format, source=put.source), _changed(entity, ("clusters", cluster), version)
 
 
 def with_version(text: str, format: DocumentFormat, path: FieldPath, version: int, values: Values) -> str:  # noqa: A002
-    r"""The text of a document with one version changed: that of the entity, or with the path `("clusters", name)` that
-    of its entry for a cluster. Nothing else changes, unless it is written in a way that can only be written anew.
+    r"""Return the text of a document with one version changed: the entity's, or with the path `("clusters", name)` that
+    of its entry for a cluster. The rest of the text stays as it is, unless the document can only be rendered anew.
 
     >>> cluster = "kind: cluster\nname: primary  # in New York\nstorage: file:///data\n"
     >>> with_version(cluster, DocumentFormat.YAML, (), 2, Values(variables={}, environ={}))
@@ -64,13 +65,13 @@ def with_version(text: str, format: DocumentFormat, path: FieldPath, version: in
     """
     entity = find_entity(text, format, values)
     assert entity is not None
-    wanted = entity_digest(_changed(entity, path, version))
+    expected = entity_digest(_changed(entity, path, version))
     tries = (
         _xml_tries(text, path, version) if format is DocumentFormat.XML else _yaml_tries(text, path, version, values)
     )
     for edited in tries:
         found = find_entity(edited, format, values)
-        if found is not None and entity_digest(found) == wanted:
+        if found is not None and entity_digest(found) == expected:
             return edited
     written = find_entity(text, format)
     render = render_falcon if format is DocumentFormat.XML else render_yaml
@@ -80,7 +81,7 @@ def with_version(text: str, format: DocumentFormat, path: FieldPath, version: in
 
 
 def find_outdated(cluster: Cluster, entities: Mapping[EntityKey, AnyEntity]) -> list[EntityKey]:
-    """The feeds and processes whose entry for a cluster says another version than it has, feeds first."""
+    """Return the feeds and processes whose entry for a cluster states another version, feeds first."""
     return sorted(
         key
         for key, entity in entities.items()
@@ -111,7 +112,7 @@ def _changed(entity: AnyEntity, path: FieldPath, version: int) -> AnyEntity:
 
 
 def _yaml_tries(text: str, path: FieldPath, version: int, values: Values) -> list[str]:
-    """The text with the number replaced, or with a key in front of the map's first one: on a line of its own, or inside
+    """Return candidate texts: the number replaced, or a key in front of the map's first one, on its own line or inside
     braces.
     """
     parsed = parse_file(EntityFile(name="definition.yaml", content=text.encode()), values)
@@ -135,7 +136,7 @@ def _yaml_tries(text: str, path: FieldPath, version: int, values: Values) -> lis
 
 
 def _xml_tries(text: str, path: FieldPath, version: int) -> list[str]:
-    """The text with the attribute of the root, or of the element of the cluster."""
+    """Return candidate texts with the attribute set on the root, or on the cluster's element."""
     name = re.escape(str(path[1])) if path else ""
     named = rf"""(?=[^>]*\sname\s*=\s*["']{name}["'])""" if path else ""
     element = re.compile(rf"<(?:cluster|datasource){named}[^>]*?(?=/?>)")

@@ -1,52 +1,52 @@
-"""Which definitions there were, who made them, and which of them made an instance."""
+"""The versions of definitions, their authors, and the versions that govern an instance."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 
 from feed_assets.definitions.written import find_version_entity
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.differences import FieldChange, diff_entities, render_field
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import FieldPath
+from feed_assets.json_form import NominalTime, shown
 from feed_assets.operations.errors import VersionNotFoundError
 from feed_assets.state.database import Database
-from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion, Release
+from feed_assets.state.definition_records import DefinitionAction, DefinitionVersion
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance
 from feed_assets.state.releases import Releases
-from feed_assets.timing.dates import render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
-    """A version of an entity, and the fields in which it differs from the one before; none for a deletion.
+class ShownVersion:
+    """A version of an entity without its text."""
 
-    Values that come from outside stand as they are written, `${env:PASSWORD}`.
+    kind: str
+    name: str
+    version: int
+    action: DefinitionAction
+    author: str
+    recorded_at: datetime
+    origin: str
+    file: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry(ShownVersion):
+    """A version of an entity, with the fields that differ from the version before; none for a deletion. Values from
+    outside are shown as references, `${env:PASSWORD}`.
     """
 
-    version: DefinitionVersion
     changes: tuple[FieldChange, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        version = self.version
-        return {
-            "version": version.version,
-            "action": version.action.value,
-            "author": version.author,
-            "recorded_at": version.recorded_at.isoformat(),
-            "origin": version.origin,
-            "file": version.file,
-            "digest": version.digest,
-            "changes": [change.to_json() for change in self.changes],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
-    """A field, and the version that made it what it is now; `value` is None if it was left out then."""
+    """A field, and the version that set its current value; `value` is None if that version removed the field."""
 
     path: FieldPath
     value: object
@@ -54,68 +54,53 @@ class Blame:
     author: str
     recorded_at: datetime
 
-    @property
+    @shown
     def field(self) -> str:
-        """The path as people write it."""
+        """The path in the notation of entity files."""
         return render_field(self.path)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "field": self.field,
-            "value": self.value,
-            "version": self.version,
-            "author": self.author,
-            "recorded_at": self.recorded_at.isoformat(),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """What governs an instance: the release, and the versions that it is made of, the process first."""
+    """The definitions that govern an instance: the release and its versions, the process first."""
 
-    release: Release
-    versions: tuple[DefinitionVersion, ...]
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "process": self.release.process,
-            "cluster": self.release.cluster,
-            "release": self.release.release,
-            "effective_from": render_datetime(self.release.effective_from),
-            "reason": self.release.reason,
-            "versions": [
-                {"kind": each.kind, "name": each.name, "version": each.version, "author": each.author}
-                for each in self.versions
-            ],
-        }
+    process: str
+    cluster: str
+    release: int
+    effective_from: NominalTime
+    reason: str
+    versions: tuple[ShownVersion, ...]
 
 
 def entity_history(database: Database, kind: str, name: str) -> tuple[HistoryEntry, ...]:
-    """All versions of an entity, oldest first.
+    """Return all versions of an entity, oldest first.
 
     Raises:
         EntityNotFoundError: it was never declared.
     """
-    return tuple(HistoryEntry(version=version, changes=changes) for version, changes in _walk(database, kind, name))
+    return tuple(
+        HistoryEntry(**_facts_of(version), changes=changes) for version, changes in _walk(database, kind, name)
+    )
+
+
+def _facts_of(version: DefinitionVersion) -> dict[str, Any]:
+    return {each.name: getattr(version, each.name) for each in fields(ShownVersion)}
 
 
 def blame(database: Database, kind: str, name: str, field: str | None = None) -> tuple[Blame, ...]:
-    """Who made each field of the newest version what it is; of `field` and what is below it only, if given.
-
-    A field that was removed, so that its default holds, is listed with the value None if it was asked for.
+    """Return the version that set each field of the newest version, or only `field` and the fields below it. If `field`
+    was removed, so that its default applies, it is listed with the value None.
 
     Raises:
         EntityNotFoundError: it is not declared.
-        VersionNotFoundError: nothing has ever been said about the field.
+        VersionNotFoundError: no version ever set the field.
     """
     blamed: dict[FieldPath, Blame] = {}
     last: DefinitionVersion | None = None
     for version, changes in _walk(database, kind, name):
         last = version
         if version.action is not DefinitionAction.UPDATED:
-            blamed.clear()  # submitted again after a deletion, it is another entity
+            blamed.clear()  # an entity submitted again after a deletion is a new one
         for change in changes:
             blamed[change.path] = Blame(
                 path=change.path,
@@ -136,37 +121,9 @@ def blame(database: Database, kind: str, name: str, field: str | None = None) ->
     return tuple(found)
 
 
-def definition_at(
-    database: Database, kind: str, name: str, *, version: int | None = None, at: datetime | None = None
-) -> DefinitionVersion:
-    """A version of an entity: by its number, as it was at a time, or the newest.
-
-    Raises:
-        EntityNotFoundError: it was never declared.
-        VersionNotFoundError: it has no such version, or was not declared at that time.
-    """
-    with database.read() as connection:
-        definitions = Definitions(connection)
-        newest = definitions.find_newest(kind, name)
-        if newest is None:
-            raise EntityNotFoundError(kind=kind, name=name)
-        if version is not None:
-            found, wanted = definitions.find_version(kind, name, version), str(version)
-        elif at is not None:
-            found, wanted = definitions.find_at(kind, name, at), f"of {render_datetime(at)}"
-        else:
-            return newest
-    if found is None:
-        numbers = "the only one is 1" if newest.version == 1 else f"there are 1 to {newest.version}"
-        raise VersionNotFoundError(kind=kind, name=name, wanted=wanted, known=numbers)
-    return found
-
-
 def governing_version(database: Database, process: str, cluster: str, nominal_time: datetime) -> Governing | None:
-    """Which definitions made an instance of a process, or will make it; None before its first release.
-
-    An instance that has run keeps the release that it ran by; any other has the newest one that is in effect at its
-    nominal time.
+    """Return the definitions that govern an instance of a process; None before its first release. An instance that has
+    run keeps the release of its run. Any other follows the newest release in effect at its nominal time.
     """
     with database.read() as connection:
         instance = ProcessInstances(connection).get(process, cluster, nominal_time)
@@ -183,11 +140,20 @@ def governing_version(database: Database, process: str, cluster: str, nominal_ti
         found = [definitions.find_version(each.kind, each.name, each.version) for each in members]
         made_by = None if instance is None or number is None else _made_by(definitions, instance)
     versions = [made_by if each.kind == "process" and made_by else each for each in found if each is not None]
-    return Governing(release=fitting[-1], versions=tuple(sorted(versions, key=lambda each: each.kind != "process")))
+    release = fitting[-1]
+    ordered = sorted(versions, key=lambda each: each.kind != "process")
+    return Governing(
+        process=release.process,
+        cluster=release.cluster,
+        release=release.release,
+        effective_from=release.effective_from,
+        reason=release.reason,
+        versions=tuple(ShownVersion(**_facts_of(each)) for each in ordered),
+    )
 
 
 def _made_by(definitions: Definitions, instance: ProcessInstance) -> DefinitionVersion | None:
-    """The version of its process that an instance ran by, where soft fields of the release have changed since."""
+    """Return the version of its process by which an instance ran, if soft fields of the release have changed since."""
     began = instance.started_at
     fitting = [
         version
@@ -198,7 +164,7 @@ def _made_by(definitions: Definitions, instance: ProcessInstance) -> DefinitionV
 
 
 def _walk(database: Database, kind: str, name: str) -> Iterator[tuple[DefinitionVersion, tuple[FieldChange, ...]]]:
-    """Each version with its differences. One that this release cannot read says what the one before said."""
+    """Yield each version with its differences. A version that cannot be read counts as equal to the one before."""
     with database.read() as connection:
         versions = Definitions(connection).history(kind, name)
     if not versions:
@@ -218,5 +184,5 @@ def _order_of(blame: Blame) -> str:
     return blame.field
 
 
-def _is_below(field: str, wanted: str) -> bool:
-    return field == wanted or field.startswith((f"{wanted}.", f"{wanted}["))
+def _is_below(field: str, ancestor: str) -> bool:
+    return field == ancestor or field.startswith((f"{ancestor}.", f"{ancestor}["))

@@ -1,4 +1,4 @@
-"""Finding entities: by kind, name, tags, state, pipelines and clusters, sorted and in pages."""
+"""Lists of entities by kind, name, tags, state, pipelines and clusters, sorted and paged."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ PAGE = 10
 
 
 class ListField(StrEnum):
-    """What is shown of an entity beside its kind and name."""
+    """The fields shown of an entity besides its kind and name."""
 
     STATUS = "STATUS"
     TAGS = "TAGS"
@@ -25,7 +25,7 @@ class ListField(StrEnum):
 
 
 class FilterField(StrEnum):
-    """What entities can be filtered by."""
+    """The fields by which entities are filtered."""
 
     TYPE = "TYPE"
     NAME = "NAME"
@@ -39,13 +39,14 @@ _SHOWN_BY_FILTER = {FilterField.STATUS: ListField.STATUS, FilterField.PIPELINES:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What is asked for. All conditions must hold; of several `filters` of one field one is enough.
+    """The conditions, order and page of a list. All conditions must hold; of several `filters` on one field, one is
+    enough.
 
-    `name_sequence` matches names that have its letters in this order, whatever their case. Each of `tag_keys` must
-    occur somewhere in the tags, whatever its case. `tags` are (name, value) pairs.
+    `name_sequence` matches names that contain its letters in this order, in any case. Each of `tag_keys` must occur
+    somewhere in the tags, in any case. `tags` are (name, value) pairs.
 
     Raises:
-        VerbRefusedError: a page without results, or pipelines of entities that have none.
+        VerbRefusedError: the page is empty, or a filter by pipelines is used for entities without pipelines.
     """
 
     kinds: frozenset[Kind] = frozenset(Kind)
@@ -67,23 +68,18 @@ class ListQuery:
             raise VerbRefusedError(
                 subject="the list",
                 reason="only processes have pipelines",
-                next_step="Ask for processes alone when you filter by PIPELINES.",
+                next_step="List only processes to filter by PIPELINES.",
             )
 
     @property
     def shown(self) -> frozenset[ListField]:
-        """The fields that are shown: those asked for, and those filtered by."""
+        """The shown fields: the requested ones, and those filtered by."""
         return self.fields | {_SHOWN_BY_FILTER[each] for each in self.filters if each in _SHOWN_BY_FILTER}
-
-    @property
-    def needs_status(self) -> bool:
-        """Whether states have to be found out."""
-        return ListField.STATUS in self.shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedEntity:
-    """An entity in a list; None where a field is not shown."""
+    """An entity in a list; None for fields that are not shown."""
 
     kind: str
     name: str
@@ -91,14 +87,6 @@ class ListedEntity:
     tags: tuple[str, ...] | None = None
     pipelines: tuple[str, ...] | None = None
     clusters: tuple[str, ...] | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form; fields that are not shown are left out."""
-        shown: dict[str, object] = {"kind": self.kind, "name": self.name}
-        if self.status is not None:
-            shown["status"] = self.status
-        lists = {"tags": self.tags, "pipelines": self.pipelines, "clusters": self.clusters}
-        return shown | {name: list(values) for name, values in lists.items() if values is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +96,12 @@ class EntityPage:
     entities: tuple[ListedEntity, ...]
     total: int
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        entities = [entity.to_json() for entity in self.entities]
-        return {"version": 1, "totalResults": self.total, "entities": entities}
-
 
 StatusOf = Callable[[AnyEntity], EntityStatus]
 
 
 def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> EntityPage:
-    """The entities that a query asks for, by name. `status_of` is asked only where states are needed."""
+    """Return one page of the entities that match a query, by name. `status_of` is called only if states are needed."""
     found = select_entities(entities, query, status_of)
     offset = max(0, query.offset)
     page = found[offset : offset + query.results]
@@ -126,13 +109,13 @@ def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: St
 
 
 def select_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> list[AnyEntity]:
-    """All entities that meet the conditions of a query, in its order."""
+    """Return all entities that match the conditions of a query, in its order."""
     found = [entity for entity in entities if _is_wanted(entity, query, status_of)]
     return sorted(found, key=lambda entity: (entity.name, entity.kind), reverse=query.descending)
 
 
 def is_subsequence(letters: str, name: str) -> bool:
-    """Whether the letters occur in this order, whatever their case.
+    """Return whether the letters occur in this order, in any case.
 
     >>> is_subsequence("mhs", "New-My-Hourly-Summary"), is_subsequence("smh", "New-My-Hourly-Summary")
     (True, False)

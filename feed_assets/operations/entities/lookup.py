@@ -1,21 +1,20 @@
-"""From a path to the feeds that it belongs to: every template under the folder above its first variable."""
+"""Finds the feeds to which a path belongs. Templates are indexed by the folder above their first variable."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
-from feed_assets.timing.dates import render_datetime
+from feed_assets.json_form import NominalTime
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 
 
 class LocationType(StrEnum):
-    """The locations that a feed may have."""
+    """The types of locations that a feed may have."""
 
     DATA = "data"
     STATS = "stats"
@@ -25,17 +24,12 @@ class LocationType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFeed:
-    """A feed whose location on a cluster a path is; `nominal_time` is of the instance, None outside the validity."""
+    """A feed with the location that a path matches; `nominal_time` is None outside the validity."""
 
     feed: str
     cluster: str
     type: LocationType
-    nominal_time: datetime | None
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        instance = None if self.nominal_time is None else render_datetime(self.nominal_time)
-        return {"feed": self.feed, "cluster": self.cluster, "type": self.type.value, "instance": instance}
+    nominal_time: NominalTime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +42,11 @@ class _Place:
 
 
 class FeedLookup:
-    """The locations of all feeds, by the folder above the first variable: a look-up costs what the path is long.
+    """The locations of all feeds, indexed by the folder above the first variable, so that the cost of a look-up depends
+    on the length of the path only.
 
-    A path is looked up as it stands below the cluster's storage, as a URL, or as the path of that URL. It must be the
-    whole path of one instance, for a date that exists: neither a folder above it nor a file in it is one.
+    A path may be relative to the cluster's storage, a URL, or the path of that URL. It must be the complete path of one
+    instance, for an existing date; folders above and files inside do not match.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -61,13 +56,13 @@ class FeedLookup:
                 self._by_base[place.template.base.rstrip("/")].append(place)
 
     def find(self, path: str) -> tuple[FoundFeed, ...]:
-        """The feeds, clusters and location types that `path` belongs to, by name; a slash at its end is ignored."""
-        wanted = path.rstrip("/")
+        """Return the feeds, clusters and location types of `path`, by name. A trailing slash is ignored."""
+        instance_path = path.rstrip("/")
         found = {
-            (place.feed, place.cluster, place.type): place.template.find_instance(wanted, place.sequence)
-            for base in _bases(wanted)
+            (place.feed, place.cluster, place.type): place.template.find_instance(instance_path, place.sequence)
+            for base in _bases(instance_path)
             for place in self._by_base.get(base, ())
-            if place.template.matches(wanted)
+            if place.template.matches(instance_path)
         }
         return tuple(
             FoundFeed(feed=feed, cluster=cluster, type=kind, nominal_time=found[feed, cluster, kind])
@@ -76,7 +71,7 @@ class FeedLookup:
 
 
 def _bases(path: str) -> Iterator[str]:
-    """The path and every folder above it, the root as nothing."""
+    """Yield the path and every folder above it; the root is the empty text."""
     end = len(path)
     while end > 0:
         yield path[:end]
@@ -98,7 +93,7 @@ def _iter_places(bundle: Bundle, feed: Feed) -> Iterator[_Place]:
                     name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
                 )
             except TemplateError:
-                continue  # validation tells of it
+                continue  # validation reports it
             for form in _forms(template.text, cluster.storage):
                 yield _Place(
                     feed=feed.name,
@@ -110,7 +105,7 @@ def _iter_places(bundle: Bundle, feed: Feed) -> Iterator[_Place]:
 
 
 def _forms(template: str, storage: str) -> set[str]:
-    """The template as a URL, as the path of that URL, and as it stands below the storage."""
+    """Return the template as a URL, as the path of that URL, and relative to the storage."""
     url = template if "://" in template else f"{storage.rstrip('/')}/{template.lstrip('/')}"
     forms = {form.rstrip("/") for form in (template, url, _path_of(url))}
     below = url.removeprefix(storage.rstrip("/"))
@@ -118,7 +113,7 @@ def _forms(template: str, storage: str) -> set[str]:
 
 
 def _path_of(url: str) -> str:
-    """The path of a URL.
+    """Return the path of a URL.
 
     >>> _path_of("s3://bucket/clicks"), _path_of("file:///data/clicks")
     ('/clicks', '/data/clicks')

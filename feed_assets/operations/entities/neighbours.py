@@ -1,4 +1,4 @@
-"""Who depends on an entity, and what it depends on itself, one step away."""
+"""The dependencies and dependents of an entity, one step away."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,15 @@ OUTPUT = "Output"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """An entity one step away. Between feed and process `tags` say what the feed is to the process."""
+    """An entity one step away. Between feed and process, `tags` give the feed's roles in the process."""
 
     kind: str
     name: str
     tags: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {"kind": self.kind, "name": self.name, "tags": list(self.tags)}
-
 
 def find_neighbours(bundle: Bundle, entity: AnyEntity) -> tuple[Neighbour, ...]:
-    """The neighbours of an entity, by kind and name."""
+    """Return the neighbours of an entity, by kind and name."""
     found: dict[EntityKey, tuple[str, ...]] = {}
     for reference in iter_references(entity):
         tags = _tags(entity, reference.target) if isinstance(entity, Process) else ()

@@ -1,4 +1,4 @@
-"""What can be asked about declared entities: their state, their text, their newest instances, and who changed them."""
+"""Queries about declared entities: state, text, newest instances."""
 
 import json
 from collections.abc import Iterable
@@ -15,10 +15,11 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.json_form import NominalTime
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
-from feed_assets.operations.entities.registry import Registry, get_declared
 from feed_assets.operations.entities.states import EntityStatus, entity_status
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.definition_records import DocumentFormat
@@ -26,14 +27,13 @@ from feed_assets.state.definitions import Definitions
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus
-from feed_assets.timing.dates import render_datetime
 
 SUMMARY_SPAN = timedelta(days=2)
 SUMMARY_INSTANCES = 7
 
 
 class Form(StrEnum):
-    """How a definition is shown: as it was written, or written anew."""
+    """The form in which a definition is shown: as written, or rendered anew."""
 
     WRITTEN = "written"
     YAML = "yaml"
@@ -43,23 +43,13 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownInstance:
-    """One instance in a summary; times are None where nothing has begun or ended."""
+    """One instance in a summary; a time is None if the work has not begun or ended."""
 
-    nominal_time: datetime
+    nominal_time: NominalTime
     status: str
     started_at: datetime | None = None
     ended_at: datetime | None = None
     run_id: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "instance": render_datetime(self.nominal_time),
-            "status": self.status,
-            "started_at": self.started_at.isoformat() if self.started_at else None,
-            "ended_at": self.ended_at.isoformat() if self.ended_at else None,
-            "run_id": self.run_id,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +61,6 @@ class SummarizedEntity:
     status: str
     instances: tuple[ShownInstance, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        instances = [each.to_json() for each in self.instances]
-        return {"kind": self.kind, "name": self.name, "status": self.status, "instances": instances}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntitySummary:
@@ -85,31 +70,26 @@ class EntitySummary:
     entities: tuple[SummarizedEntity, ...]
     total: int
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        entities = [each.to_json() for each in self.entities]
-        return {"version": 1, "cluster": self.cluster, "totalResults": self.total, "entities": entities}
 
-
-def find_status(registry: Registry, kind: Kind, name: str) -> EntityStatus:
-    """How an entity stands.
+def find_status(context: EntityContext, kind: Kind, name: str) -> EntityStatus:
+    """Return the status of an entity.
 
     Raises:
         EntityNotFoundError: there is none.
     """
-    loaded = registry.load()
+    loaded = context.load()
     entity = get_declared(loaded, kind, name)
-    return entity_status(loaded.bundle.bundle, registry.progress(), entity, registry.now)
+    return entity_status(loaded.bundle.bundle, context.progress(), entity, context.now)
 
 
-def find_page(registry: Registry, query: ListQuery) -> EntityPage:
-    """One page of the entities that a query asks for."""
-    loaded = registry.load()
-    return list_entities(loaded.bundle.bundle.entities, query, _status_of(registry, loaded))
+def find_page(context: EntityContext, query: ListQuery) -> EntityPage:
+    """Return one page of the entities that match a query."""
+    loaded = context.load()
+    return list_entities(loaded.bundle.bundle.entities, query, _status_of(context, loaded))
 
 
 def summarize(
-    registry: Registry,
+    context: EntityContext,
     kind: Kind,
     cluster: str,
     query: ListQuery,
@@ -118,28 +98,28 @@ def summarize(
     end: datetime | None = None,
     instances: int = SUMMARY_INSTANCES,
 ) -> EntitySummary:
-    """Entities on a cluster with their newest instances from `start` (by default two days before the end) to `end` (by
-    default now).
+    """Return entities on a cluster with their newest instances from `start` (by default two days before the end) to
+    `end` (by default now).
 
     Raises:
         EntityNotFoundError: there is no such cluster.
-        VerbRefusedError: neither feeds nor processes are asked for, or the times are in the wrong order.
+        VerbRefusedError: the kind is neither feed nor process, or the end is before the start.
     """
     if kind not in (Kind.FEED, Kind.PROCESS):
         raise VerbRefusedError(
             subject="the summary",
             reason=f"a {kind.value} has no instances",
-            next_step="Ask for feeds or for processes.",
+            next_step="Use feed or process.",
         )
-    end = end or registry.now
+    end = end or context.now
     start = start or end - SUMMARY_SPAN
     if start > end:
         raise VerbRefusedError(
-            subject="the summary", reason="it would start after its end", next_step="Let --start be before --end."
+            subject="the summary", reason="it would start after its end", next_step="Move --start before --end."
         )
-    loaded = registry.load()
+    loaded = context.load()
     get_declared(loaded, Kind.CLUSTER, cluster)
-    status_of = _status_of(registry, loaded)
+    status_of = _status_of(context, loaded)
     on_cluster = [
         entity
         for entity in loaded.bundle.bundle.entities
@@ -147,7 +127,7 @@ def summarize(
     ]
     found = select_entities(on_cluster, query, status_of)
     page = found[max(0, query.offset) : max(0, query.offset) + query.results]
-    with registry.database.read() as connection:
+    with context.database.read() as connection:
         entities = tuple(
             SummarizedEntity(
                 kind=entity.kind,
@@ -161,23 +141,22 @@ def summarize(
 
 
 def show_definition(
-    registry: Registry, kind: Kind, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
+    context: EntityContext, kind: Kind, name: str, *, version: int | None = None, form: Form = Form.WRITTEN
 ) -> str:
-    """The definition of an entity as it is, or as it was in a version; also of one that was deleted, by its version.
-
-    References to values from outside stay references, so no secret is shown.
+    """Return the current definition of an entity, or that of a version; a deleted entity needs a version. References to
+    outside values stay references, so that no secret is shown.
 
     Raises:
         EntityNotFoundError: there is none.
-        VerbRefusedError: there is no such version, or it was a deletion.
+        VerbRefusedError: there is no such version, or the version is a deletion.
     """
-    registry.record()
-    loaded = registry.load()
+    context.record()
+    loaded = context.load()
     if version is None:
         get_declared(loaded, kind, name)
         document = loaded.documents[kind, name]
         return _shown(document.text, document.format, form, document.entity)
-    with registry.database.read() as connection:
+    with context.database.read() as connection:
         found = Definitions(connection).find_version(kind, name, version)
         newest = Definitions(connection).find_newest(kind, name)
     if newest is None:
@@ -185,7 +164,7 @@ def show_definition(
     if found is None or found.text is None:
         raise VerbRefusedError(
             subject=f"{kind.value} {name!r}, version {version}",
-            reason="by it the entity was deleted" if found else "there is no such version",
+            reason="it deleted the entity" if found else "it does not exist",
             next_step=f"Versions go up to {newest.version}; see `feed-assets entity history`.",
         )
     return _shown(found.text, found.format, form, find_version_entity(found))
@@ -199,8 +178,8 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
     if found is None:
         raise VerbRefusedError(
             subject="the definition",
-            reason="this release cannot read it any more",
-            next_step="Look at it as it was written, with --format written.",
+            reason="this release of feed-assets cannot read it any more",
+            next_step="Show it as it was written, with --format written.",
         )
     match form:
         case Form.YAML:
@@ -212,9 +191,9 @@ def _shown(text: str, written_as: DocumentFormat, form: Form, entity: AnyEntity 
             return json.dumps({"kind": found.kind.value, **content}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _status_of(registry: Registry, loaded: Loaded) -> StatusOf:
-    progress = registry.progress()
-    return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, registry.now)
+def _status_of(context: EntityContext, loaded: Loaded) -> StatusOf:
+    progress = context.progress()
+    return lambda entity: entity_status(loaded.bundle.bundle, progress, entity, context.now)
 
 
 def _newest(

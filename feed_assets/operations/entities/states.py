@@ -1,4 +1,4 @@
-"""How entities stand: submitted, running, suspended or completed, on each cluster and as a whole."""
+"""States of entities: submitted, running, suspended or completed, on each cluster and overall."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.schedules import ScheduleView, load_schedules
+from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
 from feed_assets.plan.compile import runs_here
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.frontiers import Frontiers
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, Frontier, FrontierKind
+from feed_assets.state.records import EntityKey, Watermark, WatermarkKind
+from feed_assets.state.watermarks import Watermarks
 
 
 class EntityState(StrEnum):
@@ -38,35 +38,28 @@ class EntityStatus:
     state: EntityState
     clusters: Mapping[str, EntityState] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        clusters = {cluster: state.value for cluster, state in self.clusters.items()}
-        return {"kind": self.kind, "name": self.name, "status": self.state.value, "clusters": clusters}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What the record knows of schedules, of how far instances have come, and of how many have not ended."""
+class EntityProgress:
+    """The recorded schedules, watermarks, and numbers of unfinished instances."""
 
     schedules: ScheduleView
-    frontiers: Mapping[EntityKey, Frontier]
+    watermarks: Mapping[EntityKey, Watermark]
     unended: Mapping[EntityKey, int]
 
 
-def load_progress(connection: Connection, without_row: ScheduleState) -> Progress:
-    """The progress of everything; three statements."""
-    return Progress(
+def load_progress(connection: Connection, without_row: ScheduleState) -> EntityProgress:
+    """Load the progress of all entities, in three statements."""
+    return EntityProgress(
         schedules=load_schedules(connection, without_row),
-        frontiers=Frontiers(connection).all(FrontierKind.PROCESS),
+        watermarks=Watermarks(connection).all(WatermarkKind.PROCESS),
         unended=ProcessInstances(connection).unended_counts(),
     )
 
 
-def entity_status(bundle: Bundle, progress: Progress, entity: AnyEntity, as_of: datetime) -> EntityStatus:
-    """How an entity stands.
-
-    Overall it is RUNNING if it is so on any cluster, else SUSPENDED, SUBMITTED or COMPLETED, the first that some
-    cluster is.
+def entity_status(bundle: Bundle, progress: EntityProgress, entity: AnyEntity, as_of: datetime) -> EntityStatus:
+    """Return the status of an entity. Overall it is the first of RUNNING, SUSPENDED, SUBMITTED and COMPLETED that any
+    cluster has.
     """
     if isinstance(entity, Cluster | Datasource):
         return EntityStatus(kind=entity.kind, name=entity.name, state=EntityState.SUBMITTED)
@@ -74,7 +67,9 @@ def entity_status(bundle: Bundle, progress: Progress, entity: AnyEntity, as_of: 
     return EntityStatus(kind=entity.kind, name=entity.name, state=_overall(clusters.values()), clusters=clusters)
 
 
-def _state_on(bundle: Bundle, progress: Progress, entity: Feed | Process, cluster: str, as_of: datetime) -> EntityState:
+def _state_on(
+    bundle: Bundle, progress: EntityProgress, entity: Feed | Process, cluster: str, as_of: datetime
+) -> EntityState:
     state = progress.schedules.state(entity.kind, entity.name, cluster)
     if state is ScheduleState.SUBMITTED or not works_here(bundle, entity, cluster):
         return EntityState.SUBMITTED
@@ -85,18 +80,18 @@ def _state_on(bundle: Bundle, progress: Progress, entity: Feed | Process, cluste
 
 
 def works_here(bundle: Bundle, entity: Feed | Process, cluster: str) -> bool:
-    """Whether there is anything that does an entity's work on a cluster: an engine, and a place for the data."""
+    """Return whether an entity can be worked on on a cluster: there is an engine, and a location for the data."""
     if isinstance(entity, Feed):
         return entity.data_on(cluster) is not None or entity.table_on(cluster) is not None
     return runs_here(bundle, entity, cluster)
 
 
-def _has_more(progress: Progress, entity: Feed | Process, cluster: str) -> bool:
+def _has_more(progress: EntityProgress, entity: Feed | Process, cluster: str) -> bool:
     if isinstance(entity, Feed):
         return False
     key = EntityKey(entity.name, cluster)
-    frontier = progress.frontiers.get(key)
-    return frontier is None or frontier.next_time is not None or progress.unended.get(key, 0) > 0
+    watermark = progress.watermarks.get(key)
+    return watermark is None or watermark.next_time is not None or progress.unended.get(key, 0) > 0
 
 
 def _overall(states: Iterable[EntityState]) -> EntityState:

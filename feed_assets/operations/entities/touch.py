@@ -1,4 +1,4 @@
-"""Touch: a new release with the same definition, from the next instance on."""
+"""Touch: a new release with unchanged definitions, from the next instance on."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -6,35 +6,34 @@ from datetime import datetime
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.redefinition import apply_plan, touch_process
-from feed_assets.lifecycle.releases import ReleaseDecision
-from feed_assets.operations.entities.registry import Registry, get_declared
+from feed_assets.lifecycle.releases.plan_changes import apply_plan, touch_process
+from feed_assets.lifecycle.releases.releases import ReleaseDecision
+from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.schedules import require_schedulable
 from feed_assets.operations.entities.settling import load_governance
-from feed_assets.operations.entities.verb_results import EntityOutcome, Outcome, VerbResult
+from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.timing.dates import render_datetime
 
 
 def touch(
-    registry: Registry,
+    context: EntityContext,
     kind: Kind,
     name: str,
     clusters: Collection[str] | None = None,
     effective_from: datetime | None = None,
 ) -> VerbResult:
-    """Begin a new release of a process, with the definitions as they are, from the first instance that is three minutes
-    or more ahead, or from `effective_from` on. Where its validity is over by then, nothing happens. A feed has no
-    releases.
+    """Begin a new release of a process, with unchanged definitions, at the first instance that is at least three
+    minutes ahead, or at `effective_from`. Nothing happens if the validity is over by then. A feed has no releases.
 
     Raises:
         EntityNotFoundError: there is no such entity.
         NotSchedulableError: clusters and datasources cannot be touched.
         SafeModeError: safe mode forbids it.
     """
-    require_mode(registry.database, Operation.TOUCH)
-    registry.record()
-    loaded = registry.load()
+    require_mode(context.database, Operation.TOUCH)
+    context.record()
+    loaded = context.load()
     entity = get_declared(loaded, kind, name)
     require_schedulable(loaded.bundle.bundle, entity, ())
     decisions: list[ReleaseDecision] = []
@@ -43,26 +42,29 @@ def touch(
     if isinstance(entity, Feed):
         notes.append("a feed has no releases: touch the processes that use it")
     else:
-        governance = load_governance(registry, loaded.bundle)
+        timeline = load_governance(context, loaded.bundle)
         for cluster in entity.clusters:
             key = (name, cluster)
-            record = governance.plan.processes.get(key)
+            record = timeline.plan.processes.get(key)
             if record is None or (clusters is not None and cluster not in clusters):
                 continue
-            if record.sequence.ceil(effective_from or registry.now) is None:
-                notes.append(f"on {cluster} its validity is over, nothing begins anew")
-            elif not registry.dry_run:
-                apply_plan(registry.database, governance, registry.now, registry.settings.definition_changes)
-                decisions.append(touch_process(registry.database, governance, key, registry.now, effective_from))
+            if record.sequence.ceil(effective_from or context.now) is None:
+                notes.append(f"on {cluster} its validity is over: no new release")
+            elif not context.dry_run:
+                apply_plan(context.database, timeline, context.now, context.settings.definition_changes)
+                decisions.append(touch_process(context.database, timeline, key, context.now, effective_from))
     if decisions:
         begins = {each.cluster: _text(each.effective_from) for each in decisions}
-        registry.audit(Operation.TOUCH.value, entity.label, effective_from=begins)
-    is_done = bool(decisions) or (registry.dry_run and not notes)
+        context.audit(Operation.TOUCH.value, entity.label, effective_from=begins)
+    is_done = bool(decisions) or (context.dry_run and not notes)
     outcome = EntityOutcome(
-        kind=entity.kind, name=name, outcome=Outcome.TOUCHED if is_done else Outcome.UNCHANGED, notes=tuple(notes)
+        kind=entity.kind,
+        name=name,
+        outcome=VerbOutcome.TOUCHED if is_done else VerbOutcome.UNCHANGED,
+        notes=tuple(notes),
     )
     return VerbResult(
-        verb=Operation.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=registry.dry_run
+        verb=Operation.TOUCH.value, outcomes=(outcome,), releases=tuple(decisions), dry_run=context.dry_run
     )
 
 

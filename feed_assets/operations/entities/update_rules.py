@@ -1,4 +1,4 @@
-"""What an update may not do, beside what validation refuses."""
+"""Restrictions of updates, besides the rules of validation."""
 
 from datetime import datetime
 
@@ -8,42 +8,44 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.differences import FieldChange, diff_entities
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.schedules import ScheduleView
-from feed_assets.operations.entities.registry import Registry
+from feed_assets.lifecycle.instances.schedules import ScheduleView
+from feed_assets.operations.entities.context import EntityContext
 from feed_assets.operations.errors import VerbRefusedError
-from feed_assets.plan.signs import Weight, weigh
+from feed_assets.plan.release_fingerprint import Weight, weigh
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.dates import render_datetime
 
 
-def require_updatable(registry: Registry, before: AnyEntity | None, after: AnyEntity) -> None:
-    """Demand that an update is one that can be made; nothing is known of an entity that could not be read before.
+def require_updatable(context: EntityContext, before: AnyEntity | None, after: AnyEntity) -> None:
+    """Require that an update is allowed. There is no restriction if the entity before could not be read.
 
     Raises:
-        VerbRefusedError: the type of a datasource changes; or where it is scheduled a validity would be over already.
+        VerbRefusedError: the type of a datasource changes, or the validity on a scheduled cluster would be over.
     """
     if isinstance(before, Datasource) and isinstance(after, Datasource) and before.type is not after.type:
         raise VerbRefusedError(
             subject=after.label,
             reason=f"its type cannot change from {before.type.value!r} to {after.type.value!r}",
-            next_step="Submit another datasource, and let the feeds name that one.",
+            next_step="Submit another datasource, and change the feeds to it.",
         )
     if isinstance(before, Feed | Process) and isinstance(after, Feed | Process):
-        for cluster in find_past_ends(before, after, registry.schedules(), registry.now):
+        for cluster in find_past_ends(before, after, context.schedules(), context.now):
             raise VerbRefusedError(
                 subject=after.label,
                 reason=(
                     f"its validity on {cluster} ends at {render_datetime(after.clusters[cluster].validity.end)}, "
-                    "which is past, and it is scheduled there"
+                    "in the past, and it is scheduled there"
                 ),
-                next_step="Let it end in the future; or delete it and submit it anew.",
+                next_step="Choose an end in the future; or delete it and submit it again.",
             )
 
 
 def find_past_ends(
     before: Feed | Process, after: Feed | Process, schedules: ScheduleView, as_of: datetime
 ) -> list[str]:
-    """The clusters on which a scheduled entity would change in more than what is soft, with its end in the past."""
+    """Return the clusters on which a scheduled entity would change in more than soft fields, with its end in the
+    past.
+    """
     changes = diff_entities(before, after)
     return [
         name

@@ -1,20 +1,19 @@
-"""What entity verbs answer: what became of each entity, and what follows from it."""
+"""Results of entity verbs: the outcome for each entity, and the consequences."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from feed_assets.entities.common import label_of
 from feed_assets.entities.differences import FieldChange
 from feed_assets.issues import Issue
+from feed_assets.json_form import Hidden, shown
+from feed_assets.lifecycle.releases.releases import ReleaseDecision
 from feed_assets.state.records import ProcessInstance
 
-VERSION = 1
 
-
-class Outcome(StrEnum):
-    """What became of an entity."""
+class VerbOutcome(StrEnum):
+    """The outcome of a verb for an entity."""
 
     VALID = "valid"
     SUBMITTED = "submitted"
@@ -28,18 +27,18 @@ class Outcome(StrEnum):
     MISSING = "missing"
 
 
-_NOTHING_DONE = frozenset({Outcome.VALID, Outcome.UNCHANGED, Outcome.MISSING})
+_NOTHING_DONE = frozenset({VerbOutcome.VALID, VerbOutcome.UNCHANGED, VerbOutcome.MISSING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityOutcome:
-    """What became of one entity. `clusters` has the schedule state on each cluster that is concerned, `changes` the
-    fields that differ, `notes` are sentences.
+    """The outcome for one entity. `clusters` has the schedule state on each affected cluster, `changes` the differing
+    fields; `notes` are sentences.
     """
 
     kind: str
     name: str
-    outcome: Outcome
+    outcome: VerbOutcome
     version: int | None = None
     clusters: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[FieldChange, ...] = ()
@@ -47,66 +46,33 @@ class EntityOutcome:
 
     @property
     def label(self) -> str:
-        """How messages call the entity."""
+        """The name of the entity in messages."""
         return label_of((self.kind, self.name))
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "outcome": self.outcome.value,
-            "version": self.version,
-            "clusters": dict(self.clusters),
-            "changes": [change.to_json() for change in self.changes],
-            "notes": list(self.notes),
-        }
-
-
-class EffectiveTime(Protocol):
-    """When another definition begins to govern a process."""
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        ...
-
-    def render(self) -> str:
-        """One sentence."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerbResult:
-    """What a verb did, or with `dry_run` would do.
+    """The effects of a verb, or with `dry_run` its planned effects.
 
-    `releases` say when which definition begins to govern the processes concerned. `stopped` are instances that were
-    killed, as they were: the caller ends their runs. `reload_needed` says whether a running Dagster has to load anew to
-    show what was changed; its ticks follow in any case.
+    `releases` give the times from which definitions govern the affected processes. `stopped` are the killed instances,
+    as they were before: the caller ends their runs. `reload_needed` means that a running Dagster must reload to show
+    the change; its ticks follow the change in any case.
     """
 
     verb: str
     outcomes: tuple[EntityOutcome, ...]
     warnings: tuple[Issue, ...] = ()
-    releases: tuple[EffectiveTime, ...] = ()
-    stopped: tuple[ProcessInstance, ...] = ()
+    releases: tuple[ReleaseDecision, ...] = ()
+    stopped: Hidden[tuple[ProcessInstance, ...]] = ()
     reload_needed: bool = False
     dry_run: bool = False
 
-    @property
+    @shown
     def is_change(self) -> bool:
-        """Whether anything was done, or would be."""
+        """Whether anything was changed, or would be."""
         return any(each.outcome not in _NOTHING_DONE for each in self.outcomes)
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "verb": self.verb,
-            "dry_run": self.dry_run,
-            "changed": self.is_change,
-            "entities": [each.to_json() for each in self.outcomes],
-            "releases": [each.to_json() for each in self.releases],
-            "warnings": [issue.to_json() for issue in self.warnings],
-            "stopped_instances": len(self.stopped),
-            "reload_needed": self.reload_needed,
-        }
+    @shown
+    def stopped_instances(self) -> int:
+        """The number of killed instances."""
+        return len(self.stopped)

@@ -1,6 +1,5 @@
-"""`why`: why an instance of a process or feed is as it is, up to the root causes.
-
-What keeps a process instance from running is told by `lifecycle/blockers.py`, which asks the decisions of the tick.
+"""`why`: explains the state of an instance of a process or feed, up to the root causes. `lifecycle/blockers.py` finds
+the blockers of a process instance, with the same decisions as the tick.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import is_flow
-from feed_assets.lifecycle.blockers import (
+from feed_assets.lifecycle.instances.blockers import (
     Blocker,
     InputMissing,
     InputUnresolved,
@@ -28,12 +27,17 @@ from feed_assets.lifecycle.blockers import (
     launch_blockers,
 )
 from feed_assets.operations.consolidation import Consolidated, consolidate
-from feed_assets.operations.explaining.facts import Dossier, ProcessFacts, load_dossier
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.explaining.facts import InstanceFacts, ProcessFacts, load_instance_facts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
-from feed_assets.operations.explaining.sentences import explain_feed_state, explain_process_state, late_check
+from feed_assets.operations.explaining.sentences import (
+    describe_missing,
+    explain_feed_state,
+    explain_process_state,
+    late_check,
+)
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.safe_mode import is_safe_mode
-from feed_assets.operations.scene import Scene
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateKey
 from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
@@ -43,86 +47,87 @@ UNSCHEDULED = "UNSCHEDULED"
 
 
 def explain(
-    scene: Scene, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
+    context: OperationContext, kind: Kind, name: str, nominal_time: datetime, clusters: Iterable[str] = ()
 ) -> Consolidated[Explanation]:
-    """Why an instance is as it is, on each of some clusters. One where it is no instance fails without the others.
+    """Explain the state of an instance on each of some clusters. A cluster where the time is no instance fails without
+    the others.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
     """
-    known = scene.clusters_of(kind, name)
-    with scene.read() as connection:
+    known = context.clusters_of(kind, name)
+    with context.read() as connection:
         how = explain_process_instance if kind is Kind.PROCESS else explain_feed_instance
         return consolidate(
-            tuple(clusters) or known, lambda cluster: [how(scene, connection, name, cluster, nominal_time)]
+            tuple(clusters) or known, lambda cluster: [how(context, connection, name, cluster, nominal_time)]
         )
 
 
 def explain_process_instance(
-    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
 ) -> Explanation:
-    """Why an instance of a process is as it is.
+    """Explain the state of a process instance.
 
     Raises:
         InstanceQueryError: the process is not on the cluster.
         InstanceError: the time is no instance of it.
     """
-    scene.governed(connection, name, cluster, nominal_time)
+    context.active_release(connection, name, cluster, nominal_time)
     key = ProcessKey(name, cluster, nominal_time)
-    dossier = load_dossier(scene, connection, process=key)
-    return _Explainer(scene, connection, dossier).process(key)
+    all_facts = load_instance_facts(context, connection, process=key)
+    return _Explainer(context, connection, all_facts).process(key)
 
 
 def explain_feed_instance(
-    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
 ) -> Explanation:
-    """Why an instance of a feed is there or not.
+    """Explain the state of a feed instance.
 
     Raises:
         InstanceQueryError: the feed is not on the cluster.
         InstanceError: the time is no instance of it.
     """
-    scene.feed_on(name, cluster).sequence.index(nominal_time)
+    context.feed_on(name, cluster).sequence.index(nominal_time)
     key = FeedKey(name, cluster, nominal_time)
-    dossier = load_dossier(scene, connection, feed=key)
-    return _Explainer(scene, connection, dossier).feed(key)
+    all_facts = load_instance_facts(context, connection, feed=key)
+    return _Explainer(context, connection, all_facts).feed(key)
 
 
-def find_blockers(scene: Scene, facts: ProcessFacts, key: ProcessKey) -> tuple[Blocker, ...]:
-    """All that keeps a process instance from running."""
-    process = scene.plan.processes.get((key.process, key.cluster))
-    if process is None or facts.governed is None:
+def find_blockers(context: OperationContext, facts: ProcessFacts, key: ProcessKey) -> tuple[Blocker, ...]:
+    """Return everything that keeps a process instance from running."""
+    process = context.plan.processes.get((key.process, key.cluster))
+    if process is None or facts.active is None:
         return ()
     launch = (
-        launch_blockers(process, facts.governed.record, key.nominal_time, facts.launches, scene.wall)
+        launch_blockers(process, facts.active.record, key.nominal_time, facts.launches, context.real_now)
         if facts.launches is not None
         else ()
     )
-    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, scene.as_of)
+    existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, context.as_of)
     return decide_blockers(facts.row, existence, facts.states, facts.schedule, launch, facts.leases)
 
 
 class _Explainer:
-    """Makes the tree from what was read. What was explained once is only named when it comes again."""
+    """Builds the tree of explanations from loaded facts. An instance that occurs again is only named."""
 
-    def __init__(self, scene: Scene, connection: Connection, dossier: Dossier) -> None:
-        self._scene = scene
+    def __init__(self, context: OperationContext, connection: Connection, all_facts: InstanceFacts) -> None:
+        self._context = context
         self._connection = connection
-        self._dossier = dossier
-        self._told: set[tuple[Kind, str, str, datetime]] = set()
+        self._all_facts = all_facts
+        self._explained: set[tuple[Kind, str, str, datetime]] = set()
 
     def process(self, key: ProcessKey) -> Explanation:
-        """The explanation of a process instance."""
-        facts = self._dossier.processes.get(key)
+        """Explain a process instance."""
+        facts = self._all_facts.processes.get(key)
         status = UNSCHEDULED if facts is None or facts.row is None else facts.row.status.value
-        if facts is None or self._is_told(Kind.PROCESS, key):
+        if facts is None or self._is_explained(Kind.PROCESS, key):
             return _named(Kind.PROCESS, key, status, is_known=facts is not None)
-        is_root = len(self._told) == 1
+        is_root = len(self._explained) == 1
         followed = facts.followed
         owner = declared_by(key.process)[0].value
-        blockers = [self._reason(blocker, followed, owner) for blocker in find_blockers(self._scene, facts, key)]
+        blockers = [self._reason(blocker, followed, owner) for blocker in find_blockers(self._context, facts, key)]
         state = explain_process_state(
-            self._scene, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
+            self._context, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
         )
         safe = self._safe_mode() if is_root else ()
         return Explanation(
@@ -135,13 +140,13 @@ class _Explainer:
         )
 
     def feed(self, key: FeedKey) -> Explanation:
-        """The explanation of a feed instance."""
-        facts = self._dossier.feeds.get(key)
+        """Explain a feed instance."""
+        facts = self._all_facts.feeds.get(key)
         row = facts.row if facts else None
         status = (row.status if row else FeedInstanceStatus.MISSING).value
-        if facts is None or self._is_told(Kind.FEED, key):
+        if facts is None or self._is_explained(Kind.FEED, key):
             return _named(Kind.FEED, key, status, is_known=facts is not None)
-        is_root = len(self._told) == 1
+        is_root = len(self._explained) == 1
         writers = [self.process(writer) for writer in facts.writers]
         late = tuple(late_check(self._connection, LateKey(Kind.FEED, *key))) if is_root else ()
         return Explanation(
@@ -151,21 +156,21 @@ class _Explainer:
             nominal_time=key.nominal_time,
             status=status,
             reasons=(
-                *explain_feed_state(self._scene, self._connection, key, facts, writers, is_root=is_root),
+                *explain_feed_state(self._context, self._connection, key, facts, writers, is_root=is_root),
                 *late,
             ),
         )
 
-    def _is_told(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
+    def _is_explained(self, kind: Kind, key: ProcessKey | FeedKey) -> bool:
         name = (kind, *key)
-        is_told = name in self._told
-        self._told.add(name)
-        return is_told
+        is_explained = name in self._explained
+        self._explained.add(name)
+        return is_explained
 
     def _safe_mode(self) -> tuple[Reason, ...]:
         if not is_safe_mode(self._connection):
             return ()
-        text = "safe mode is on: late data start nothing, and nobody can run it again"
+        text = "safe mode is on: late data starts no runs, and it cannot be rerun"
         return (Reason(code=ReasonCode.SAFE_MODE, text=text),)
 
     def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:
@@ -183,10 +188,11 @@ class _Explainer:
     def _missing(self, blocker: InputMissing, followed: int) -> Reason:
         edge, missing = blocker.edge, blocker.missing
         text = f"input {edge.name} lacks {len(missing)} of {blocker.expected} instances of feed {edge.feed}"
+        text += describe_missing(self._context, edge, missing)
         if len(missing) > followed:
-            text += f", the oldest {followed} are" if followed > 1 else ", the oldest is"
+            text += f"; the oldest {followed} are" if followed > 1 else "; the oldest is"
         if is_flow(edge.process):
-            text = f"what it copies is not there on {edge.feed_cluster}"
+            text = f"its source instance does not exist on {edge.feed_cluster}"
         facts = {"input": edge.name, "feed": edge.feed, "missing": [render_datetime(time) for time in missing]}
         return Reason(
             code=ReasonCode.INPUT_MISSING,
@@ -199,7 +205,7 @@ class _Explainer:
 
 def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
     code = ReasonCode.SEE_ABOVE if is_known else ReasonCode.NOT_FOLLOWED
-    text = "see above" if is_known else "too far up to be followed from here; ask for it by itself"
+    text = "see above" if is_known else "too far upstream to follow from here; explain it separately"
     name, cluster, nominal_time = key
     return Explanation(
         kind=kind,
@@ -225,30 +231,30 @@ def _plain(
 ) -> Reason:
     match blocker:
         case NotDue(nominal_time=time):
-            return _blocking(ReasonCode.NOT_DUE, "its nominal time has not come", {"at": rendered(time)})
+            return _blocking(ReasonCode.NOT_DUE, "its nominal time is in the future", {"at": rendered(time)})
         case NotScheduled(state=ScheduleState.SUSPENDED):
-            text = f"its {owner} is suspended; `feed-assets entity resume` lets it go on"
+            text = f"its {owner} is suspended; `feed-assets entity resume` resumes it"
             return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value})
         case NotScheduled(state=state):
-            text = f"its {owner} is not scheduled; `feed-assets entity schedule` does that"
+            text = f"its {owner} is not scheduled; `feed-assets entity schedule` schedules it"
             return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value})
         case NotReached(next_time=None):
-            text = f"no tick has made it come into being: its {owner} is new, or ticks are past this time"
+            text = f"no tick has created it: its {owner} is new, or ticks are past this time"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
         case NotReached(next_time=time):
-            text = f"it has not come into being: the next instance that ticks make is {rendered(time)}"
+            text = f"it is not yet created: the next instance that ticks create is {rendered(time)}"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
         case Suspended():
-            return _blocking(ReasonCode.SUSPENDED, "it is suspended; `feed-assets instance resume` lets it go on", {})
+            return _blocking(ReasonCode.SUSPENDED, "it is suspended; `feed-assets instance resume` resumes it", {})
         case NoSlot(parallel=parallel, in_flight=in_flight):
-            text = f"{in_flight} runs of its {owner} are in flight, and there may be {parallel}"
-            return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "inFlight": in_flight})
+            text = f"{in_flight} runs of its {owner} are active, and the limit is {parallel}"
+            return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"
             return _blocking(ReasonCode.NOT_ITS_TURN, text, {"order": order.value, "ahead": ahead})
         case LeaseHeld(lease=lease):
-            text = f"{lease.holder} works on {lease.entity}, at least until {rendered(lease.expires_at)}"
-            facts = {"entity": lease.entity, "holder": lease.holder, "expiresAt": rendered(lease.expires_at)}
+            text = f"{lease.holder} has leased {lease.entity} until at least {rendered(lease.expires_at)}"
+            facts = {"entity": lease.entity, "holder": lease.holder, "expires_at": rendered(lease.expires_at)}
             return _blocking(ReasonCode.LEASE_HELD, text, facts)
         case InputMissing() | InputUnresolved():
             raise AssertionError(blocker)

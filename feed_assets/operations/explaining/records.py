@@ -1,4 +1,4 @@
-"""Why an instance is as it is: a tree of sentences with their facts, for people and as JSON."""
+"""Explanations: trees of sentences with their facts, for people and as JSON."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,12 @@ from enum import StrEnum
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, is_flow
+from feed_assets.json_form import NominalTime
 from feed_assets.timing.dates import render_datetime
-
-VERSION = 1
 
 
 class ReasonCode(StrEnum):
-    """What a reason is about. The first ones keep an instance from being there or from running; see `Reason.blocks`."""
+    """The subject of a reason. The first codes are of reasons that block an instance; see `Reason.blocks`."""
 
     NOT_DUE = "not-due"
     NOT_SCHEDULED = "not-scheduled"
@@ -52,7 +51,7 @@ class ReasonCode(StrEnum):
     LATE_CHECK = "late-check"
     LATE_DATA = "late-data"
     SAFE_MODE = "safe-mode"
-    LOOKS = "looks"
+    POLLS = "polls"
     EVENT = "event"
     SEE_ABOVE = "see-above"
     NOT_FOLLOWED = "not-followed"
@@ -60,8 +59,8 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One sentence. `blocks` says that the instance would come further without it; `facts` are JSON values by name;
-    `causes` explain the instances that it speaks of.
+    """One sentence. `blocks` says that the reason holds the instance back; `facts` are JSON values by name; `causes`
+    explain the instances that the sentence mentions.
     """
 
     code: ReasonCode
@@ -70,24 +69,15 @@ class Reason:
     facts: Mapping[str, object] = field(default_factory=dict)
     causes: tuple["Explanation", ...] = ()
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        found: dict[str, object] = {"code": self.code.value, "text": self.text, "blocks": self.blocks}
-        if self.facts:
-            found["facts"] = dict(self.facts)
-        if self.causes:
-            found["causes"] = [cause.to_json() for cause in self.causes]
-        return found
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One instance and the reasons for its state, those that block it first."""
+    """One instance and the reasons for its state, blocking ones first."""
 
     kind: Kind
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     status: str
     reasons: tuple[Reason, ...] = ()
 
@@ -105,11 +95,11 @@ class Explanation:
 
     @property
     def blockers(self) -> tuple[Reason, ...]:
-        """The reasons that keep it from coming further."""
+        """The blocking reasons."""
         return tuple(reason for reason in self.reasons if reason.blocks)
 
     def root_causes(self) -> tuple["Explanation", ...]:
-        """The instances at the ends of the tree: nothing upstream of them is to blame. Each is named once."""
+        """Return the instances at the ends of the tree, with no cause upstream of them. Each occurs once."""
         found: dict[tuple[Kind, str, str, datetime], Explanation] = {}
         for each in self._iter_ends():
             found.setdefault((each.kind, each.name, each.cluster, each.nominal_time), each)
@@ -126,7 +116,7 @@ class Explanation:
 
     @property
     def root_sentence(self) -> str:
-        """The instance and the first thing that keeps it, followed to its end, in one short sentence."""
+        """The root cause of the first blocking reason, in one short sentence."""
         root = self
         while (cause := root._first_cause()) is not None:
             root = cause
@@ -146,9 +136,8 @@ class Explanation:
 
     @property
     def digest(self) -> str:
-        """A digest of what keeps the instance and those upstream of it, for noticing that it has become something else.
-
-        What only passes by itself is not in it: times of looks and of leases, numbers of others that go first.
+        """A digest of the blocking reasons of the instance and of everything upstream of it, to detect changes. It
+        leaves out values that change by themselves: times of polls and leases, and positions in the launch order.
         """
         lines = [repr(line) for line in self._iter_keeping()]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -160,19 +149,8 @@ class Explanation:
             for cause in reason.causes:
                 yield from cause._iter_keeping()
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form of this instance and what is below it."""
-        return {
-            "kind": self.kind.value,
-            "name": self.name,
-            "cluster": self.cluster,
-            "instance": render_datetime(self.nominal_time),
-            "status": self.status,
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
-
     def render(self) -> str:
-        """The tree as lines of text, each level two blanks further in."""
+        """Return the tree as lines of text, each level indented by two more blanks."""
         return "\n".join(self._iter_lines(0))
 
     def _iter_lines(self, depth: int) -> Iterator[str]:
@@ -185,26 +163,3 @@ class Explanation:
 
 
 _POINTERS = frozenset({ReasonCode.SEE_ABOVE})
-
-
-def document(explanations: tuple[Explanation, ...]) -> dict[str, object]:
-    """The JSON document of the explanations of one instance on several clusters, `version` 1."""
-    return {
-        "version": VERSION,
-        "instances": [
-            {
-                **explanation.to_json(),
-                "rootCauses": [
-                    {
-                        "kind": root.kind.value,
-                        "name": root.name,
-                        "cluster": root.cluster,
-                        "instance": render_datetime(root.nominal_time),
-                        "status": root.status,
-                    }
-                    for root in explanation.root_causes()
-                ],
-            }
-            for explanation in explanations
-        ],
-    }

@@ -1,27 +1,27 @@
-"""What retention has done to an instance of a feed, or will do, and what protects it meanwhile."""
+"""The reasons from retention: removal of a feed instance, expiry, and protections."""
 
 from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.keepers import Asked, find_keepers
+from feed_assets.lifecycle.retention.protections import ProtectionQuery, find_protections
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.operations.instances.rows import rendered
-from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEvent, FeedEventKind, FeedKey
+from feed_assets.state.retention_schedule import RetentionSchedule
 from feed_assets.state.sweep_records import Sweep
-from feed_assets.state.sweep_turns import SweepTurns
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import render_datetime
 
 
 def explain_eviction(connection: Connection, key: FeedKey, events: tuple[FeedEvent, ...]) -> Iterator[Reason]:
-    """When an evicted instance went, by which sweep and why, where it is now and how it comes back."""
+    """Yield when, by which sweep and why an instance was evicted, where it is now and how to restore it."""
     gone = [event for event in events if event.kind is FeedEventKind.EVICTED and _is_of_data(event)]
     if not gone:
-        yield Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not say when", blocks=True)
+        yield Reason(code=ReasonCode.EVICTED, text="it was evicted; the log does not have the time", blocks=True)
         return
     event = gone[-1]
     sweep_id = event.payload.get("sweep")
@@ -44,38 +44,42 @@ def _whereabouts(key: FeedKey, event: FeedEvent, sweep: Sweep) -> Iterator[Reaso
     archive = event.payload.get("archive")
     if isinstance(archive, dict):
         url = f"{str(archive['store']).rstrip('/')}/{archive['path']}"
-        text = f"it is archived at {url}; {undo} brings it back"
+        text = f"it is archived at {url}; {undo} restores it"
         yield Reason(code=ReasonCode.ARCHIVED, text=text, facts={"url": url})
     elif sweep.purged_at is not None:
-        text = f"the trash was emptied at {rendered(sweep.purged_at)}: it cannot come back"
+        text = f"the trash was emptied at {rendered(sweep.purged_at)}: it cannot be restored"
         yield Reason(code=ReasonCode.PURGED, text=text, facts={"at": rendered(sweep.purged_at)})
     else:
         until = rendered(sweep.purge_at)
-        kept = f"until {until}" if sweep.purge_at else "until the sweep has ended and its time is over"
-        text = f"it is in the trash {kept}; {undo} brings it back"
+        kept = f"until {until}" if sweep.purge_at else "until the sweep has ended and the trash expires"
+        text = f"it is in the trash {kept}; {undo} restores it"
         yield Reason(code=ReasonCode.TRASHED, text=text, facts={"until": until, "sweep": sweep.sweep_id})
 
 
-def explain_keeping(scene: Scene, connection: Connection, record: FeedRecord, key: FeedKey) -> Iterator[Reason]:
-    """Until when an instance that is there is kept, and what protects it beyond that."""
+def explain_keeping(
+    context: OperationContext, connection: Connection, record: FeedRecord, key: FeedKey
+) -> Iterator[Reason]:
+    """Yield the time until which an available instance is kept, and its protections after that."""
     policy = record.retention
     if policy is None:
-        yield Reason(code=ReasonCode.KEPT, text="it is kept: its feed has no retention here")
+        yield Reason(code=ReasonCode.KEPT, text="it stays: its feed has no retention here")
         return
     expires_at = None
     if policy.limit is not None:
         expires_at = key.nominal_time + policy.limit.as_duration()
-        over = "has been over since" if expires_at < scene.as_of else "is over at"
+        over = "ended at" if expires_at < context.as_of else "ends at"
         text = f"its retention of {policy.limit} {over} {rendered(expires_at)}"
         yield Reason(code=ReasonCode.EXPIRES, text=text, facts={"at": rendered(expires_at), "limit": str(policy.limit)})
-    asked = Asked(as_of=scene.as_of, wall=scene.wall, holder="")
-    for kept in find_keepers(connection, scene.governance, record, [key.nominal_time], asked).get(key.nominal_time, []):
-        facts = {"keeper": kept.keeper.value, "reason": kept.reason}
-        yield Reason(code=ReasonCode.KEPT, text=f"it is kept ({kept.keeper}): {kept.reason}", facts=facts)
-    turn = SweepTurns(connection).find_many([record.key]).get(record.key)
-    if turn is not None and expires_at is not None and expires_at < scene.as_of:
-        text = f"retention of its feed comes next at {rendered(turn.next_at)}"
-        yield Reason(code=ReasonCode.NEXT_SWEEP, text=text, facts={"at": rendered(turn.next_at)})
+    query = ProtectionQuery(as_of=context.as_of, real_now=context.real_now, holder="")
+    for kept in find_protections(connection, context.timeline, record, [key.nominal_time], query).get(
+        key.nominal_time, []
+    ):
+        facts = {"keeper": kept.kind.value, "reason": kept.reason}
+        yield Reason(code=ReasonCode.KEPT, text=f"it is protected ({kept.kind}): {kept.reason}", facts=facts)
+    scheduled = RetentionSchedule(connection).find_many([record.key]).get(record.key)
+    if scheduled is not None and expires_at is not None and expires_at < context.as_of:
+        text = f"retention of its feed is next due at {rendered(scheduled.next_at)}"
+        yield Reason(code=ReasonCode.NEXT_SWEEP, text=text, facts={"at": rendered(scheduled.next_at)})
 
 
 def _is_of_data(event: FeedEvent) -> bool:

@@ -1,20 +1,23 @@
-"""What there is to say of an instance beside what blocks it: runs, times, what it was made from, where its data are."""
+"""The reasons besides blockers: runs, times, inputs, and the location of the data."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
-from feed_assets.lifecycle.governance import Governed
-from feed_assets.lifecycle.run_names import describe_run, origin_of
+from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.retention import explain_eviction, explain_keeping
+from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.operations.instances.rows import next_attempt, rendered
-from feed_assets.operations.scene import Scene
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import FeedRecord, InputEdge
+from feed_assets.plan.rendering import counted
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.late_checks import LateChecks, LateKey
@@ -36,16 +39,24 @@ _THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind
 
 
 def explain_process_state(
-    scene: Scene, connection: Connection, key: ProcessKey, facts: ProcessFacts, *, is_root: bool, is_blocked: bool
+    context: OperationContext,
+    connection: Connection,
+    key: ProcessKey,
+    facts: ProcessFacts,
+    *,
+    is_root: bool,
+    is_blocked: bool,
 ) -> tuple[Reason, ...]:
-    """The other reasons of a process instance. What it was made from is told of the instance that was asked about."""
+    """Return the other reasons of a process instance. Its inputs are described only for the instance that the query
+    names.
+    """
     row = facts.row
     reasons: list[Reason] = []
     if row is not None:
         reasons.extend(_progress(row, is_blocked=is_blocked))
     if is_root:
-        reasons.extend(_optional_inputs(facts))
-        reasons.extend(_made_from(scene, connection, key, facts))
+        reasons.extend(_optional_inputs(context, facts))
+        reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
     return tuple(reasons)
 
@@ -55,18 +66,20 @@ def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
     match row.status:
         case ProcessInstanceStatus.WAITING:
             if not is_blocked:
-                yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick makes it ready")
+                yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick makes it READY")
             if row.deadline_at is not None:
                 text = f"it times out at {rendered(row.deadline_at)}"
                 yield Reason(code=ReasonCode.TIMES_OUT, text=text, facts={"at": rendered(row.deadline_at)})
         case ProcessInstanceStatus.READY if row.request_key is not None:
-            text = f"a run was asked for at {rendered(row.requested_at)} and has not begun with it"
+            text = f"a run was requested at {rendered(row.requested_at)}, but has not begun"
             facts = {"request": row.request_key, "at": rendered(row.requested_at)}
             yield Reason(code=ReasonCode.REQUESTED, text=text, facts=facts)
         case ProcessInstanceStatus.READY if not is_blocked:
-            yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick asks for its run")
+            yield Reason(code=ReasonCode.NEXT_TICK, text="nothing is missing: the next tick requests its run")
         case ProcessInstanceStatus.RUNNING:
-            text = f"{describe_run(row.run_id)} works on it since {rendered(row.started_at)}, attempt {row.attempt}"
+            text = (
+                f"{describe_run(row.run_id)} has been running since {rendered(row.started_at)}, attempt {row.attempt}"
+            )
             facts = {"run": row.run_id, "attempt": row.attempt, "since": rendered(row.started_at)}
             yield Reason(code=ReasonCode.RUNNING, text=text, facts=facts)
         case _:
@@ -93,16 +106,23 @@ _FAILURES = frozenset(
 def _retry(row: ProcessInstance) -> Iterator[Reason]:
     again = next_attempt(row)
     if again is not None:
-        text = f"it is tried again at {rendered(again)}"
+        text = f"the next retry is at {rendered(again)}"
         yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": rendered(again), "retries": row.retries})
 
 
-def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
+def describe_missing(context: OperationContext, edge: InputEdge, missing: Sequence[datetime]) -> str:
+    """Return the ranges of several missing instances, as the end of a sentence; empty for a single one."""
+    record = context.plan.feeds.get(edge.feed_key)
+    return "" if record is None or len(missing) < 2 else f", {render_ranges(missing, record.sequence)}"
+
+
+def _optional_inputs(context: OperationContext, facts: ProcessFacts) -> Iterator[Reason]:
     for state in facts.states:
         if state.edge.optional and state.missing:
             name, expected = state.edge.name, len(state.expected or ())
             missing = [render_datetime(time) for time in state.missing]
-            text = f"optional input {name} lacks {len(missing)} of {expected} instances; it would run without them"
+            text = f"optional input {name} lacks {len(missing)} of {expected} instances"
+            text += describe_missing(context, state.edge, state.missing) + "; it can run without them"
             yield Reason(
                 code=ReasonCode.OPTIONAL_INPUT,
                 text=text,
@@ -110,8 +130,10 @@ def _optional_inputs(facts: ProcessFacts) -> Iterator[Reason]:
             )
 
 
-def _made_from(scene: Scene, connection: Connection, key: ProcessKey, facts: ProcessFacts) -> Iterator[Reason]:
-    row, governed = facts.row, facts.governed
+def _made_from(
+    context: OperationContext, connection: Connection, key: ProcessKey, facts: ProcessFacts
+) -> Iterator[Reason]:
+    row, active = facts.row, facts.active
     if row is None or not row.attempt:
         return
     attempts = Attempts(connection).of(key)
@@ -119,34 +141,34 @@ def _made_from(scene: Scene, connection: Connection, key: ProcessKey, facts: Pro
         tried, trigger = attempts[-1], attempts[-1].trigger
         yield Reason(
             code=ReasonCode.TRIGGER,
-            text=f"attempt {tried.attempt} was begun at {rendered(tried.started_at)}: {trigger}",
-            facts={"trigger": trigger, "run": tried.run_id, "log": scene.run_url(tried.run_id)},
+            text=f"attempt {tried.attempt} began at {rendered(tried.started_at)}: {trigger}",
+            facts={"trigger": trigger, "run": tried.run_id, "log": context.run_url(tried.run_id)},
         )
-    if governed is not None and governed.release is not None:
+    if active is not None and active.release is not None:
         owner = declared_by(key.process)[0].value
-        version = "" if governed.version is None else f", version {governed.version} of the {owner}"
-        release = row.release or governed.release
+        version = "" if active.version is None else f", version {active.version} of the {owner}"
+        release = row.release or active.release
         yield Reason(
             code=ReasonCode.GOVERNED_BY,
-            text=f"release {release} governs it{version}",
-            facts={"release": release, "version": governed.version},
+            text=f"it follows release {release}{version}",
+            facts={"release": release, "version": active.version},
         )
     for frozen in row.inputs:
         yield _read(frozen)
-    if governed is not None:
-        yield from _written(connection, key, governed, row)
+    if active is not None:
+        yield from _written(connection, key, active, row)
 
 
-def _written(connection: Connection, key: ProcessKey, governed: Governed, row: ProcessInstance) -> Iterator[Reason]:
-    """What the newest attempt has published."""
+def _written(connection: Connection, key: ProcessKey, active: ActiveRelease, row: ProcessInstance) -> Iterator[Reason]:
+    """Yield the outputs that the newest attempt has published."""
     outputs = {
         FeedKey(*edge.feed_key, time): edge.name
-        for edge in governed.record.outputs
-        if (time := governed.plan.output_time(edge, key.nominal_time)) is not None
+        for edge in active.record.outputs
+        if (time := active.plan.output_time(edge, key.nominal_time)) is not None
     }
     for feed, events in EventLog(connection).for_instances(outputs).items():
-        mine = [event for event in events if event.kind in _WRITTEN and _is_by(event, row)]
-        for event in mine[-1:]:
+        own = [event for event in events if event.kind in _WRITTEN and _is_by(event, row)]
+        for event in own[-1:]:
             digest = _shortened(event.manifest_digest)
             text = (
                 f"it wrote feed {feed.feed} {render_datetime(feed.nominal_time)} as output {outputs[feed]} ({digest})"
@@ -160,16 +182,16 @@ def _is_by(event: FeedEvent, row: ProcessInstance) -> bool:
 
 
 def late_check(connection: Connection, key: LateKey) -> Iterator[Reason]:
-    """When late data are looked for, and what a run is to process that were found."""
+    """Yield the next check for late data, and the late data that a run is to process."""
     check = LateChecks(connection).get(*key)
     if check is None:
         return
     if check.changed:
-        text = f"late data were found in {', '.join(check.changed)}, and a run is to process them"
+        text = f"late data was found in {', '.join(check.changed)}; a run will process it"
         yield Reason(code=ReasonCode.LATE_DATA, text=text, facts={"changed": list(check.changed)})
     if check.due_at is not None:
         due_at, cut_off_at = rendered(check.due_at), rendered(check.cut_off_at)
-        text = f"late data are looked for at {due_at}, and until {cut_off_at}"
+        text = f"the next check for late data is at {due_at}; checks end at {cut_off_at}"
         yield Reason(code=ReasonCode.LATE_CHECK, text=text, facts={"at": due_at, "until": cut_off_at})
 
 
@@ -181,14 +203,14 @@ def _read(frozen: FrozenInput) -> Reason:
         span = render_datetime(pairs[0][0])
         span += f" to {render_datetime(pairs[-1][0])}" if len(pairs) > 1 else ""
         digest = f" ({_shortened(pairs[0][1])})" if len(pairs) == 1 else ""
-        text = f"it read {len(pairs)} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
+        text = f"it read {counted(len(pairs), 'instance')} of feed {frozen.feed} as input {frozen.name}: {span}{digest}"
     instances = [{"instance": render_datetime(time), "digest": digest} for time, digest in pairs]
     facts = {"input": frozen.name, "feed": frozen.feed, "instances": instances}
     return Reason(code=ReasonCode.INPUT_READ, text=text, facts=facts)
 
 
 def _shortened(digest: str | None) -> str:
-    """A digest for people.
+    """Return a digest shortened for people.
 
     >>> _shortened("sha256:0123456789abcdef"), _shortened(None)
     ('sha256:0123456789ab', 'no digest')
@@ -200,7 +222,7 @@ def _shortened(digest: str | None) -> str:
 
 
 def explain_feed_state(
-    scene: Scene,
+    context: OperationContext,
     connection: Connection,
     key: FeedKey,
     facts: FeedFacts,
@@ -208,27 +230,27 @@ def explain_feed_state(
     *,
     is_root: bool,
 ) -> tuple[Reason, ...]:
-    """All reasons of a feed instance; `writers` explain the process instances that write it. Until when it is kept is
-    told of the instance that was asked about.
+    """Return all reasons of a feed instance; `writers` explain the process instances that write it. Its expiry is
+    described only for the instance that the query names.
     """
-    record = scene.plan.feeds[key.feed, key.cluster]
+    record = context.plan.feeds[key.feed, key.cluster]
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     if status is FeedInstanceStatus.AVAILABLE:
-        keeping = explain_keeping(scene, connection, record, key) if is_root else ()
+        keeping = explain_keeping(context, connection, record, key) if is_root else ()
         return (*_availability(facts), *keeping)
     reasons: list[Reason] = []
     if status is FeedInstanceStatus.EVICTED:
         reasons.extend(explain_eviction(connection, key, facts.events))
-    elif key.nominal_time > scene.as_of:
-        text = "its nominal time has not come"
+    elif key.nominal_time > context.as_of:
+        text = "its nominal time is in the future"
         reasons.append(
             Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
         )
     elif record.is_external:
-        reasons.append(_absence(scene, record, key, status))
-        reasons.append(_looks(facts))
+        reasons.append(_absence(context, record, key, status))
+        reasons.append(_polls(facts))
     else:
-        reasons.append(_not_written(scene, record, key, writers))
+        reasons.append(_not_written(context, record, key, writers))
     reasons.extend(_history(facts))
     return tuple(reasons)
 
@@ -249,7 +271,7 @@ def _availability(facts: FeedFacts) -> Iterator[Reason]:
 
 
 def _name_process(name: str) -> str:
-    """A process or flow in a sentence.
+    """Return the name of a process or flow for a sentence.
 
     >>> _name_process("count"), _name_process("clicks@east")
     ('process count', "the replication of feed 'clicks' from east")
@@ -269,38 +291,38 @@ def _event_facts(event: FeedEvent) -> dict[str, object]:
     }
 
 
-def _absence(scene: Scene, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
-    url = scene.feed_url(record, key.nominal_time)
+def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
+    url = context.feed_url(record, key.nominal_time)
     facts: dict[str, object] = {"url": url, "flag": record.flag}
     if status is FeedInstanceStatus.PARTIAL:
-        text = f"{url} is there without its flag {record.flag}" if record.flag else f"{url} is being published"
+        text = f"{url} lacks its flag {record.flag}" if record.flag else f"{url} is being published"
         return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts)
     if status is FeedInstanceStatus.EMPTY:
-        return Reason(code=ReasonCode.EMPTY, text=f"{url} is there and has no bytes", blocks=True, facts=facts)
-    wanted = f" (nor its flag {record.flag})" if record.flag else ""
-    return Reason(code=ReasonCode.NOT_THERE, text=f"{url} is not there{wanted}", blocks=True, facts=facts)
+        return Reason(code=ReasonCode.EMPTY, text=f"{url} exists, but is empty", blocks=True, facts=facts)
+    flag = f", and neither does its flag {record.flag}" if record.flag else ""
+    return Reason(code=ReasonCode.NOT_THERE, text=f"{url} does not exist{flag}", blocks=True, facts=facts)
 
 
-def _looks(facts: FeedFacts) -> Reason:
-    if facts.look is None:
-        return Reason(code=ReasonCode.LOOKS, text="nobody has looked yet: the next tick does")
-    looked_at, next_look_at = rendered(facts.look.looked_at), rendered(facts.look.next_look_at)
+def _polls(facts: FeedFacts) -> Reason:
+    if facts.poll is None:
+        return Reason(code=ReasonCode.POLLS, text="it has not been polled yet: the next tick polls it")
+    polled_at, next_poll_at = rendered(facts.poll.polled_at), rendered(facts.poll.next_poll_at)
     return Reason(
-        code=ReasonCode.LOOKS,
-        text=f"looked at {looked_at}, the next look is at {next_look_at}",
-        facts={"lookedAt": looked_at, "nextLookAt": next_look_at},
+        code=ReasonCode.POLLS,
+        text=f"the last poll was at {polled_at}, the next poll is at {next_poll_at}",
+        facts={"polled_at": polled_at, "next_poll_at": next_poll_at},
     )
 
 
-def _not_written(scene: Scene, record: FeedRecord, key: FeedKey, writers: Sequence[Explanation]) -> Reason:
+def _not_written(context: OperationContext, record: FeedRecord, key: FeedKey, writers: Sequence[Explanation]) -> Reason:
     if not writers:
         names = ", ".join(sorted({edge.process for edge in record.outputs_of}))
-        text = f"no instance of {names} writes it"
+        text = f"no instance of {names} produces it"
         return Reason(code=ReasonCode.NO_WRITER, text=text, blocks=True, facts={"processes": names})
-    url = scene.feed_url(record, key.nominal_time)
+    url = context.feed_url(record, key.nominal_time)
     return Reason(
         code=ReasonCode.NOT_WRITTEN,
-        text="nobody has copied it" if all(is_flow(each.name) for each in writers) else "nobody has written it",
+        text="it has not been copied" if all(is_flow(each.name) for each in writers) else "it has not been produced",
         blocks=True,
         facts={"url": url},
         causes=tuple(writers),
@@ -308,14 +330,14 @@ def _not_written(scene: Scene, record: FeedRecord, key: FeedKey, writers: Sequen
 
 
 def _history(facts: FeedFacts) -> Iterator[Reason]:
-    """The last thing that happened to an instance that is not there any more, or is not as it was."""
+    """Yield the last event of an instance that has gone or has changed."""
     status = facts.row.status if facts.row else FeedInstanceStatus.MISSING
     changes = [event for event in facts.events if event.kind is not FeedEventKind.EVICTED]
     if status is not FeedInstanceStatus.AVAILABLE and changes:
         event = changes[-1]
-        text = f"the last that happened to it before: {event.kind.value} at {rendered(event.recorded_at)}"
+        text = f"its last event before: {event.kind.value} at {rendered(event.recorded_at)}"
         yield Reason(code=ReasonCode.EVENT, text=f"{text} by {event.origin}", facts=_event_facts(event))
     elif status is FeedInstanceStatus.AVAILABLE and changes and changes[-1].kind is FeedEventKind.CHANGED:
         event = changes[-1]
-        text = f"its content was changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
+        text = f"its content changed at {rendered(event.recorded_at)}, noticed by {event.origin}"
         yield Reason(code=ReasonCode.EVENT, text=text, facts=_event_facts(event))

@@ -1,4 +1,4 @@
-"""Entities as they are declared → Falcon's documents, for people who still need them."""
+"""Declared entities → Falcon documents, for people who still need them."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -9,11 +9,12 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.issues import EntityKey, Issue
-from feed_assets.loading.entity_files import parse_file, read_entity_files
+from feed_assets.json_form import ShownKey
+from feed_assets.loading.bundles import parse_file
+from feed_assets.loading.entity_files import read_entity_files
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import closest
 
-VERSION = 1
 """Version of the JSON form."""
 
 
@@ -21,40 +22,28 @@ VERSION = 1
 class ExportedDocument:
     """An entity's Falcon document and the name of its file."""
 
-    key: EntityKey
+    key: ShownKey
     file: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """What was exported, and to where; `replaced` are the files that were there and said something else."""
+    """The exported files and their folder; `replaced` are existing files that had other content."""
 
     folder: str | None
     documents: tuple[ExportedDocument, ...]
     replaced: tuple[str, ...] = ()
     is_written: bool = False
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "folder": self.folder,
-            "written": self.is_written,
-            "documents": [
-                {"kind": document.key[0], "name": document.key[1], "file": document.file, "text": document.text}
-                for document in self.documents
-            ],
-        }
-
 
 def export_documents(location: str | Path, key: EntityKey | None) -> tuple[ExportedDocument, ...]:
-    """The Falcon document of an entity, or of all. References such as `${env:NAME}` stay references.
+    """Return the Falcon document of an entity, or of all. References such as `${env:NAME}` stay references.
 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
         EntityNotFoundError: no such entity is declared.
-        DefinitionsError: one that is wanted cannot be read; carries the issues.
+        DefinitionsError: a requested entity cannot be read; carries the issues.
     """
     entities: dict[EntityKey, AnyEntity] = {}
     issues: list[Issue] = []
@@ -80,7 +69,7 @@ def write_documents(
     """Write documents to `<kind>/<name>.xml` below a folder.
 
     Raises:
-        DefinitionsError: a file is there already and says something else, and `is_forced` is not given.
+        DefinitionsError: a file exists with other content, and `is_forced` is False.
     """
     there = {document.file: folder.read_file(document.file) for document in documents}
     others = [
@@ -91,7 +80,7 @@ def write_documents(
     if others and not is_forced:
         raise DefinitionsError(
             location=folder.location,
-            reason=f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} there already, with another content",
+            reason=f"{', '.join(others)} already {'exists' if len(others) == 1 else 'exist'} with another content",
             next_step="Remove them, or export with --force.",
         )
     if not is_dry_run:
@@ -122,6 +111,6 @@ def _declared(location: str | Path) -> Iterator[EntityKey]:
 
 
 def describe(documents: Collection[ExportedDocument]) -> Iterator[str]:
-    """A line for each document."""
+    """Yield a line for each document."""
     for document in documents:
         yield f"{label_of(document.key)} → {document.file}"

@@ -1,4 +1,4 @@
-"""Falcon's documents → files of our own, all of them or none, with a report on what became of each."""
+"""Falcon documents → entity files, all or none, with a report on each document."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,12 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.flows import find_targets
 from feed_assets.entities.process import Process
-from feed_assets.issues import EntityKey, Issue, Severity, split_error
+from feed_assets.issues import Issue, Severity, split_error
+from feed_assets.json_form import Hidden, ShownKey
+from feed_assets.loading.bundles import decode_file
 from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import EntityDocument, read_entity
-from feed_assets.loading.entity_files import EntityFile, decode_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.messages import render_path
@@ -24,18 +26,15 @@ from feed_assets.operations.falcon.mapping import Addresses, ImportMapping
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
 
-VERSION = 1
-"""Version of the JSON form."""
-
 
 class FileFormat(StrEnum):
-    """What files are written in."""
+    """The formats of written files."""
 
     YAML = "yaml"
     XML = "xml"
 
     def render(self, entity: AnyEntity) -> str:
-        """The document of an entity whose references are as they were written."""
+        """Return the document of an entity, with references as they were written."""
         return (
             render_yaml(entity, has_references=True)
             if self is FileFormat.YAML
@@ -43,8 +42,8 @@ class FileFormat(StrEnum):
         )
 
 
-class Outcome(StrEnum):
-    """What happens to a file: it comes into being, is replaced, is there already, or nothing."""
+class ImportOutcome(StrEnum):
+    """The effect of an import on a file: created, replaced, unchanged or refused."""
 
     NEW = "new"
     REPLACED = "replaced"
@@ -54,30 +53,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedFile:
-    """One document: where it came from and goes to, what became of its parts, and what is wrong with it."""
+    """One document: its source and target, the treatment of its parts, and its issues."""
 
     source: str
-    key: EntityKey | None
+    key: ShownKey | None
     target: str | None
-    outcome: Outcome
+    outcome: ImportOutcome
     notes: tuple[Note, ...] = ()
     issues: tuple[Issue, ...] = ()
-    content: bytes = field(default=b"", repr=False)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "source": self.source,
-            "kind": self.key[0] if self.key else None,
-            "name": self.key[1] if self.key else None,
-            "target": self.target,
-            "outcome": self.outcome.value,
-            "notes": [{"kind": note.kind.value, "message": note.message, "line": note.line} for note in self.notes],
-            "issues": [issue.to_json() for issue in self.issues],
-        }
+    content: Hidden[bytes] = field(default=b"", repr=False)
 
     def render(self) -> Iterator[str]:
-        """The lines for people."""
+        """Yield the lines for people."""
         label = label_of(self.key) if self.key else "no entity"
         target = f" → {self.target} ({self.outcome.value})" if self.target else f" ({self.outcome.value})"
         yield f"{self.source}: {label}{target}"
@@ -92,7 +79,7 @@ class ImportedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import does or would do. Nothing is written where one of the files is refused."""
+    """The effects of an import, or of its dry run. If a file is refused, nothing is written."""
 
     folder: str
     files: tuple[ImportedFile, ...]
@@ -101,33 +88,23 @@ class ImportReport:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is refused."""
-        return all(file.outcome is not Outcome.REFUSED for file in self.files)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "folder": self.folder,
-            "written": self.is_written,
-            "unused": list(self.unused),
-            "files": [file.to_json() for file in self.files],
-        }
+        """Whether no file is refused."""
+        return all(file.outcome is not ImportOutcome.REFUSED for file in self.files)
 
     def render(self) -> Iterator[str]:
-        """The lines for people."""
+        """Yield the lines for people."""
         for file in self.files:
             yield from file.render()
         for name in self.unused:
-            yield f"unused: nothing here needs {name}"
+            yield f"unused: no document needs {name}"
 
     def render_summary(self) -> str:
-        """One line: how many files, and the next step."""
-        counts = [(outcome, sum(file.outcome is outcome for file in self.files)) for outcome in Outcome]
+        """Return one line: the number of files, and the next step."""
+        counts = [(outcome, sum(file.outcome is outcome for file in self.files)) for outcome in ImportOutcome]
         shown = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count) or "no files"
         if not self.is_good:
             return f"{self.folder}: {shown}; nothing was written. Correct the errors and import again."
-        next_step = f"Check what is listed, then: feed-assets validate {self.folder}"
+        next_step = f"Review the list, then run: feed-assets validate {self.folder}"
         return f"{self.folder}: {shown}. {next_step}" if self.is_written else f"{self.folder}: {shown}, not written."
 
 
@@ -144,26 +121,26 @@ def import_documents(
 
     Args:
         files: Falcon documents, whatever their names.
-        folder: where the files go; it may be new.
+        folder: the target folder; it may be new.
         mapping: replacements for workflows and addresses.
-        file_format: of what is written.
-        is_forced: replace files that are there and say something else; otherwise they are refused.
+        file_format: the format of the written files.
+        is_forced: replace existing files with other content, instead of refusing them.
         is_dry_run: write nothing.
 
     Raises:
-        DefinitionStoreError: the folder refused; what was written is taken back.
+        DefinitionStoreError: the folder refused a file; the written ones are undone.
     """
     importer = _Importer(folder, mapping, file_format, is_forced=is_forced)
     found = tuple(importer.read(file) for file in files)
     report = ImportReport(folder=folder.location, files=found, unused=importer.unused(), is_written=False)
     if is_dry_run or not report.is_good:
         return report
-    _write_all(folder, [file for file in found if file.outcome in (Outcome.NEW, Outcome.REPLACED)])
+    _write_all(folder, [file for file in found if file.outcome in (ImportOutcome.NEW, ImportOutcome.REPLACED)])
     return replace(report, is_written=True)
 
 
 def _write_all(folder: DefinitionFolder, files: Sequence[ImportedFile]) -> None:
-    """Write files; if one fails, the folder is as it was."""
+    """Write files; if one fails, restore the folder."""
     before: dict[str, bytes | None] = {}
     try:
         for file in files:
@@ -192,23 +169,23 @@ class _Importer:
         self._targets: dict[str, str] = {}
 
     def unused(self) -> tuple[str, ...]:
-        """What the mapping names and no document has."""
+        """Return the entries of the mapping that no document uses."""
         workflows = [f"the workflow for {name}" for name in self._mapping.workflows if name not in self._replaced]
         return tuple(
             workflows + [f"the address {url}" for url in self._mapping.urls if url not in self._addresses.used]
         )
 
     def read(self, file: EntityFile) -> ImportedFile:
-        """What becomes of a document."""
+        """Convert one document."""
         text = decode_file(file)
         if isinstance(text, Issue):
-            return ImportedFile(source=file.name, key=None, target=None, outcome=Outcome.REFUSED, issues=(text,))
+            return ImportedFile(source=file.name, key=None, target=None, outcome=ImportOutcome.REFUSED, issues=(text,))
         document = read_falcon(text)
         changes = self._apply_mapping(document)
         read = read_entity(file.name, document, None)
         if read.entity is None:
             return ImportedFile(
-                source=file.name, key=read.key, target=None, outcome=Outcome.REFUSED, issues=read.issues
+                source=file.name, key=read.key, target=None, outcome=ImportOutcome.REFUSED, issues=read.issues
             )
         notes = (*read.notes, *changes, *_iter_checks(read.entity, read))
         return self._placed(file, read, read.entity, notes)
@@ -241,7 +218,7 @@ class _Importer:
         for item, own in inputs.items():
             if isinstance(own, dict) and own.get("engine") == engine:
                 inputs[item] = None
-                message = f"late input {item}: the replacement is run again in the place of {own.get('path')!r}"
+                message = f"late input {item}: the replacement runs again instead of {own.get('path')!r}"
                 notes.append(
                     Note(
                         kind=NoteKind.CHECK,
@@ -257,18 +234,18 @@ class _Importer:
         target = f"{entity.kind.value}/{entity.name}.{self._format.value}"
         content = self._format.render(entity).encode()
         done = ImportedFile(
-            source=file.name, key=entity.key, target=target, outcome=Outcome.NEW, notes=notes, content=content
+            source=file.name, key=entity.key, target=target, outcome=ImportOutcome.NEW, notes=notes, content=content
         )
         if (other := self._targets.setdefault(target, file.name)) != file.name:
-            return self._refuse(done, read, f"{other} is {entity.label} too", "Import one of them.")
+            return self._refuse(done, read, f"{other} also declares {entity.label}", "Import one of them.")
         there = self._folder.read_file(target)
         if there is None:
             return done
         if there == content:
-            return replace(done, outcome=Outcome.UNCHANGED)
+            return replace(done, outcome=ImportOutcome.UNCHANGED)
         if self._is_forced:
-            return replace(done, outcome=Outcome.REPLACED)
-        message = f"{target} is there already and says something else"
+            return replace(done, outcome=ImportOutcome.REPLACED)
+        message = f"{target} already exists and differs"
         return self._refuse(done, read, message, "Remove it, or import with --force.")
 
     def _refuse(self, file: ImportedFile, read: EntityDocument, message: str, remedy: str) -> ImportedFile:
@@ -280,7 +257,7 @@ class _Importer:
             remedy=remedy,
             source=read.sources.locate(),
         )
-        return replace(file, outcome=Outcome.REFUSED, issues=(issue,))
+        return replace(file, outcome=ImportOutcome.REFUSED, issues=(issue,))
 
 
 def _line_of(document: PlainDocument, path: tuple[str | int, ...]) -> int | None:
@@ -291,7 +268,7 @@ def _line_of(document: PlainDocument, path: tuple[str | int, ...]) -> int | None
 
 
 def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
-    """What in an entity cannot work here as it stands."""
+    """Yield the parts of an entity that cannot work here as they are."""
     if isinstance(entity, Process) and not entity.workflow.engine.runs_here:
         line = read.sources.locate(("workflow",)).line
         message = (
@@ -306,7 +283,7 @@ def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
     elif isinstance(entity, Feed):
         for name in find_targets(entity):
             if entity.table_on(name) is not None:
-                message = f"the feed is a table on {name}: tables are not replicated, nothing is copied to it"
+                message = f"the feed is a table on {name}: tables are not replicated, so nothing is copied there"
                 yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(("clusters", name)).line)
         for path, locations in (
             (("locations",), entity.locations),
@@ -322,7 +299,7 @@ def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
 
 
 def _unopened(address: str) -> str | None:
-    """Why no storage adapter opens an address; None where one does, or nobody can say yet."""
+    """Return why no storage adapter opens an address; None if one does, or if the address is not resolved yet."""
     root = _root_of(address)
     if "${" in root:
         return None
@@ -334,6 +311,6 @@ def _unopened(address: str) -> str | None:
 
 
 def _root_of(address: str) -> str:
-    """Scheme and authority."""
+    """Return scheme and authority."""
     scheme, _, rest = address.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"

@@ -1,6 +1,4 @@
-"""What people say about the Falcon documents that they bring: other workflows for what cannot run here, and other
-addresses.
-"""
+"""The import mapping for Falcon documents: replacements for workflows that cannot run here, and for addresses."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -14,13 +12,14 @@ from feed_assets.entities.fields import FilledText, Name
 from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.entities.process import Workflow
 from feed_assets.issues import FieldPath, FieldSources, Issue, Severity
-from feed_assets.loading.entity_files import EntityFile, decode_file
+from feed_assets.loading.bundles import decode_file
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_nodes import iter_documents
 
 
 class ImportMapping(EntityModel):
-    """`workflows` by the name of their process; `urls`: beginnings of addresses and what they become.
+    """Replacement `workflows` by process name; `urls` maps prefixes of addresses to their replacements.
 
     >>> ImportMapping(workflows={"daily": {"engine": "sql", "path": "daily.sql"}}).workflows["daily"].engine.value
     'sql'
@@ -30,15 +29,15 @@ class ImportMapping(EntityModel):
     urls: Map[FilledText, FilledText] = Field(default=EMPTY)
 
     def with_workflows(self, workflows: Mapping[str, Workflow]) -> "ImportMapping":
-        """The mapping with more workflows, which win."""
+        """Return the mapping with more workflows, which take precedence."""
         return ImportMapping(workflows={**self.workflows, **workflows}, urls=self.urls)
 
 
 def parse_mapping(file: EntityFile) -> ImportMapping:
-    """The mapping of a YAML file.
+    """Parse the mapping of a YAML file.
 
     Raises:
-        DefinitionsError: it is none; carries the issues.
+        DefinitionsError: the file is not a valid mapping; carries the issues.
     """
     text = decode_file(file)
     if isinstance(text, Issue):
@@ -82,7 +81,7 @@ def _refused(file: EntityFile, issues: list[Issue]) -> DefinitionsError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """An address that has become another."""
+    """An address before and after its replacement."""
 
     path: FieldPath
     before: str
@@ -91,13 +90,13 @@ class Rewritten:
 
 @dataclass(slots=True, kw_only=True)
 class Addresses:
-    """Beginnings of addresses and what they become; remembers which were met."""
+    """The mapped prefixes of addresses; records the ones that were used."""
 
     urls: Mapping[str, str]
     used: set[str] = field(default_factory=set)
 
     def rewrite(self, values: MutableMapping[str, Any]) -> list[Rewritten]:
-        """Change plain values in place.
+        """Replace addresses in plain values, in place.
 
         >>> values = {"storage": "hdfs://nn:8020/data", "catalog": "hdfs://nn:80201"}
         >>> Addresses(urls={"hdfs://nn:8020": "s3://lake"}).rewrite(values)[0].after, values["catalog"]

@@ -1,7 +1,6 @@
-"""Which instances a name means: those of a process, the copies of a feed, what retention did to it, or its data.
-
-Falcon's lifecycles. Copies are kept like instances of processes, under the names of flows (`feed@source`); people name
-the feed, and may name a flow wherever a process or feed is asked for.
+"""Resolves a name to instances: those of a process, the copies of a feed, its evictions, or its data. These are
+Falcon's lifecycles. Copies are recorded as instances of flows, which are named `feed@source`. Users name the feed, and
+may name a flow wherever a process or feed is accepted.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -9,9 +8,9 @@ from dataclasses import dataclass, replace
 
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import flow_name, parse_flow
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle, statuses_of
-from feed_assets.operations.scene import Scene
 from feed_assets.timing.sequence import InstanceSequence
 
 _OF_KIND = {
@@ -30,15 +29,15 @@ class Subject:
 
     @property
     def source(self) -> str | None:
-        """Where a flow copies from."""
+        """The source cluster of a flow."""
         flow = parse_flow(self.name)
         return flow[1] if flow is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subjects:
-    """What a name and lifecycles mean: `all`, and by cluster those that are asked there. On a cluster that has none of
-    them one is asked all the same, and refused then.
+    """The subjects of a query: `all`, and by cluster those to query there. A cluster without any keeps one subject,
+    whose query is then refused.
     """
 
     all: tuple[Subject, ...]
@@ -46,26 +45,26 @@ class Subjects:
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The clusters that are asked."""
+        """The clusters to query."""
         return tuple(cluster for cluster, _ in self.by_cluster)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, each once."""
+        """The names of the subjects, each once."""
         return tuple(dict.fromkeys(subject.name for subject in self.all))
 
     def on(self, cluster: str) -> tuple[Subject, ...]:
-        """What is meant on a cluster."""
+        """Return the subjects on a cluster."""
         return dict(self.by_cluster)[cluster]
 
     def queries_on(self, query: InstanceQuery, cluster: str) -> Iterator[InstanceQuery]:
-        """A query as it is put to each subject of a cluster."""
+        """Yield the query for each subject of a cluster."""
         for subject in self.on(cluster):
             chosen = frozenset([subject.lifecycle] if subject.lifecycle else [])
             yield replace(query, kind=subject.kind, name=subject.name, lifecycles=chosen)
 
     def filtered(self, is_wanted: Callable[[Subject, str], bool]) -> "Subjects":
-        """Those that are wanted; a cluster on which none is, is not asked."""
+        """Return the wanted subjects; a cluster without any is not queried."""
         left = (
             (cluster, tuple(each for each in subjects if is_wanted(each, cluster)))
             for cluster, subjects in self.by_cluster
@@ -73,40 +72,38 @@ class Subjects:
         by_cluster = tuple((cluster, subjects) for cluster, subjects in left if subjects)
         return Subjects(by_cluster=by_cluster, all=self.all)
 
-    def sequences(self, scene: Scene) -> list[InstanceSequence]:
-        """The instances of all of them, as they are declared now."""
+    def sequences(self, context: OperationContext) -> list[InstanceSequence]:
+        """Return the instances of all subjects, by the current definitions."""
         return [
-            scene.sequence(subject.kind, subject.name, cluster)
+            context.sequence(subject.kind, subject.name, cluster)
             for subject in self.all
-            for cluster in scene.clusters_of(subject.kind, subject.name)
+            for cluster in context.clusters_of(subject.kind, subject.name)
         ]
 
 
 def find_subjects(
-    scene: Scene,
+    context: OperationContext,
     kind: Kind,
     name: str,
     lifecycles: Collection[Lifecycle] = (),
     clusters: Collection[str] | None = None,
 ) -> Subjects:
-    """What a name means.
-
-    Without a lifecycle a process has its execution, and a feed its replication where it is copied to one of the
-    clusters, else its data.
+    """Find the subjects of a name. Without a lifecycle, a process stands for its execution, and a feed for its
+    replication if it is copied to one of the clusters, else for its data.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: a lifecycle that what is named does not have.
+        InstanceQueryError: the named entity does not have one of the lifecycles.
     """
     flow = parse_flow(name)
     if flow is not None:
         _require(name, lifecycles, (Lifecycle.REPLICATION, Lifecycle.EXECUTION))
-        return _everywhere(scene, [Subject(kind=Kind.PROCESS, name=name, lifecycle=Lifecycle.REPLICATION)], clusters)
-    scene.clusters_of(kind, name)
+        return _everywhere(context, [Subject(kind=Kind.PROCESS, name=name, lifecycle=Lifecycle.REPLICATION)], clusters)
+    context.clusters_of(kind, name)
     _require(label_of((kind, name)), lifecycles, _OF_KIND[kind])
     if kind is Kind.PROCESS:
-        return _everywhere(scene, [Subject(kind=kind, name=name, lifecycle=None)], clusters)
-    flows = flows_to(scene, name, clusters)
+        return _everywhere(context, [Subject(kind=kind, name=name, lifecycle=None)], clusters)
+    flows = flows_to(context, name, clusters)
     if Lifecycle.REPLICATION in lifecycles and not flows:
         to = f" to {', '.join(sorted(clusters))}" if clusters else ""
         raise InstanceQueryError(
@@ -114,30 +111,32 @@ def find_subjects(
             reason=f"feed {name!r} is not copied{to}",
             next_step="Ask for eviction or, without a lifecycle, for its data.",
         )
-    wanted = lifecycles or ({Lifecycle.REPLICATION} if flows else ())
+    chosen = lifecycles or ({Lifecycle.REPLICATION} if flows else ())
     found: list[Subject] = []
-    if Lifecycle.REPLICATION in wanted:
+    if Lifecycle.REPLICATION in chosen:
         found += [Subject(kind=Kind.PROCESS, name=each, lifecycle=Lifecycle.REPLICATION) for each in flows]
-    if Lifecycle.EVICTION in wanted:
+    if Lifecycle.EVICTION in chosen:
         found.append(Subject(kind=Kind.FEED, name=name, lifecycle=Lifecycle.EVICTION))
-    if not wanted:
+    if not chosen:
         found.append(Subject(kind=Kind.FEED, name=name, lifecycle=None))
-    return _everywhere(scene, found, clusters)
+    return _everywhere(context, found, clusters)
 
 
-def find_data(scene: Scene, feed: str, clusters: Collection[str] | None = None) -> Subjects:
-    """The data of a feed, whatever is done to them.
+def find_data(context: OperationContext, feed: str, clusters: Collection[str] | None = None) -> Subjects:
+    """Find the data of a feed, in any lifecycle.
 
     Raises:
         EntityNotFoundError: there is no such feed.
     """
-    return _everywhere(scene, [Subject(kind=Kind.FEED, name=feed, lifecycle=None)], clusters)
+    return _everywhere(context, [Subject(kind=Kind.FEED, name=feed, lifecycle=None)], clusters)
 
 
-def _everywhere(scene: Scene, subjects: Sequence[Subject], asked: Collection[str] | None) -> Subjects:
-    """The subjects on the clusters that are asked: those they are on or, where none is, the first, which says so."""
-    places = {each: set(scene.clusters_of(each.kind, each.name)) for each in subjects}
-    clusters = sorted(set().union(*places.values()) if asked is None else set(asked))
+def _everywhere(context: OperationContext, subjects: Sequence[Subject], requested: Collection[str] | None) -> Subjects:
+    """Return the subjects by requested cluster. A cluster without any keeps the first, whose query reports the
+    error.
+    """
+    places = {each: set(context.clusters_of(each.kind, each.name)) for each in subjects}
+    clusters = sorted(set().union(*places.values()) if requested is None else set(requested))
     return Subjects(
         all=tuple(subjects),
         by_cluster=tuple(
@@ -148,74 +147,76 @@ def _everywhere(scene: Scene, subjects: Sequence[Subject], asked: Collection[str
 
 
 def find_work(
-    scene: Scene, name: str, lifecycles: Collection[Lifecycle] = (), clusters: Collection[str] | None = None
+    context: OperationContext,
+    name: str,
+    lifecycles: Collection[Lifecycle] = (),
+    clusters: Collection[str] | None = None,
 ) -> Subjects:
-    """The processes and flows that a name means, for those who act on work: a process, a flow, or a feed.
-
-    Of a feed and a process of the same name the process is meant, unless replication is asked for.
+    """Find the processes and flows of a name: of a process, a flow, or a feed. A process takes precedence over a feed
+    of the same name, unless the lifecycle is replication.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: it has no such work.
+        InstanceQueryError: the named entity has no such work.
     """
-    is_feed = parse_flow(name) is None and (Lifecycle.REPLICATION in lifecycles or scene.kind_of(name) is Kind.FEED)
+    is_feed = parse_flow(name) is None and (Lifecycle.REPLICATION in lifecycles or context.kind_of(name) is Kind.FEED)
     kind = Kind.FEED if is_feed else Kind.PROCESS
     if kind is Kind.FEED and Lifecycle.EVICTION in lifecycles:
         raise InstanceQueryError(
             subject=f"Incorrect lifecycle {Lifecycle.EVICTION}",
-            reason="what retention does is done in sweeps, not in instances",
+            reason="retention works in sweeps, not in instances",
             next_step="See `feed-assets retention list`, `cancel` and `undo`.",
         )
-    found = find_subjects(scene, kind, name, lifecycles, clusters)
+    found = find_subjects(context, kind, name, lifecycles, clusters)
     if any(subject.kind is not Kind.PROCESS for subject in found.all):
         raise InstanceQueryError(
             subject=label_of((kind, name)),
-            reason="nothing works on its instances: it is not copied",
-            next_step="Name a process, or a feed that is copied to the clusters in question.",
+            reason="it has no copies: it is not replicated",
+            next_step="Name a process, or a feed that is replicated to these clusters.",
         )
     return found
 
 
 def find_single(
-    scene: Scene,
+    context: OperationContext,
     kind: Kind,
     name: str,
     lifecycles: Collection[Lifecycle] = (),
     clusters: Collection[str] | None = None,
 ) -> Subjects:
-    """What a name means where one instance and its neighbours are in question: of a feed its data, unless replication
-    is asked for. The copies are among the neighbours.
+    """Find the subjects of a name for queries about one instance and its neighbours. A feed stands for its data, unless
+    the lifecycle is replication; its copies are among the neighbours.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: a lifecycle that what is named does not have.
+        InstanceQueryError: the named entity does not have one of the lifecycles.
     """
     if kind is Kind.FEED and parse_flow(name) is None and not lifecycles:
-        return find_data(scene, name, clusters)
-    found = find_subjects(scene, kind, name, lifecycles, clusters)
-    return found if kind is Kind.PROCESS else find_work(scene, name, lifecycles, clusters)
+        return find_data(context, name, clusters)
+    found = find_subjects(context, kind, name, lifecycles, clusters)
+    return found if kind is Kind.PROCESS else find_work(context, name, lifecycles, clusters)
 
 
-def flows_to(scene: Scene, feed: str, clusters: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The names of the flows of a feed to some clusters, None for all."""
-    on = scene.clusters_of(Kind.FEED, feed)
+def flows_to(context: OperationContext, feed: str, clusters: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return the names of the flows of a feed to some clusters, None for all."""
+    on = context.clusters_of(Kind.FEED, feed)
     targets = on if clusters is None else [cluster for cluster in on if cluster in set(clusters)]
     names = (flow_name(feed, source) for source in on)
-    return tuple(name for name in names if any((name, target) in scene.plan.processes for target in targets))
+    return tuple(name for name in names if any((name, target) in context.plan.processes for target in targets))
 
 
 def require_statuses(query: InstanceQuery, subjects: Iterable[Subject]) -> None:
-    """Refuse a filter by statuses that no instance in question ever has.
+    """Refuse a filter by statuses that none of the queried instances can have.
 
     Raises:
-        InstanceQueryError: they are of another lifecycle.
+        InstanceQueryError: the statuses belong to another lifecycle.
     """
-    wanted = query.filter.statuses
+    statuses = query.filter.statuses
     known = {status for subject in subjects for status in statuses_of(subject.kind, subject.lifecycle)}
-    if wanted is not None and not wanted <= known:
+    if statuses is not None and not statuses <= known:
         raise InstanceQueryError(
-            subject=f"status {', '.join(sorted(wanted - known))}",
-            reason=f"an instance of {label_of((query.kind, query.name))} that is asked for here never has it",
+            subject=f"status {', '.join(sorted(statuses - known))}",
+            reason=f"an instance of {label_of((query.kind, query.name))} never has it",
             next_step=f"Statuses are {', '.join(sorted(known))}.",
         )
 

@@ -1,6 +1,5 @@
-"""Which instances an instance reads, writes, is written by and is read by: Falcon's `dependency`.
-
-Each process instance is asked through the definitions that govern it, so releases with other windows are met as well.
+"""The instances that an instance reads and writes, and those that read and write it: Falcon's `dependency`. Each
+process instance is resolved by the definitions that govern it, so that releases with other windows are included.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -10,15 +9,15 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.governance import Governed
-from feed_assets.lifecycle.input_states import input_states
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.input_windows import input_states
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
 from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_single
 from feed_assets.operations.instances.ranges import Lifecycle
-from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord, InputEdge, Key, OutputEdge
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.windows import Window, parse_window
 
 INPUT = "Input"
@@ -28,86 +27,76 @@ _OWN_TIME = parse_window("now(0,0)", "now(0,0)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeighbourInstance:
-    """An instance one step away. `tag` says whether the feed is input or output of the process, `by` its name there."""
+    """An instance one step away. `tag` is the role of the feed in the process, input or output; `by` is its name
+    there.
+    """
 
     kind: Kind
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     tag: str
     by: str
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "kind": self.kind.value,
-            "name": self.name,
-            "cluster": self.cluster,
-            "instance": render_datetime(self.nominal_time),
-            "tags": [self.tag],
-            "by": self.by,
-        }
-
 
 def find_dependencies(
-    scene: Scene,
+    context: OperationContext,
     kind: Kind,
     name: str,
     nominal_time: datetime,
     clusters: Iterable[str] = (),
     lifecycles: Collection[Lifecycle] = (),
 ) -> Consolidated[NeighbourInstance]:
-    """What an instance depends on and what depends on it, one step away, on each of some clusters.
+    """Return the dependencies and dependents of an instance, one step away, on each of some clusters. For a process
+    instance these are the instances of its inputs, including optional ones, and of its outputs; for a copy, the
+    instances at source and target. For a feed instance these are the process instances and copies that write or read
+    it. A cluster where the time is no instance fails without the others.
 
-    Of a process: the instances of its inputs, optional ones included, and of its outputs; so of a copy the instances at
-    source and target. Of a feed: the process instances and copies that write it, and those that read it. A cluster
-    where the time is no instance fails without the others.
-
-    Differs from Falcon: several producers of a feed are all found, exactly also across changes of the clock; `latest`
-    and `future` are resolved as they were when the instance ran, or as they are now. Only what reads a feed through
-    them is guessed, as in Falcon: as if they were `now(0,0)`.
+    Differs from Falcon: all producers of a feed are found, exactly also across clock changes; `latest` and `future` are
+    resolved as they were when the instance ran, or as they are now. Only the readers through `latest` and `future` are
+    guessed, as in Falcon: as if they were `now(0,0)`.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: the lifecycle is none of the entity's.
+        InstanceQueryError: the entity does not have the lifecycle.
     """
-    subjects = find_single(scene, kind, name, lifecycles, tuple(clusters) or None)
-    with scene.read() as connection:
+    subjects = find_single(context, kind, name, lifecycles, tuple(clusters) or None)
+    with context.read() as connection:
 
         def read(cluster: str) -> Sequence[NeighbourInstance]:
             found: list[NeighbourInstance] = []
             for subject in subjects.on(cluster):
                 ask = _of_process if subject.kind is Kind.PROCESS else _of_feed
-                found += ask(scene, connection, subject.name, cluster, nominal_time)
+                found += ask(context, connection, subject.name, cluster, nominal_time)
             return found
 
         return consolidate(subjects.clusters, read)
 
 
 def _of_process(
-    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
 ) -> Iterator[NeighbourInstance]:
-    governed = scene.governed(connection, name, cluster, nominal_time)
-    yield from _inputs(scene, connection, governed, nominal_time)
-    yield from _outputs(governed, nominal_time)
+    active = context.active_release(connection, name, cluster, nominal_time)
+    yield from _inputs(context, connection, active, nominal_time)
+    yield from _outputs(active, nominal_time)
 
 
 def _of_feed(
-    scene: Scene, connection: Connection, name: str, cluster: str, nominal_time: datetime
+    context: OperationContext, connection: Connection, name: str, cluster: str, nominal_time: datetime
 ) -> Iterator[NeighbourInstance]:
-    record = scene.feed_on(name, cluster)
+    record = context.feed_on(name, cluster)
     record.sequence.index(nominal_time)
-    for _, written, time in iter_writers(scene, connection, record, nominal_time):
+    for _, written, time in iter_writers(context, connection, record, nominal_time):
         yield _process(written, time, OUTPUT)
-    for _, read, time in iter_readers(scene, connection, record, nominal_time):
+    for _, read, time in iter_readers(context, connection, record, nominal_time):
         yield _process(read, time, INPUT)
 
 
 def _inputs(
-    scene: Scene, connection: Connection, governed: Governed, nominal_time: datetime
+    context: OperationContext, connection: Connection, active: ActiveRelease, nominal_time: datetime
 ) -> Iterator[NeighbourInstance]:
-    process = governed.record
-    states = input_states(connection, governed.plan, process, [nominal_time], scene.as_of)[nominal_time]
+    process = active.record
+    states = input_states(connection, active.plan, process, [nominal_time], context.as_of)[nominal_time]
     row = ProcessInstances(connection).get(*process.key, nominal_time)
     frozen = {entry.name: entry.nominal_times for entry in row.inputs} if row else {}
     for state in states:
@@ -119,9 +108,9 @@ def _inputs(
             )
 
 
-def _outputs(governed: Governed, nominal_time: datetime) -> Iterator[NeighbourInstance]:
-    for edge in governed.record.outputs:
-        time = governed.plan.output_time(edge, nominal_time)
+def _outputs(active: ActiveRelease, nominal_time: datetime) -> Iterator[NeighbourInstance]:
+    for edge in active.record.outputs:
+        time = active.plan.output_time(edge, nominal_time)
         if time is not None:
             yield NeighbourInstance(
                 kind=Kind.FEED, name=edge.feed, cluster=edge.cluster, nominal_time=time, tag=OUTPUT, by=edge.name
@@ -135,45 +124,47 @@ def _process(edge: InputEdge | OutputEdge, time: datetime, tag: str) -> Neighbou
 
 
 def iter_writers(
-    scene: Scene, connection: Connection, record: FeedRecord, nominal_time: datetime
-) -> Iterator[tuple[Governed, OutputEdge, datetime]]:
-    """The process instances that write an instance of a feed, with the definitions that govern them."""
-    for governed in _stretches(scene, connection, record, [edge.process_key for edge in record.outputs_of]):
-        for edge in governed.record.outputs:
+    context: OperationContext, connection: Connection, record: FeedRecord, nominal_time: datetime
+) -> Iterator[tuple[ActiveRelease, OutputEdge, datetime]]:
+    """Yield the process instances that write an instance of a feed, with the definitions that govern them."""
+    for active in _spans(context, connection, record, [edge.process_key for edge in record.outputs_of]):
+        for edge in active.record.outputs:
             if edge.feed_key == record.key:
-                for time in _times(governed, record, edge.window, nominal_time):
-                    yield governed, edge, time
+                for time in _times(active, record, edge.window, nominal_time):
+                    yield active, edge, time
 
 
 def iter_readers(
-    scene: Scene, connection: Connection, record: FeedRecord, nominal_time: datetime
-) -> Iterator[tuple[Governed, InputEdge, datetime]]:
-    """The process instances that read an instance of a feed, with the definitions that govern them."""
-    for governed in _stretches(scene, connection, record, [edge.process_key for edge in record.inputs_of]):
-        for edge in governed.record.inputs:
+    context: OperationContext, connection: Connection, record: FeedRecord, nominal_time: datetime
+) -> Iterator[tuple[ActiveRelease, InputEdge, datetime]]:
+    """Yield the process instances that read an instance of a feed, with the definitions that govern them."""
+    for active in _spans(context, connection, record, [edge.process_key for edge in record.inputs_of]):
+        for edge in active.record.inputs:
             if edge.feed_key == record.key:
                 window = _OWN_TIME if edge.window.is_data_driven else edge.window
-                for time in _times(governed, record, window, nominal_time):
-                    yield governed, edge, time
+                for time in _times(active, record, window, nominal_time):
+                    yield active, edge, time
 
 
-def _stretches(
-    scene: Scene, connection: Connection, record: FeedRecord, processes: Iterable[Key]
-) -> Iterator[Governed]:
-    """All that governs the processes that are declared to touch a feed now, or did by a release that still counts."""
-    governance = scene.governance
-    older = [*governance.older(record.cluster), *governance.older_readers(record.cluster)]
+def _spans(
+    context: OperationContext, connection: Connection, record: FeedRecord, processes: Iterable[Key]
+) -> Iterator[ActiveRelease]:
+    """Yield the releases in effect of all processes that touch a feed, by the current definitions or an older
+    release.
+    """
+    timeline = context.timeline
+    older = [*timeline.older(record.cluster), *timeline.older_readers(record.cluster)]
     for process in sorted({*processes, *(each.record.key for each in older)}):
-        yield from governance.stretches(connection, process)
+        yield from timeline.spans(connection, process)
 
 
-def _times(governed: Governed, record: FeedRecord, window: Window, nominal_time: datetime) -> Iterator[datetime]:
-    """The instances of a stretch whose window has the feed's instance, as the feed is in that stretch."""
-    feed = governed.plan.feeds.get(record.key)
+def _times(active: ActiveRelease, record: FeedRecord, window: Window, nominal_time: datetime) -> Iterator[datetime]:
+    """Yield the instances of a release span whose window contains the feed's instance, by the feed of that span."""
+    feed = active.plan.feeds.get(record.key)
     if feed is None or not feed.sequence.contains(nominal_time):
         return
-    sequence = governed.record.sequence
+    sequence = active.record.sequence
     for index in window.consumers(feed.sequence.index(nominal_time), feed.sequence, sequence):
         time = sequence.at(index)
-        if governed.contains(time):
+        if active.contains(time):
             yield time

@@ -1,24 +1,34 @@
-"""Which instances a reading verb is about: Falcon's default ranges, filters, order and paging."""
+"""Selection of instances: nominal times as users write them; Falcon's default ranges, filters, order and paging."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import parse_flow
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
+from feed_assets.timing.errors import DateTimeError
 from feed_assets.timing.frequency import Frequency, Unit
 from feed_assets.timing.sequence import InstanceSequence
+
+_Cells = TypeVar("_Cells")
 
 PAGE = 10
 _DAYS_OF_A_MONTH = 30
 _FOREVER = datetime.max.replace(tzinfo=UTC)
+_UTC = ZoneInfo("UTC")
+_LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2}))?")  # 2013-11-03, 2013-11-03-05:00
 
 
 class FilterField(StrEnum):
-    """What instances can be filtered by, with Falcon's names."""
+    """The fields by which instances are filtered, with Falcon's names."""
 
     STATUS = "STATUS"
     CLUSTER = "CLUSTER"
@@ -27,9 +37,7 @@ class FilterField(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """What is done to the instances of an entity, with Falcon's names: the work of a process; of a feed, the copies to
-    its targets, and what retention does.
-    """
+    """The lifecycles of instances, with Falcon's names: execution of a process; replication and eviction of a feed."""
 
     EXECUTION = "execution"
     REPLICATION = "replication"
@@ -37,7 +45,7 @@ class Lifecycle(StrEnum):
 
 
 class OrderField(StrEnum):
-    """What instances can be ordered by: Falcon's names, and the nominal time, which is the order of the default."""
+    """The fields by which instances are ordered: Falcon's names, and the nominal time, the default."""
 
     STATUS = "status"
     CLUSTER = "cluster"
@@ -51,7 +59,7 @@ SUMMARY_FILTERS = frozenset({FilterField.STATUS, FilterField.CLUSTER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFilter:
-    """All conditions must hold; of several values of one field one is enough. None means any."""
+    """Conditions on instances. All must hold; of several values of one field, one is enough. None accepts any value."""
 
     statuses: frozenset[str] | None = None
     clusters: frozenset[str] | None = None
@@ -60,7 +68,7 @@ class InstanceFilter:
 
     @property
     def fields(self) -> frozenset[FilterField]:
-        """The fields that it has conditions on."""
+        """The fields with conditions."""
         values = {
             FilterField.STATUS: self.statuses,
             FilterField.CLUSTER: self.clusters,
@@ -72,14 +80,14 @@ class InstanceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuery:
-    """What is asked of the instances of a feed or process.
+    """A query for the instances of a feed or process.
 
-    `start` and `end` are None for Falcon's defaults (`decide_range`). `clusters` restricts the question; `order` None
-    is newest first, or oldest first where a start is given, as in Falcon. With `all_attempts` each attempt is a row.
-    `lifecycles` are those that are asked for; none for what `find_subjects` takes then.
+    `start` and `end` are None for Falcon's defaults (`decide_range`). `clusters` restricts the query. With `order` None
+    the newest come first, or the oldest if a start is given, as in Falcon. With `all_attempts` each attempt is a row.
+    `lifecycles` are the requested ones; if empty, `find_subjects` has a default.
 
     Raises:
-        InstanceQueryError: a page without results, or a direction without something to order by.
+        InstanceQueryError: the page is empty, or a direction is given without an order.
     """
 
     kind: Kind
@@ -99,14 +107,14 @@ class InstanceQuery:
         if self.results < 1 or self.offset < 0:
             raise InstanceQueryError(
                 subject="the page",
-                reason=f"{self.results} results from {self.offset} on are none",
+                reason=f"{self.results} results from offset {self.offset} make no page",
                 next_step="Ask for at least 1 result, from 0 on.",
             )
         if self.descending is not None and self.order is None:
             raise InstanceQueryError(
                 subject="the order",
-                reason="a direction without something to order by says nothing",
-                next_step=f"Order by {', '.join(OrderField)}, too.",
+                reason="a direction needs a field to order by",
+                next_step=f"Also order by one of {', '.join(OrderField)}.",
             )
 
     @property
@@ -118,12 +126,11 @@ class InstanceQuery:
 
 
 def parse_filter(kind: Kind, texts: Iterable[str], *, is_of_data: bool = True) -> InstanceFilter:
-    """Read `FIELD:value` conditions, several of them joined by commas or given one by one.
-
-    A feed has more statuses where not only its data are in question.
+    """Parse `FIELD:value` conditions, joined by commas or given one by one. A feed has more statuses if `is_of_data` is
+    False.
 
     Raises:
-        InstanceQueryError: an unknown field, or a status that instances of this kind never have.
+        InstanceQueryError: a field is unknown, or a status does not exist for this kind.
         DateTimeError: STARTEDAFTER is no time.
 
     >>> parse_filter(Kind.PROCESS, ["STATUS:RUNNING,CLUSTER:primary"]).clusters
@@ -153,7 +160,7 @@ def _known(values: Collection[str] | None) -> frozenset[str] | None:
 
 
 def statuses_of(kind: Kind, lifecycle: Lifecycle | None) -> frozenset[str]:
-    """The statuses that instances have, as lists of them show."""
+    """Return the statuses of instances, as shown in lists."""
     if lifecycle is Lifecycle.EVICTION:
         return frozenset({FeedEventKind.EVICTED.value, FeedEventKind.RESTORED.value})
     return frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
@@ -165,14 +172,14 @@ def _frozen(kind: Kind, statuses: Collection[str] | None, *, is_of_data: bool) -
     known = statuses_of(kind, None)
     if kind is Kind.FEED and not is_of_data:
         known |= statuses_of(Kind.PROCESS, None) | statuses_of(kind, Lifecycle.EVICTION)
-    wanted = frozenset(status.upper() for status in statuses)
-    if not wanted <= known:
+    upper = frozenset(status.upper() for status in statuses)
+    if not upper <= known:
         raise InstanceQueryError(
-            subject=f"status {', '.join(sorted(wanted - known))}",
+            subject=f"status {', '.join(sorted(upper - known))}",
             reason=f"an instance of a {kind.value} never has it",
             next_step=f"Statuses are {', '.join(sorted(known))}.",
         )
-    return wanted
+    return upper
 
 
 def decide_range(
@@ -183,17 +190,16 @@ def decide_range(
     results: int,
     now: datetime,
 ) -> tuple[datetime, datetime]:
-    """The nominal times `[start, end)` that a question is about, with Falcon's defaults.
-
-    The end is now where none is given, and never after the validity of all; the start is so many instances before the
-    end (a month counts 30 days), and not before the first validity begins.
+    """Return the nominal times `[start, end)` of a query, with Falcon's defaults. The end defaults to now and is at
+    most the latest end of validity. The start defaults to `results` instances before the end (a month counts 30 days)
+    and is at least the earliest start of validity.
 
     Args:
-        sequences: of one entity, on each of its clusters; at least one.
-        start: as given.
-        end: as given.
+        sequences: the entity's instances on each of its clusters; at least one.
+        start: the requested start.
+        end: the requested end.
         results: the length of a page.
-        now: stands for the present.
+        now: the present.
 
     Raises:
         InstanceQueryError: the end is before the start, or before the entity begins.
@@ -203,7 +209,7 @@ def decide_range(
     if end is not None and end < first:
         raise InstanceQueryError(
             subject=f"end {render_datetime(end)}",
-            reason=f"it is before the entity begins at {render_datetime(first)}",
+            reason=f"it is before the start of the entity at {render_datetime(first)}",
             next_step="Ask for a later time.",
         )
     if start is not None and start > (stop if end is None else end):
@@ -218,7 +224,7 @@ def decide_range(
 def clip_range(
     sequences: Sequence[InstanceSequence], *, start: datetime | None, end: datetime | None, results: int, now: datetime
 ) -> tuple[datetime, datetime]:
-    """The range of `decide_range`, empty where the question makes no sense."""
+    """Return the range of `decide_range`, or an empty range if the query is invalid."""
     first = min(sequence.start for sequence in sequences)
     stop = max(first, min(end or now, max(sequence.end or _FOREVER for sequence in sequences)))
     if start is None:
@@ -231,3 +237,86 @@ def _page_step(frequency: Frequency) -> timedelta:
     if frequency.unit is Unit.MONTHS:
         return timedelta(days=_DAYS_OF_A_MONTH) * frequency.count
     return frequency.as_duration()
+
+
+def parse_instance(text: str, zone: ZoneInfo) -> datetime:
+    """Parse a nominal time: `2013-11-03T05:00Z` in UTC, or a day or a Dagster partition key in a time zone.
+
+    Raises:
+        DateTimeError: the text is neither.
+
+    >>> parse_instance("2013-11-03", ZoneInfo("America/New_York")).isoformat()
+    '2013-11-03T04:00:00+00:00'
+    >>> parse_instance("2013-11-03-05:00", ZoneInfo("UTC")) == parse_instance("2013-11-03T05:00Z", ZoneInfo("UTC"))
+    True
+    """
+    if text.endswith("Z"):
+        return parse_datetime(text)
+    found = _LOCAL.fullmatch(text)
+    if found is None:
+        raise DateTimeError(text=text, reason="it has neither that form nor that of a day or partition key")
+    day, hour, minute = found.groups(default="00")
+    local = parse_datetime(f"{day}T{hour}:{minute}Z")
+    return local.replace(tzinfo=zone).astimezone(UTC)
+
+
+def zone_of_keys(sequence: InstanceSequence) -> ZoneInfo:
+    """Return the zone for days and partition keys of a sequence: UTC for minutes and hours, else its own."""
+    return sequence.timezone if sequence.frequency.is_calendar else _UTC
+
+
+def resolve_instance(context: OperationContext, kind: Kind, name: str, text: str) -> datetime:
+    """Parse the nominal time of an instance in the zone of its feed or process.
+
+    Raises:
+        EntityNotFoundError: nothing of that name is declared.
+        DateTimeError: the text is not a time.
+    """
+    kind = kind if parse_flow(name) is None else Kind.PROCESS
+    cluster = context.clusters_of(kind, name)[0]
+    return parse_instance(text, zone_of_keys(context.sequence(kind, name, cluster)))
+
+
+def join_consecutive(
+    rows: Iterable[tuple[datetime, InstanceSequence | None, _Cells]],
+) -> list[tuple[datetime, datetime, _Cells]]:
+    """Join the equal rows of consecutive instances. Returns first and last nominal time of each row, in the order of
+    the first ones. Rows of each sequence are given in ascending order; rows without a sequence are not joined.
+    """
+    joined: list[tuple[datetime, datetime, _Cells]] = []
+    places: dict[_Cells, int] = {}
+    for time, sequence, cells in rows:
+        place = places.get(cells)
+        if place is not None and sequence is not None and _is_next(sequence, joined[place][1], time):
+            joined[place] = (joined[place][0], time, cells)
+        else:
+            places[cells] = len(joined)
+            joined.append((time, time, cells))
+    return joined
+
+
+def _is_next(sequence: InstanceSequence, before: datetime, time: datetime) -> bool:
+    return (
+        sequence.contains(before)
+        and sequence.contains(time)
+        and sequence.index_at_or_before(time) == sequence.index_at_or_before(before) + 1
+    )
+
+
+def render_range(first: datetime, last: datetime) -> str:
+    """Return the range of consecutive instances for people."""
+    return render_datetime(first) if first == last else f"{render_datetime(first)} to {render_datetime(last)}"
+
+
+def render_ranges(times: Iterable[datetime], sequence: InstanceSequence) -> str:
+    """Return nominal times as ranges of consecutive instances.
+
+    >>> from feed_assets.timing.dates import parse_datetime, parse_timezone
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> start = parse_datetime("2013-11-01T00:00Z")
+    >>> hourly = InstanceSequence(start=start, frequency=parse_frequency("hours(1)"), timezone=parse_timezone("UTC"))
+    >>> render_ranges([hourly.at(n) for n in (0, 1, 2, 5)], hourly)
+    '2013-11-01T00:00Z to 2013-11-01T02:00Z, 2013-11-01T05:00Z'
+    """
+    joined = join_consecutive((time, sequence, None) for time in sorted(times))
+    return ", ".join(render_range(first, last) for first, last, _ in joined)

@@ -1,4 +1,4 @@
-"""One line about an instance: its state, times, run and what it waits for, read from the record."""
+"""Rows of instance lists: state, times, run and missing inputs of an instance, from the record."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,9 +9,10 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole
 from feed_assets.entities.flow_names import parse_flow
-from feed_assets.lifecycle.input_states import InputState, closed_gates, input_states_many
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import Lifecycle
-from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import FeedRecord, InputEdge, Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.feed_instances import FeedInstances
@@ -23,25 +24,35 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.timing.dates import NEVER, render_datetime
+from feed_assets.timing.dates import NEVER
 
 CHUNK = 500
-UNRESOLVED = "{name}: what it reads cannot be told yet ({feed} has too few instances)"
+UNRESOLVED = "{name}: its instances are not yet known ({feed} has too few)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One step of an attempt: the work itself, or the publication of an output."""
+
+    name: str
+    status: str
+    ended_at: datetime | None
+    log: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
     """An instance of a feed or process, or one attempt at it.
 
-    `lifecycle` is there for copies and evictions. `details` has what a WAITING instance lacks: URLs of missing
-    mandatory instances. `log` is where Dagster shows the run. For feeds `ended_at` is when the instance became
-    available, and `url` where it is.
+    `lifecycle` is set for copies and evictions. `details` are the URLs of the missing mandatory inputs of a WAITING
+    instance. `log` is the URL of the run in Dagster. For feeds, `ended_at` is the time of availability, and `url` the
+    location. `tags` and `actions` are None if they were not requested.
     """
 
     kind: Kind
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     status: str
     source_cluster: str | None = None
     lifecycle: Lifecycle | None = None
@@ -59,37 +70,12 @@ class InstanceRow:
     bytes: int | None = None
     files: int | None = None
     url: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form; what does not apply is left out."""
-        fields: dict[str, object] = {
-            "kind": self.kind.value,
-            "name": self.name,
-            "cluster": self.cluster,
-            "sourceCluster": self.source_cluster,
-            "lifecycle": self.lifecycle and self.lifecycle.value,
-            "instance": render_datetime(self.nominal_time),
-            "status": self.status,
-            "details": list(self.details) or None,
-            "reason": self.reason,
-            "attempt": self.attempt,
-            "runId": self.run_id,
-            "log": self.log,
-            "trigger": self.trigger,
-            "release": self.release,
-            "startTime": rendered(self.started_at),
-            "endTime": rendered(self.ended_at),
-            "timesOutAt": rendered(self.deadline_at),
-            "retryAt": rendered(self.retry_at),
-            "bytes": self.bytes,
-            "files": self.files,
-            "url": self.url,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+    tags: tuple[str, ...] | None = None
+    actions: tuple[Action, ...] | None = None
 
 
 def rendered(moment: datetime | None) -> str | None:
-    """A time of the record with its seconds, None for none.
+    """Return a recorded time to the second, None for none.
 
     >>> from datetime import UTC
     >>> rendered(datetime(2013, 11, 3, 5, 0, 7, 250, tzinfo=UTC))
@@ -98,8 +84,8 @@ def rendered(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def process_row(scene: Scene, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
-    """The row of an instance of a process or flow."""
+def process_row(context: OperationContext, instance: ProcessInstance, details: tuple[str, ...] = ()) -> InstanceRow:
+    """Return the row of an instance of a process or flow."""
     is_waiting = instance.status is ProcessInstanceStatus.WAITING
     flow = parse_flow(instance.process)
     return InstanceRow(
@@ -114,7 +100,7 @@ def process_row(scene: Scene, instance: ProcessInstance, details: tuple[str, ...
         reason=instance.reason,
         attempt=instance.attempt or None,
         run_id=instance.run_id,
-        log=scene.run_url(instance.run_id),
+        log=context.run_url(instance.run_id),
         release=instance.release,
         started_at=instance.started_at,
         ended_at=instance.ended_at,
@@ -124,27 +110,29 @@ def process_row(scene: Scene, instance: ProcessInstance, details: tuple[str, ...
 
 
 def next_attempt(instance: ProcessInstance) -> datetime | None:
-    """When a failed instance is tried again by itself; None if it is not, or nobody has decided yet."""
+    """Return the time of a failed instance's next automatic retry; None without one, or before it is decided."""
     has_failed = instance.status in (ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT)
     return instance.retry_at if has_failed and instance.retry_at != NEVER else None
 
 
-def attempt_rows(scene: Scene, connection: Connection, rows: Sequence[InstanceRow]) -> tuple[InstanceRow, ...]:
-    """The attempts at the instances of rows, newest first; an instance that was never begun keeps its row."""
+def attempt_rows(
+    context: OperationContext, connection: Connection, rows: Sequence[InstanceRow]
+) -> tuple[InstanceRow, ...]:
+    """Return one row for each attempt, newest first; an instance without attempts keeps its row."""
     attempts = Attempts(connection).of_many([ProcessKey(row.name, row.cluster, row.nominal_time) for row in rows])
     found: list[InstanceRow] = []
     for row in rows:
         tries = attempts.get(ProcessKey(row.name, row.cluster, row.nominal_time), [])
-        current = [row] if not tries or row.status in _UNBEGUN else []
-        found.extend([*current, *(attempt_row(scene, row, attempt) for attempt in reversed(tries))])
+        current = [row] if not tries or row.status in _UNSTARTED else []
+        found.extend([*current, *(attempt_row(context, row, attempt) for attempt in reversed(tries))])
     return tuple(found)
 
 
-_UNBEGUN = frozenset({ProcessInstanceStatus.WAITING.value, ProcessInstanceStatus.READY.value})
+_UNSTARTED = frozenset({ProcessInstanceStatus.WAITING.value, ProcessInstanceStatus.READY.value})
 
 
-def attempt_row(scene: Scene, row: InstanceRow, attempt: Attempt) -> InstanceRow:
-    """The row of an instance as one attempt at it."""
+def attempt_row(context: OperationContext, row: InstanceRow, attempt: Attempt) -> InstanceRow:
+    """Return the row of one attempt at an instance."""
     is_last = row.attempt == attempt.attempt
     return replace(
         row,
@@ -153,7 +141,7 @@ def attempt_row(scene: Scene, row: InstanceRow, attempt: Attempt) -> InstanceRow
         reason=attempt.reason,
         attempt=attempt.attempt,
         run_id=attempt.run_id,
-        log=scene.run_url(attempt.run_id),
+        log=context.run_url(attempt.run_id),
         trigger=attempt.trigger or None,
         release=attempt.release,
         started_at=attempt.started_at,
@@ -164,48 +152,50 @@ def attempt_row(scene: Scene, row: InstanceRow, attempt: Attempt) -> InstanceRow
 
 
 def missing_dependencies(
-    scene: Scene, connection: Connection, instances: Sequence[ProcessInstance]
+    context: OperationContext, connection: Connection, instances: Sequence[ProcessInstance]
 ) -> dict[ProcessKey, tuple[str, ...]]:
-    """For those that wait: the URLs of the mandatory input instances that are not there."""
+    """Return the URLs of missing mandatory inputs for each waiting instance."""
     times: dict[tuple[str, str], list[datetime]] = {}
     for instance in instances:
         if instance.status is ProcessInstanceStatus.WAITING:
             times.setdefault((instance.process, instance.cluster), []).append(instance.nominal_time)
     found: dict[ProcessKey, tuple[str, ...]] = {}
-    for plan, wanted in scene.governance.group(connection, times):
-        for key, by_time in input_states_many(connection, plan, wanted, scene.as_of).items():
+    for plan, plan_times in context.timeline.group(connection, times):
+        for key, by_time in input_states_many(connection, plan, plan_times, context.as_of).items():
             for time, states in by_time.items():
                 found[ProcessKey(*key, time)] = tuple(
-                    text for state in closed_gates(states) for text in _missing_texts(scene, plan, state.edge, state)
+                    text for state in closed_gates(states) for text in _missing_texts(context, plan, state.edge, state)
                 )
     return found
 
 
-def _missing_texts(scene: Scene, plan: Plan, edge: InputEdge, state: InputState) -> Iterator[str]:
+def _missing_texts(context: OperationContext, plan: Plan, edge: InputEdge, state: InputState) -> Iterator[str]:
     if state.expected is None:
         yield UNRESOLVED.format(name=edge.name, feed=edge.feed)
     record = plan.feeds[edge.feed_key]
-    yield from (scene.feed_url(record, time) for time in state.missing)
+    yield from (context.feed_url(record, time) for time in state.missing)
 
 
-def feed_row(scene: Scene, record: FeedRecord, nominal_time: datetime, instance: FeedInstance | None) -> InstanceRow:
-    """The row of a feed instance; what nobody has recorded is MISSING."""
+def feed_row(
+    context: OperationContext, record: FeedRecord, nominal_time: datetime, instance: FeedInstance | None
+) -> InstanceRow:
+    """Return the row of a feed instance; an instance that is not recorded is MISSING."""
     return InstanceRow(
         kind=Kind.FEED,
         name=record.feed,
         cluster=record.cluster,
-        source_cluster=source_cluster(scene.plan, record),
+        source_cluster=source_cluster(context.plan, record),
         nominal_time=nominal_time,
         status=(instance.status if instance else FeedInstanceStatus.MISSING).value,
         ended_at=instance.available_at if instance else None,
         bytes=instance.bytes if instance else None,
         files=instance.files if instance else None,
-        url=scene.feed_url(record, nominal_time),
+        url=context.feed_url(record, nominal_time),
     )
 
 
 def source_cluster(plan: Plan, record: FeedRecord) -> str | None:
-    """Where a replica comes from: the one cluster that is the feed's source; None where there are several."""
+    """Return the source of a replica: the only source cluster of its feed; None if there are several."""
     if record.role is not ClusterRole.TARGET:
         return None
     sources = [
@@ -219,7 +209,7 @@ def source_cluster(plan: Plan, record: FeedRecord) -> str | None:
 def iter_feed_instances(
     connection: Connection, record: FeedRecord, indices: range, *, descending: bool
 ) -> Iterator[tuple[datetime, FeedInstance | None]]:
-    """The instances of a run of numbers with their rows, lazily: so many at a time are read."""
+    """Yield the instances of an index range with their records, lazily and in batches."""
     sequence, found = record.sequence, FeedInstances(connection)
     starts = range(indices.start, indices.stop, CHUNK)
     for first in reversed(starts) if descending else starts:
@@ -234,6 +224,6 @@ def iter_feed_instances(
 
 
 def due_between(record: FeedRecord, start: datetime, stop: datetime, as_of: datetime) -> range:
-    """The numbers of a feed's instances with `start <= nominal time < stop` that exist at `as_of`."""
+    """Return the index range of a feed's instances with `start <= nominal time < stop` that are due at `as_of`."""
     indices = record.sequence.indices_between(start, stop)
     return range(indices.start, max(indices.start, min(indices.stop, record.sequence.index_at_or_before(as_of) + 1)))

@@ -1,4 +1,4 @@
-"""`triage`: what an unhealthy instance hangs on, upstream to the first healthy ones, as a graph."""
+"""`triage`: the graph of an unhealthy instance's dependencies, upstream to the first healthy ones."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,12 +8,13 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.input_states import input_states_many
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.input_windows import input_states_many
 from feed_assets.operations.consolidation import Consolidated, consolidate
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import Subject, find_single
 from feed_assets.operations.instances.neighbours import iter_writers
 from feed_assets.operations.instances.ranges import Lifecycle
-from feed_assets.operations.scene import Scene
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
@@ -37,29 +38,19 @@ class Vertex:
     kind: Kind
     name: str
     cluster: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     status: str
 
     @property
     def label(self) -> str:
-        """As Falcon writes it: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
+        """The label in Falcon's form: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
         time = render_datetime(self.nominal_time)
         return f"{self.kind.value.upper()}:{self.name}:{self.cluster}:{time} [{self.status}]"
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "kind": self.kind.value,
-            "name": self.name,
-            "cluster": self.cluster,
-            "instance": render_datetime(self.nominal_time),
-            "status": self.status,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """From what comes first to what hangs on it; both by their place among the vertices."""
+    """An edge from a dependency to its dependent; both are indices of vertices."""
 
     source: int
     target: int
@@ -68,8 +59,8 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriageGraph:
-    """The graph of one cluster. The first vertex is the instance that was asked about; `is_whole` is False where the
-    graph was cut off because it grew too large.
+    """The graph of one cluster. The first vertex is the queried instance; `is_whole` is False if the graph was cut off
+    because of its size.
     """
 
     cluster: str
@@ -77,24 +68,15 @@ class TriageGraph:
     edges: tuple[Edge, ...]
     is_whole: bool
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "cluster": self.cluster,
-            "vertices": [vertex.to_json() for vertex in self.vertices],
-            "edges": [{"from": edge.source, "to": edge.target, "label": edge.label} for edge in self.edges],
-            "isWhole": self.is_whole,
-        }
-
     def render_dot(self) -> str:
-        """The graph in the language of Graphviz."""
+        """Return the graph in the language of Graphviz."""
         names = [f'"{vertex.label}"' for vertex in self.vertices]
         lines = [f"  {name};" for name in names]
         lines += [f'  {names[edge.source]} -> {names[edge.target]} [label="{edge.label}"];' for edge in self.edges]
         return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
 
     def render_text(self) -> str:
-        """A tree: below each instance what it hangs on; what was shown above is not taken apart again."""
+        """Return a tree with the dependencies below each instance. A repeated instance is not expanded again."""
         upstream: dict[int, list[int]] = defaultdict(list)
         for edge in self.edges:
             upstream[edge.target].append(edge.source)
@@ -114,31 +96,30 @@ class TriageGraph:
 
 
 def find_triage(
-    scene: Scene,
+    context: OperationContext,
     kind: Kind,
     name: str,
     nominal_time: datetime,
     clusters: Iterable[str] = (),
     lifecycles: Collection[Lifecycle] = (),
 ) -> Consolidated[TriageGraph]:
-    """On each of some clusters: the instance, what writes or feeds it, and so on up to what is AVAILABLE or SUCCEEDED.
-
-    Only mandatory inputs are followed; what a copy brings, to its source. A cluster where the time is no instance fails
-    without the others.
+    """Return on each of some clusters the graph of an instance and its writers and inputs, up to AVAILABLE or SUCCEEDED
+    instances. It follows mandatory inputs only, and copies to their source. A cluster where the time is no instance
+    fails without the others.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: the lifecycle is none of the entity's.
+        InstanceQueryError: the entity does not have the lifecycle.
     """
-    subjects = find_single(scene, kind, name, lifecycles, tuple(clusters) or None)
-    with scene.read() as connection:
+    subjects = find_single(context, kind, name, lifecycles, tuple(clusters) or None)
+    with context.read() as connection:
 
         def graph(subject: Subject, cluster: str) -> TriageGraph:
             if subject.kind is Kind.PROCESS:
-                scene.governed(connection, subject.name, cluster, nominal_time)
+                context.active_release(connection, subject.name, cluster, nominal_time)
             else:
-                scene.feed_on(subject.name, cluster).sequence.index(nominal_time)
-            return _Walk(scene, connection, cluster).graph((subject.kind, subject.name, cluster, nominal_time))
+                context.feed_on(subject.name, cluster).sequence.index(nominal_time)
+            return _Walk(context, connection, cluster).graph((subject.kind, subject.name, cluster, nominal_time))
 
         return consolidate(
             subjects.clusters, lambda cluster: [graph(subject, cluster) for subject in subjects.on(cluster)]
@@ -146,15 +127,15 @@ def find_triage(
 
 
 class _Walk:
-    """Breadth first, one level at a time, so that each level costs a few statements."""
+    """A breadth-first walk, one level at a time, so that each level costs a few statements."""
 
-    def __init__(self, scene: Scene, connection: Connection, cluster: str) -> None:
-        self._scene = scene
+    def __init__(self, context: OperationContext, connection: Connection, cluster: str) -> None:
+        self._context = context
         self._connection = connection
         self._cluster = cluster
 
     def graph(self, start: Node) -> TriageGraph:
-        """Walk from a node to where everything is healthy."""
+        """Walk from a node up to the healthy instances."""
         places: dict[Node, int] = {start: 0}
         vertices: list[Vertex] = []
         edges: list[Edge] = []
@@ -193,9 +174,9 @@ class _Walk:
         for kind, name, cluster, time in nodes:
             if kind is Kind.PROCESS:
                 times[name, cluster].append(time)
-        for plan, wanted in self._scene.governance.group(self._connection, times):
+        for plan, plan_times in self._context.timeline.group(self._connection, times):
             for (name, cluster), by_time in input_states_many(
-                self._connection, plan, wanted, self._scene.as_of
+                self._connection, plan, plan_times, self._context.as_of
             ).items():
                 for time, states in by_time.items():
                     mandatory = [state for state in states if not state.edge.optional]
@@ -204,8 +185,8 @@ class _Walk:
                     ]
                     yield (Kind.PROCESS, name, cluster, time), sources, CONSUMED_BY
         for kind, name, cluster, time in nodes:
-            record = self._scene.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
+            record = self._context.plan.feeds.get((name, cluster)) if kind is Kind.FEED else None
             if record is not None:
-                writers = iter_writers(self._scene, self._connection, record, time)
+                writers = iter_writers(self._context, self._connection, record, time)
                 made: list[Node] = [(Kind.PROCESS, edge.process, edge.cluster, at) for _, edge, at in writers]
                 yield (kind, name, cluster, time), made, PRODUCES

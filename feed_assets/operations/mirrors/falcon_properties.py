@@ -1,4 +1,4 @@
-"""The properties of Falcon's extensions for mirroring, and what they say in a definition of our own."""
+"""The properties of Falcon's mirroring extensions, translated to fields of a definition."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _NOT_PRESERVED = (
     "preserveXattr",
 )
 _NOT_HERE = (*_NOT_PRESERVED, "tdeEncryptionEnabled", "sourceSnapshotRetentionPolicy", "targetSnapshotRetentionPolicy")
-"""What has no meaning here: encrypted or not, files are read as files; `delete` is the only policy there ever was."""
+"""Properties without meaning here: encrypted files are read like others; Falcon has only the policy `delete`."""
 
 Place = tuple[str, ...]
 
@@ -72,16 +72,15 @@ _PLACES: Mapping[str, tuple[Place, Callable[[str], Any]]] = {
     "targetSnapshotRetentionAgeLimit": ((*_MIRROR, "snapshots", "target_age"), _same),
 }
 KNOWN = (*_PLACES, *_PRESERVED, *_NOT_HERE)
-"""All names."""
+"""All known names."""
 
 
 def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What properties say, as values for a definition, and notes about those that have no meaning here.
-
-    The cluster, start and end of the process stand under `cluster`, `start` and `end`.
+    """Translate properties to values of a definition, with notes about those without meaning here. The cluster, start
+    and end of the process are under `cluster`, `start` and `end`.
 
     Raises:
-        MirrorTemplateError: a name that none of the extensions knows.
+        MirrorTemplateError: none of the extensions has a property of that name.
 
     >>> read_properties({"targetDir": "/b", "distcpMapBandwidth": "10"})[0]["workflow"]["mirror"]
     {'target': {'directory': '/b'}, 'task_bandwidth': '10MB'}
@@ -102,7 +101,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tupl
         else:
             close = closest(name, KNOWN)
             raise MirrorTemplateError(
-                reason=f"{name!r} is no property of Falcon's extensions for mirroring",
+                reason=f"{name!r} is not a property of Falcon's extensions for mirroring",
                 next_step=f"Did you mean {close!r}?" if close else "See docs/mirroring.md.",
             )
     if values.get("notification", {}).get("to") == [_NOBODY]:
@@ -111,7 +110,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[dict[str, Any], tupl
 
 
 def put(values: dict[str, Any], place: Place, value: object) -> None:
-    """Put a value where it belongs in nested maps."""
+    """Put a value at its place in nested maps."""
     for key in place[:-1]:
         values = values.setdefault(key, {})
     values[place[-1]] = value

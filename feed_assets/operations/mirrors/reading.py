@@ -1,141 +1,121 @@
-"""What a run of a mirror would do, and which states of its target have a name."""
+"""Previews of mirror runs, and the snapshots of mirrors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from feed_assets.clock import Clock
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.replication.mirror_snapshots import Snapshot, SnapshotKeeper
-from feed_assets.lifecycle.replication.mirroring import PlannedMirror, plan_mirror
-from feed_assets.lifecycle.replication.plans import Side
+from feed_assets.json_form import shown
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.scene import Scene
 from feed_assets.plan.records import MirrorRecord, ProcessRecord
-from feed_assets.timing.dates import render_datetime
+from feed_assets.transfer.mirror_snapshots import Snapshot, SnapshotKeeper
+from feed_assets.transfer.mirroring import PlannedMirror, plan_mirror
+from feed_assets.transfer.plans import Side
 
-VERSION = 1
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredFile:
+    """A file to be copied."""
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownMirror:
+    """The preview for one directory; empty with a `refusal`, which gives the reason. `standing` is the number of files
+    at the target, None if it was not counted.
+    """
+
+    source: str
+    target: str
+    refusal: str | None
+    copies: tuple[MirroredFile, ...] | None = None
+    bytes: int | None = None
+    removals: tuple[str, ...] | None = None
+    standing: int | None = None
+
+    @classmethod
+    def of(cls, planned: PlannedMirror) -> "ShownMirror":
+        plan, refusal = planned.plan, planned.refusal
+        shown = cls(source=planned.source, target=planned.target, refusal=None if refusal is None else str(refusal))
+        if plan is None:
+            return shown
+        return replace(
+            shown,
+            copies=tuple(MirroredFile(path=file.path, bytes=file.size) for file in plan.transfers),
+            bytes=plan.bytes,
+            removals=tuple(plan.removed),
+            standing=None if plan.is_unchanged else planned.standing,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPlans:
-    """What a run of a mirror would do now, directory by directory."""
+    """The preview of a mirror run, directory by directory."""
 
     process: str
     cluster: str
-    planned: tuple[PlannedMirror, ...]
+    directories: tuple[ShownMirror, ...]
 
-    @property
+    @shown
     def is_good(self) -> bool:
-        """Whether a run would mirror all of it."""
-        return all(each.refusal is None for each in self.planned)
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "process": self.process,
-            "cluster": self.cluster,
-            "directories": [_planned_to_json(each) for each in self.planned],
-        }
+        """Whether a run would mirror every directory."""
+        return all(each.refusal is None for each in self.directories)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSnapshotList:
-    """The snapshots of a mirror by the URL of each target, those of the source first, the newest first."""
+    """The snapshots of a mirror by the URL of each target: those of the source first, each side newest first."""
 
     process: str
     cluster: str
     snapshots: Mapping[str, tuple[Snapshot, ...]]
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "process": self.process,
-            "cluster": self.cluster,
-            "directories": [
-                {"target": url, "snapshots": [_snapshot_to_json(each) for each in found]}
-                for url, found in self.snapshots.items()
-            ],
-        }
-
 
 def plan_mirrors(
-    scene: Scene, wall: Clock, process: str, cluster: str | None = None, approved: int | None = None
+    context: OperationContext, process: str, cluster: str | None = None, approved: int | None = None
 ) -> MirrorPlans:
-    """Find out what a run of a mirror would do now; nothing is written.
+    """Plan a run of a mirror now; nothing is written.
 
     Args:
-        scene: the definitions and the storages.
-        wall: the wall clock.
+        context: the definitions and the storages.
         process: a mirror.
-        cluster: the one that it runs on; not needed where that is one.
-        approved: how many files may be removed whatever the limits say.
+        cluster: the cluster of the run; optional if there is only one.
+        approved: how many files may be removed despite the limits.
 
     Raises:
         EntityNotFoundError: there is no such process.
-        InstanceQueryError: it is no mirror, or not on that cluster.
+        InstanceQueryError: the process is not a mirror, or not on that cluster.
     """
-    record, mirror = _find(scene, process, cluster)
-    planned = plan_mirror(scene.stores, mirror, wall, approved)
-    return MirrorPlans(process=record.process, cluster=record.cluster, planned=tuple(planned))
+    record, mirror = _find(context, process, cluster)
+    planned = plan_mirror(context.stores, mirror, context.real_clock, approved)
+    return MirrorPlans(process=record.process, cluster=record.cluster, directories=tuple(map(ShownMirror.of, planned)))
 
 
-def list_snapshots(scene: Scene, process: str, cluster: str | None = None) -> MirrorSnapshotList:
-    """The snapshots of a mirror that are there, whether it makes such now or not. Raises as `plan_mirrors`."""
-    record, mirror = _find(scene, process, cluster)
+def list_snapshots(context: OperationContext, process: str, cluster: str | None = None) -> MirrorSnapshotList:
+    """List the existing snapshots of a mirror, even if it no longer makes any. Raises as `plan_mirrors`."""
+    record, mirror = _find(context, process, cluster)
     found = {
-        target.url: tuple(SnapshotKeeper(scene.stores, Side(store=target.store, path=target.path)).find_all())
+        target.url: tuple(SnapshotKeeper(context.stores, Side(store=target.store, path=target.path)).find_all())
         for _, target in mirror.directories
     }
     return MirrorSnapshotList(process=record.process, cluster=record.cluster, snapshots=found)
 
 
-def _find(scene: Scene, process: str, cluster: str | None) -> tuple[ProcessRecord, MirrorRecord]:
-    on = scene.clusters_of(Kind.PROCESS, process)
+def _find(context: OperationContext, process: str, cluster: str | None) -> tuple[ProcessRecord, MirrorRecord]:
+    on = context.clusters_of(Kind.PROCESS, process)
     if cluster is None and len(on) > 1:
         raise InstanceQueryError(
             subject=f"process {process!r}",
             reason=f"it runs on {', '.join(on)}",
-            next_step="Say with --cluster which of them is meant.",
+            next_step="Choose one with --cluster.",
         )
-    record = scene.process_on(process, cluster or on[0])
+    record = context.process_on(process, cluster or on[0])
     if record.mirror is None:
         raise InstanceQueryError(
             subject=f"process {process!r}",
-            reason=f"it is no mirror, its engine is {record.engine}",
+            reason=f"it is not a mirror; its engine is {record.engine}",
             next_step="Name a process with the engine directory-mirror.",
         )
     return record, record.mirror
-
-
-def _planned_to_json(planned: PlannedMirror) -> dict[str, object]:
-    plan = planned.plan
-    document: dict[str, object] = {
-        "source": planned.source,
-        "target": planned.target,
-        "refusal": None if planned.refusal is None else str(planned.refusal),
-    }
-    if plan is not None:
-        document |= {
-            "unchanged": plan.is_unchanged,
-            "bytes": plan.bytes,
-            "files": len(plan.transfers),
-            "removed": len(plan.removed),
-            "standing": planned.standing,
-            "copies": [{"path": file.path, "bytes": file.size} for file in plan.transfers],
-            "removals": list(plan.removed),
-        }
-    return document
-
-
-def _snapshot_to_json(snapshot: Snapshot) -> dict[str, object]:
-    return {
-        "name": snapshot.name,
-        "side": snapshot.shelf.value,
-        "taken_at": render_datetime(snapshot.taken_at.replace(second=0, microsecond=0)),
-        "bytes": snapshot.bytes,
-        "files": snapshot.files,
-        "digest": snapshot.digest,
-        "content": snapshot.content,
-    }

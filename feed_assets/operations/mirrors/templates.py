@@ -1,4 +1,4 @@
-"""A mirror written down for people, with all that it could say, from what they give or from Falcon's properties."""
+"""Template for the definition of a mirror, with all optional fields, from command options or Falcon's properties."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.mirror import Mirror
 from feed_assets.entities.process import Process
 from feed_assets.issues import Finding, Issue, Severity, SourceMap
+from feed_assets.json_form import Hidden, shown
 from feed_assets.loading.messages import explain
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.errors import MirrorTemplateError
@@ -23,21 +24,20 @@ from feed_assets.operations.mirrors.falcon_properties import put, read_propertie
 from feed_assets.timing.dates import render_datetime
 from feed_assets.validation.rules import validate_bundle
 
-VERSION = 1
 COMMENTS: Mapping[str, str] = {
     "source": "what is read: directory, or several directories",
-    "target": "what is written; nothing else may be declared to lie there",
-    "removed_files": "keep, or remove what the source does not have (any more)",
+    "target": "what is written; no other declaration may use this location",
+    "removed_files": "keep, or remove files that the source does not have (any more)",
     "limits": "a run that would remove more fails and changes nothing",
     "allow_emptying": "whether a source without files may empty the target",
-    "snapshots": "every state has a name; newest that stay, and how old the others may become; implies remove",
-    "verification": "read back what was copied; whole: also what stays; none",
+    "snapshots": "every state has a name; how many always stay, and the maximum age of others; implies remove",
+    "verification": "read back what was copied; whole: also unchanged files; none",
     "overwrite": "copy every file again",
-    "ignore_errors": "publish the others where a file cannot be read",
+    "ignore_errors": "publish the other files if one cannot be read",
     "preserve": "times, permissions",
-    "max_tasks": "copies at once",
-    "bandwidth": "a second, of all of them",
-    "task_bandwidth": "a second, of each",
+    "max_tasks": "concurrent copies",
+    "bandwidth": "limit per second for all copies together",
+    "task_bandwidth": "limit per second for each copy",
     "include": "globs: only these files",
     "exclude": "globs: not these files",
     "hidden": "also files whose names begin with . or _",
@@ -58,11 +58,12 @@ _KEY = re.compile(r"    ([a-z_]+):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorWish:
-    """What a person wants to be mirrored; what is None or empty is as `properties`, Falcon's, say, or has its default.
+class MirrorRequest:
+    """The requested mirror. A field that is None or empty is taken from `properties`, in Falcon's names, or has its
+    default.
 
-    Sides are `cluster:/directory`, `/directory` or a URL. `cluster` is where the mirror runs: that of the target, else
-    that of the source. `snapshots` is how many are always kept at the source and at the target.
+    Sides are `cluster:/directory`, `/directory` or a URL. `cluster` is where the mirror runs: by default the target's,
+    else the source's. `snapshots` is the number always kept at the source and at the target.
     """
 
     name: str | None = None
@@ -79,33 +80,30 @@ class MirrorWish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorTemplate:
-    """A definition, its text, warnings about it, and notes about what was left out."""
+    """A definition, its text, warnings about it, and notes about omitted properties."""
 
-    process: Process
+    process: Hidden[Process]
     text: str
     warnings: tuple[Issue, ...]
     notes: tuple[str, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "name": self.process.name,
-            "text": self.text,
-            "warnings": [issue.to_json() for issue in self.warnings],
-            "notes": list(self.notes),
-        }
+    @shown
+    def name(self) -> str:
+        """The name of the process."""
+        return self.process.name
 
 
-def make_mirror(wish: MirrorWish, declared: Bundle, as_of: datetime, *, is_forced: bool = False) -> MirrorTemplate:
-    """The definition of a mirror, in order beside what is declared already.
+def make_mirror(
+    request: MirrorRequest, declared: Bundle, as_of: datetime, *, is_forced: bool = False
+) -> MirrorTemplate:
+    """Make the definition of a mirror, and validate it together with the declared entities.
 
     Raises:
-        MirrorTemplateError: it cannot be told what is to be mirrored; or there is such a process already, and
-            `is_forced` is not given.
-        DefinitionsError: something is wrong with the definition; carries the issues.
+        MirrorTemplateError: the options do not say what to mirror; or the process is already declared, and
+            `is_forced` is False.
+        DefinitionsError: the definition has errors; carries the issues.
     """
-    document, notes = _document(wish, as_of)
+    document, notes = _document(request, as_of)
     try:
         process = Process.model_validate(document)
     except ValidationError as exc:
@@ -113,7 +111,7 @@ def make_mirror(wish: MirrorWish, declared: Bundle, as_of: datetime, *, is_force
         raise _refused(str(document.get("name")), [_issue(document, each) for each in findings]) from exc
     if declared.find(process.key) is not None and not is_forced:
         raise MirrorTemplateError(
-            reason=f"process {process.name!r} is declared already", next_step="Give the mirror another name."
+            reason=f"process {process.name!r} is already declared", next_step="Give the mirror another name."
         )
     bundle = Bundle(entities=(*(each for each in declared.entities if each.key != process.key), process))
     issues = validate_bundle(bundle, SourceMap(), as_of, only=[process.key])
@@ -124,24 +122,24 @@ def make_mirror(wish: MirrorWish, declared: Bundle, as_of: datetime, *, is_force
 
 
 def write_template(template: MirrorTemplate, target: str, *, is_forced: bool) -> str:
-    """Write the text into a file, by its path or URL; how messages call it.
+    """Write the text to a file, given by path or URL. Returns the name of the file for messages.
 
     Raises:
-        MirrorTemplateError: the file is there, with another content, and `is_forced` is not given.
+        MirrorTemplateError: the file exists with other content, and `is_forced` is False.
     """
     place, _, file = (target if "://" in target else str(Path(target).absolute())).rpartition("/")
     folder = open_folder(place)
     there, content = folder.read_file(file), template.text.encode()
     if there is not None and there != content and not is_forced:
         raise MirrorTemplateError(
-            reason=f"{target} is there already, with another content", next_step="Remove it, or write with --force."
+            reason=f"{target} already exists with another content", next_step="Remove it, or write with --force."
         )
     folder.write(file, content)
     return folder.shown(file)
 
 
 def render_template(process: Process) -> str:
-    """The YAML of a mirror: what it says with a comment, and as comments what it could say besides."""
+    """Return the YAML of a mirror: its fields with comments, and its unused fields as comments."""
     lines, said, end = render_yaml(process).splitlines(), set(), 0
     inside = False
     for number, line in enumerate(lines):
@@ -155,7 +153,7 @@ def render_template(process: Process) -> str:
     others = [
         _commented(f"    # {name}: {_example(name)}", comment) for name, comment in COMMENTS.items() if name not in said
     ]
-    head = "# A directory that is kept equal to another one; docs/mirroring.md says more."
+    head = "# A mirror keeps a directory equal to another one; see docs/mirroring.md."
     return "\n".join([head, *lines[:end], *others, *lines[end:], ""])
 
 
@@ -170,10 +168,10 @@ def _example(name: str) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def _document(wish: MirrorWish, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
-    values, notes = read_properties(wish.properties)
+def _document(request: MirrorRequest, as_of: datetime) -> tuple[dict[str, Any], tuple[str, ...]]:
+    values, notes = read_properties(request.properties)
     mirror = values.setdefault("workflow", {}).setdefault("mirror", {})
-    for text in wish.sources:
+    for text in request.sources:
         cluster, directory = _parse_side(text)
         own = mirror.setdefault("source", {}).get("cluster")
         if cluster is not None and own not in (None, cluster):
@@ -182,45 +180,45 @@ def _document(wish: MirrorWish, as_of: datetime) -> tuple[dict[str, Any], tuple[
             )
         mirror["source"] |= {"cluster": cluster or own} if cluster or own else {}
         mirror["source"]["directories"] = [*mirror["source"].get("directories", []), directory]
-    if wish.target is not None:
-        cluster, directory = _parse_side(wish.target)
+    if request.target is not None:
+        cluster, directory = _parse_side(request.target)
         mirror["target"] = {**({"cluster": cluster} if cluster else {}), "directory": directory}
     for side, option in (("source", "--source"), ("target", "--target")):
         if not mirror.get(side, {}).keys() & {"directory", "directories"}:
-            raise MirrorTemplateError(reason=f"it has no {side}", next_step=f"Say with {option} what it is.")
+            raise MirrorTemplateError(reason=f"it has no {side}", next_step=f"Give it with {option}.")
     if len(mirror["source"]["directories"]) == 1:
         mirror["source"]["directory"] = mirror["source"].pop("directories")[0]
-    if wish.removes:
+    if request.removes:
         mirror["removed_files"] = "remove"
-    if wish.snapshots is not None:
-        put(mirror, ("snapshots", "source_keep"), wish.snapshots[0])
-        put(mirror, ("snapshots", "target_keep"), wish.snapshots[1])
+    if request.snapshots is not None:
+        put(mirror, ("snapshots", "source_keep"), request.snapshots[0])
+        put(mirror, ("snapshots", "target_keep"), request.snapshots[1])
         mirror.pop("removed_files", None)
-    return _process(wish, values, as_of), notes
+    return _process(request, values, as_of), notes
 
 
-def _process(wish: MirrorWish, values: dict[str, Any], as_of: datetime) -> dict[str, Any]:
+def _process(request: MirrorRequest, values: dict[str, Any], as_of: datetime) -> dict[str, Any]:
     mirror = values["workflow"]["mirror"]
     given = values.pop("cluster", None)
-    cluster = wish.cluster or given or mirror["target"].get("cluster") or mirror["source"].get("cluster")
+    cluster = request.cluster or given or mirror["target"].get("cluster") or mirror["source"].get("cluster")
     if cluster is None:
         raise MirrorTemplateError(
-            reason="no cluster is named", next_step="Say with --cluster where it runs, or name those of its sides."
+            reason="it has no cluster", next_step="Give --cluster, or name the clusters of source and target."
         )
     midnight = render_datetime(as_of.replace(hour=0, minute=0, second=0, microsecond=0))
     validity = {"start": values.pop("start", midnight)}
     if "end" in values:
         validity["end"] = values.pop("end")
-    validity |= {"start": render_datetime(wish.start)} if wish.start else {}
-    validity |= {"end": render_datetime(wish.end)} if wish.end else {}
+    validity |= {"start": render_datetime(request.start)} if request.start else {}
+    validity |= {"end": render_datetime(request.end)} if request.end else {}
     mirror = {"source": mirror.pop("source"), "target": mirror.pop("target"), **mirror}
     return {
         **values,
-        "name": wish.name or values.get("name"),
+        "name": request.name or values.get("name"),
         "clusters": {cluster: {"validity": validity}},
         "order": "LAST_ONLY",
         "catch_up": "latest",
-        "frequency": wish.frequency or values.get("frequency", "days(1)"),
+        "frequency": request.frequency or values.get("frequency", "days(1)"),
         "workflow": {"engine": "directory-mirror", "mirror": mirror},
         "retry": {**_RETRY, **values.get("retry", {})},
     }
@@ -229,7 +227,9 @@ def _process(wish: MirrorWish, values: dict[str, Any], as_of: datetime) -> dict[
 def _parse_side(text: str) -> tuple[str | None, str]:
     found = _SIDE.fullmatch(text.strip())
     if found is None:
-        raise MirrorTemplateError(reason=f"{text!r} is no directory", next_step="Write cluster:/directory, or a URL.")
+        raise MirrorTemplateError(
+            reason=f"{text!r} is not a directory", next_step="Write cluster:/directory, or a URL."
+        )
     return found[1], found[2]
 
 

@@ -1,4 +1,4 @@
-"""The live checks, one function each: what is asked of the outside for one entity, and what is said of the answer."""
+"""The live checks, one function each: the probes for one entity, and their complaints."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -11,14 +11,14 @@ from feed_assets.engines.workflow_files import check_url, find_function_fault
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.mirror_places import MirrorPlace, iter_mirror_places
+from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath, Severity
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.outside.services import Outside
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.records import Directory
 from feed_assets.storage.errors import StoreUnknownError
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.work_folders import find_folder_fault, find_local_folder, make_folder
@@ -32,9 +32,8 @@ _STAGING_MODE, _WORKING_MODE = 0o777, 0o755
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One question to the outside: the place that it is about, what is asked, and how; the answer is complaints.
-
-    `ask` may raise any error of the project; it is told as a complaint at `path`.
+    """One question to the outside: the field it is about, its description, and a function that returns complaints.
+    `ask` may raise any error of the project, which is reported as a complaint at `path`.
     """
 
     path: FieldPath
@@ -56,9 +55,9 @@ def check_storage(_: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def check_folders(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
-    """C10, C11: staging exists with 777, working with 755; an absent working folder is made at submission.
+    """C10, C11: staging exists with mode 777, working with 755; a submission makes an absent working folder.
 
-    Differs from Falcon: who owns them is not looked at, and only folders of this machine are.
+    Differs from Falcon: the owner is not checked, and only folders of this machine are.
     """
     staging = cluster.locations.staging
     if staging is not None:
@@ -76,7 +75,7 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
         yield Complaint(
             path=("locations", "staging"),
             message=f"the staging folder {folder} cannot be used: {fault}",
-            remedy=f"Make it, and set its rights: chmod {_STAGING_MODE:o} {folder}.",
+            remedy=f"Create it, and set its permissions: chmod {_STAGING_MODE:o} {folder}.",
         )
         return
     named = cluster.locations.working
@@ -92,12 +91,12 @@ def _ask_folders(outside: Outside, cluster: Cluster, staging: str) -> Iterator[C
         yield Complaint(
             path=("locations", "working" if named else "staging"),
             message=f"the working folder {working} cannot be used: {fault}",
-            remedy=f"Make it, and set its rights: chmod {_WORKING_MODE:o} {working}.",
+            remedy=f"Create it, and set its permissions: chmod {_WORKING_MODE:o} {working}.",
         )
 
 
 def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
-    """C5, C14: the hosts of Spark answer; a Spark Connect server is asked."""
+    """C5, C14: the hosts of Spark answer, and a Spark Connect server responds."""
     execute = cluster.interfaces.get(InterfaceType.EXECUTE)
     master, remote = cluster.spark.master, cluster.spark.remote
 
@@ -112,7 +111,7 @@ def check_spark(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
-    """C8: a metastore answers."""
+    """C8: the metastore answers."""
     address = cluster.catalog
     if address is None:
         return
@@ -125,7 +124,7 @@ def check_catalog(outside: Outside, cluster: Cluster) -> Iterator[Probe]:
 
 
 def check_tables(outside: Outside, feed: Feed) -> Iterator[Probe]:
-    """F18: the tables of a feed exist; those that do not are named together."""
+    """F18: the tables of a feed exist; missing ones are reported together."""
     tables = {name: table for name in feed.clusters if (table := feed.table_on(name)) is not None}
     if tables:
         own = feed.clusters[next(iter(tables))].table is not None
@@ -148,7 +147,7 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
         except ServiceError as exc:
             yield Complaint(
                 path=path,
-                message=f"its table on {name} cannot be looked for: {exc.service}: {exc.reason}",
+                message=f"its table on {name} cannot be checked: {exc.service}: {exc.reason}",
                 remedy=exc.next_step,
             )
     if lacking:
@@ -160,7 +159,7 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
 
 
 def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
-    """P4: files of workflows that are URLs exist; modules are found and have the function, without importing them."""
+    """P4: workflow files given as URLs exist; modules are found and have the function, without importing them."""
     for path, workflow in iter_workflows(process):
         for place, name in iter_files(workflow):
             if "://" in name:
@@ -172,12 +171,12 @@ def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
 
 
 def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
-    """The directories that a mirror reads exist, and the storages of those that it writes can be used."""
+    """The directories that a mirror reads exist, and the storages of its targets are usable."""
     written = process.workflow.mirror
     if written is None:
         return
     for name in process.clusters:
-        places = [place for place in iter_mirror_places(outside.bundle, process) if place.own == name]
+        places = [place for place in iter_mirror_locations(outside.bundle, process) if place.own == name]
         if not places or any(place.fault is not None for place in places):
             continue
         mirror = compile_mirror(outside.bundle, written, name)
@@ -189,11 +188,11 @@ def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
             )
 
 
-def _ask_directory(place: MirrorPlace, source: Directory) -> Iterator[Complaint]:
+def _ask_directory(place: MirrorLocation, source: Directory) -> Iterator[Complaint]:
     (look,) = StorePool().get(source.store).look([source.path], None)
     if look.availability is Availability.MISSING:
         message = f"the directory {source.url} does not exist"
-        yield Complaint(path=place.path, message=message, remedy="Correct the path, or look whether it is mounted.")
+        yield Complaint(path=place.path, message=message, remedy="Correct the path, or check that it is mounted.")
 
 
 def _ask_root(target: Directory) -> Iterator[Complaint]:
@@ -209,7 +208,7 @@ def _ask_function(outside: Outside, workflow: Workflow, path: FieldPath) -> Iter
     if fault is not None:
         yield Complaint(
             path=path,
-            message=f"the function {workflow.path!r} is not there: {fault}",
+            message=f"the function {workflow.path!r} does not exist: {fault}",
             remedy="Correct the path, or install the package where processes run.",
         )
 
@@ -244,7 +243,7 @@ def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:
 
 
 def check_database(outside: Outside, datasource: Datasource) -> Iterator[Probe]:
-    """Of each interface of a datasource the driver loads, the credential is complete, and a connection opens."""
+    """For each interface of a datasource, the driver loads, the credential is complete, and a connection opens."""
     for name in ("readonly", "write"):
         interface: Interface | None = getattr(datasource.interfaces, name)
         if interface is None:

@@ -1,6 +1,5 @@
-"""Whether what entities name can be reached: the table of live checks, and their run in parallel with a deadline.
-
-Nothing is changed, but for the absent working folder of a cluster when a submission prepares it.
+"""Reachability of everything that entities name: the table of live checks, run in parallel with a deadline. Nothing is
+changed, except that a submission makes the absent working folder of a cluster.
 """
 
 import os
@@ -22,14 +21,14 @@ from feed_assets.operations.outside.services import Outside
 from feed_assets.validation.scope import Complaint
 
 SECONDS = 30.0
-"""How long a check may take; starting Java on a cold and busy machine alone can take ten."""
+"""The time limit of a check. Starting Java on a cold and busy machine alone can take ten seconds."""
 AT_ONCE = 16
-"""How many are made at the same time."""
+"""The number of checks that run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCheck:
-    """One check: its code, the kind of entity that it is about, and the function that has the questions for one."""
+    """One check: its code, its kind of entity, and the function that yields the probes of an entity."""
 
     code: str
     kind: Kind
@@ -58,16 +57,16 @@ def check_reachability(
     prepare: bool = False,
     seconds: float = SECONDS,
 ) -> list[Issue]:
-    """Apply the live checks; issues in the order of files and lines.
+    """Apply the live checks. Issues are ordered by file and line.
 
     Args:
-        bundle: all entities; those that are looked at may name the others.
-        keys: the entities that are looked at; None for all.
-        sources: where they stand.
+        bundle: all entities; the checked ones may refer to the others.
+        keys: the entities to check; None for all.
+        sources: the files and lines of the entities.
         root: the project's folder, for relative paths.
         environ: the environment; the process's own if None.
         prepare: make the absent working folder of a cluster, as a submission does.
-        seconds: what a check may take; one that takes longer has failed.
+        seconds: the time limit of a check; after that it has failed.
     """
     environ = os.environ if environ is None else environ
     outside = Outside(bundle, root=root, environ=environ, prepares=prepare)
@@ -85,7 +84,7 @@ def check_reachability(
 
 @dataclass(slots=True, kw_only=True)
 class _Task:
-    """A probe in a thread of its own, which is left behind if it does not end."""
+    """A probe in its own thread, which is abandoned if it does not end."""
 
     check: LiveCheck
     entity: AnyEntity
@@ -100,11 +99,11 @@ class _Task:
             finding = split_error(exc)
             self.complaints = [self._failed(finding.message, finding.remedy)]
         except OSError as exc:
-            self.complaints = [self._failed(str(exc), "Check that it is there, and that this user may use it.")]
-        except Exception as exc:  # noqa: BLE001 - raised again in the thread that asked
+            self.complaints = [self._failed(str(exc), "Check that it exists, and that this user may use it.")]
+        except Exception as exc:  # noqa: BLE001 - raised again in the calling thread
             self.mistake = exc
 
-    def too_late(self, seconds: float) -> Complaint:
+    def timeout_complaint(self, seconds: float) -> Complaint:
         return self._failed(f"no answer within {seconds:g} seconds", "Check that it runs and can be reached.")
 
     def _failed(self, reason: str, remedy: str) -> Complaint:
@@ -125,7 +124,7 @@ def _run(tasks: Sequence[_Task], seconds: float) -> Iterator[tuple[_Task, Sequen
     for task, thread in zip(tasks, threads, strict=True):
         thread.join(max(0.0, budget.left))
         if thread.is_alive():
-            yield task, [task.too_late(seconds)]
+            yield task, [task.timeout_complaint(seconds)]
             continue
         if task.mistake is not None:
             raise task.mistake

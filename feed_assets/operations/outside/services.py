@@ -1,4 +1,4 @@
-"""What live checks need of the outside, opened on first use and once: a Java machine, catalogs, fetched jars."""
+"""Services for live checks, opened once, on first use: a Java machine, catalogs, fetched files."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Once(Generic[T]):
-    """Makes a value on first use; whoever asks afterwards gets the same value, or the same error."""
+    """Makes a value on first use; later callers get the same value, or the same error."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -44,9 +44,8 @@ class _Once(Generic[T]):
 
 
 class Outside:
-    """The outside of one round of checks; `close` ends what was started. Any thread may ask.
-
-    `root` is the project's folder. With `prepares` folders that may be absent are made.
+    """The services of one round of checks; `close` ends the started ones. It is thread-safe. `root` is the project's
+    folder. With `prepares`, absent optional folders are made.
     """
 
     def __init__(self, bundle: Bundle, *, root: Path, environ: Mapping[str, str], prepares: bool) -> None:
@@ -60,17 +59,17 @@ class Outside:
         self._lock = threading.Lock()
 
     def java(self) -> "JavaMachine":
-        """The Java machine; raises ServiceError where there is none."""
+        """Return the Java machine. Raises ServiceError if it cannot be started."""
         return self._machine.get()
 
     def catalog(self, address: str) -> "Catalog":
-        """The catalog of an address; raises ServiceError if it does not answer."""
+        """Return the catalog of an address. Raises ServiceError if it does not answer."""
         with self._lock:
             once = self._catalogs.setdefault(address, _Once(lambda: self._open_catalog(address)))
         return once.get()
 
     def fetch(self, name: str) -> Path:
-        """A file of the project, or of a URL, as one of this machine; raises ServiceError if it is not there."""
+        """Return a file of the project, or of a URL, as a local file. Raises ServiceError if it does not exist."""
         if "://" not in name or name.startswith("file://"):
             file = self.root / name.removeprefix("file://")
             if not file.is_file():
@@ -89,7 +88,7 @@ class Outside:
         return target
 
     def close(self) -> None:
-        """End what was started."""
+        """End the started services."""
         machine, folder = self._machine.find_made(), self._folder.find_made()
         if machine is not None:
             machine.close()

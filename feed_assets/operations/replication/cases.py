@@ -1,4 +1,4 @@
-"""The instances that an audit looks at, with all that the record has of them; storage is asked of none of them here."""
+"""The instances to audit, with everything that the record has of them; storage is not read."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,15 +7,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.governance import Governed
-from feed_assets.lifecycle.places import Places, find_place, other_places
-from feed_assets.lifecycle.replication.filters import CopyFilter
+from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations, find_record
+from feed_assets.lifecycle.instances.run_names import is_dead_command
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
 from feed_assets.lifecycle.replication.flows import find_siblings, is_last_slice, source_side, target_side
-from feed_assets.lifecycle.replication.plans import Side, copy_filter
-from feed_assets.lifecycle.run_names import is_dead_command
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyScope, find_flows, is_due, source_of
 from feed_assets.operations.replication.status import UNSCHEDULED, copy_of, has_been_there
-from feed_assets.operations.scene import Scene
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
@@ -30,16 +28,18 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from feed_assets.transfer.filters import CopyFilter
+from feed_assets.transfer.plans import Side, copy_filter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One instance of a flow. `is_running`: somebody who is alive copies it now. `is_known_source`: the source has it,
-    or had it once. `others` are the parts of the same target that other flows bring.
+    """One instance of a flow. `is_running`: a live run copies it now. `is_known_source`: the source has the instance,
+    or once had it. `others` are the parts of the same target that other flows copy.
     """
 
-    governed: Governed
-    places: Places
+    active: ActiveRelease
+    past_locations: PastLocations
     nominal_time: datetime
     run: ProcessInstance | None
     at_source: FeedInstance | None
@@ -53,35 +53,37 @@ class Case:
     @property
     def flow(self) -> ProcessRecord:
         """The flow, by the definitions that govern the instance."""
-        return self.governed.record
+        return self.active.record
 
     @property
     def status(self) -> str:
-        """That of the flow's instance."""
+        """The status of the flow's instance."""
         return self.run.status.value if self.run else UNSCHEDULED
 
     @property
     def is_evicted(self) -> bool:
-        """Whether retention has taken it away from the target."""
+        """Whether retention has removed the instance from the target."""
         return self.at_target is not None and self.at_target.status is FeedInstanceStatus.EVICTED
 
     @property
     def target(self) -> Side:
-        """Where the replica should be."""
-        return target_side(self.governed.plan.feeds[self.flow.outputs[0].feed_key], self.nominal_time)
+        """The location of the replica."""
+        return target_side(self.active.plan.feeds[self.flow.outputs[0].feed_key], self.nominal_time)
 
-    def source(self, scene: Scene) -> Side | None:
-        """What was copied; None if retention has taken it away."""
+    def source(self, context: OperationContext) -> Side | None:
+        """Return the location of the source; None if retention has removed the instance there."""
         if self.at_source is not None and self.at_source.status is FeedInstanceStatus.EVICTED:
             return None
         key = self.flow.inputs[0].feed_key
-        record = find_place(scene.stores, self.governed.plan.feeds[key], self.places.get(key, ()), self.nominal_time)
+        record = find_record(
+            context.stores, self.active.plan.feeds[key], self.past_locations.get(key, ()), self.nominal_time
+        )
         return source_side(record, self.nominal_time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCases:
-    """One instance of a target with the copies that it is made of; `is_whole` says that none of them is left out."""
+    """One instance of a target with the copies that form it; `is_whole` says that the query omits none of them."""
 
     record: FeedRecord
     nominal_time: datetime
@@ -89,28 +91,26 @@ class TargetCases:
     is_whole: bool
 
 
-def find_cases(scene: Scene, scope: CopyScope) -> list[TargetCases]:
-    """Every instance in a range that is to be copied by now, and those of the targets that nobody copies; by target,
-    oldest first.
-    """
-    with scene.read() as connection:
-        found = [_find_on(scene, connection, scope, target) for target in scope.targets]
+def find_cases(context: OperationContext, scope: CopyScope) -> list[TargetCases]:
+    """Find every due instance in a range, and those of the targets that are not copied; by target, oldest first."""
+    with context.read() as connection:
+        found = [_find_on(context, connection, scope, target) for target in scope.targets]
     return [each for cases in found for each in cases]
 
 
-def _find_on(scene: Scene, connection: Connection, scope: CopyScope, target: str) -> list[TargetCases]:
-    record = scene.plan.feeds[scope.feed, target]
-    wanted = [flow for flow in scope.flows if flow.cluster == target]
-    is_whole = len(wanted) == sum(flow.cluster == target for flow in find_flows(scene, scope.feed))
+def _find_on(context: OperationContext, connection: Connection, scope: CopyScope, target: str) -> list[TargetCases]:
+    record = context.plan.feeds[scope.feed, target]
+    flows = [flow for flow in scope.flows if flow.cluster == target]
+    is_whole = len(flows) == sum(flow.cluster == target for flow in find_flows(context, scope.feed))
     cases: dict[datetime, list[Case]] = defaultdict(list)
     planned: set[datetime] = set()
-    for flow in wanted:
-        pairs = list(scope.iter_governed(scene, connection, flow))
+    for flow in flows:
+        pairs = list(scope.iter_governed(context, connection, flow))
         planned.update(time for _, time in pairs)
-        due = [(governed, time) for governed, time in pairs if is_due(governed, time, scene.as_of)]
-        for case in _cases(scene, connection, scope.feed, flow, due):
+        due = [(active, time) for active, time in pairs if is_due(active, time, context.as_of)]
+        for case in _cases(context, connection, scope.feed, flow, due):
             cases[case.nominal_time].append(case)
-    others = [time for time in record.sequence.between(scope.start, scope.stop) if time not in planned]
+    others = [time for time in record.sequence.between(scope.start, scope.end) if time not in planned]
     rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in others])
     for time in others if is_whole else ():
         row = rows.get(FeedKey(*record.key, time))
@@ -123,11 +123,11 @@ def _find_on(scene: Scene, connection: Connection, scope: CopyScope, target: str
 
 
 def _cases(
-    scene: Scene,
+    context: OperationContext,
     connection: Connection,
     feed: str,
     flow: ProcessRecord,
-    due: Sequence[tuple[Governed, datetime]],
+    due: Sequence[tuple[ActiveRelease, datetime]],
 ) -> Iterator[Case]:
     source = source_of(flow)
     at_source = [FeedKey(feed, source, time) for _, time in due]
@@ -135,15 +135,15 @@ def _cases(
     rows = FeedInstances(connection).get_many([*at_source, *at_target])
     events = EventLog(connection).for_instances([*at_source, *at_target])
     runs = ProcessInstances(connection).get_many([ProcessKey(*flow.key, time) for _, time in due])
-    running = _find_running(scene, connection, runs.values())
-    places: dict[int, Places] = {}
-    for (governed, time), on_source, on_target in zip(due, at_source, at_target, strict=True):
-        if id(governed) not in places:
-            places[id(governed)] = other_places(connection, scene.governance, governed)
+    running = _find_running(context, connection, runs.values())
+    past_locations: dict[int, PastLocations] = {}
+    for (active, time), on_source, on_target in zip(due, at_source, at_target, strict=True):
+        if id(active) not in past_locations:
+            past_locations[id(active)] = find_other_locations(connection, context.timeline, active)
         was_copied = copy_of(events.get(on_target, ()), flow.process) is not None
         yield Case(
-            governed=governed,
-            places=places[id(governed)],
+            active=active,
+            past_locations=past_locations[id(active)],
             nominal_time=time,
             run=runs.get(ProcessKey(*flow.key, time)),
             at_source=rows.get(on_source),
@@ -151,26 +151,28 @@ def _cases(
             is_running=ProcessKey(*flow.key, time) in running,
             is_known_source=was_copied or has_been_there(rows.get(on_source), events.get(on_source, ())),
             was_copied=was_copied,
-            options=_options(connection, governed, time),
-            others=_others(governed, time),
+            options=_options(connection, active, time),
+            others=_others(active, time),
         )
 
 
-def _find_running(scene: Scene, connection: Connection, runs: Iterable[ProcessInstance]) -> frozenset[ProcessKey]:
-    """Those of the instances on which somebody works who still holds the lease; others have died at it."""
+def _find_running(
+    context: OperationContext, connection: Connection, runs: Iterable[ProcessInstance]
+) -> frozenset[ProcessKey]:
+    """Return the instances whose worker still holds the lease; the workers of others have died."""
     found = [row.key for row in runs if row.status is ProcessInstanceStatus.RUNNING]
     keys = [(f"process/{key.process}", key.cluster, key.nominal_time) for key in found]
-    leases = (lease for lease in find_held(connection, keys, scene.wall) if not is_dead_command(lease.holder))
+    leases = (lease for lease in find_held(connection, keys, context.real_now) if not is_dead_command(lease.holder))
     held = {(lease.entity, lease.cluster, lease.nominal_time) for lease in leases}
     return frozenset(key for key, lease in zip(found, keys, strict=True) if lease in held)
 
 
-def _options(connection: Connection, governed: Governed, time: datetime) -> CopyOptions:
-    assert governed.record.copy is not None
-    is_last = is_last_slice(connection, governed.plan, governed.record, time)
-    return replace(governed.record.copy.options, instance_flag=is_last)
+def _options(connection: Connection, active: ActiveRelease, time: datetime) -> CopyOptions:
+    assert active.record.copy is not None
+    is_last = is_last_slice(connection, active.plan, active.record, time)
+    return replace(active.record.copy.options, instance_flag=is_last)
 
 
-def _others(governed: Governed, time: datetime) -> tuple[CopyFilter, ...]:
-    siblings = find_siblings(governed.plan, governed.record, time)
+def _others(active: ActiveRelease, time: datetime) -> tuple[CopyFilter, ...]:
+    siblings = find_siblings(active.plan, active.record, time)
     return tuple(copy_filter(each.copy.options) for each in siblings if each.copy is not None)

@@ -1,7 +1,6 @@
-"""`replication repair`: what `verify` finds, planned and copied again: here, with threads, as any run would do it.
-
-Each instance is claimed, gated, verified, published and recorded as by a run, under a name that is not one of Dagster's
-(see `lifecycle/run_names.py`), so that its events are told to Dagster and nobody takes the command for a dead run.
+"""`replication repair`: copies again what `verify` finds, in this process with threads, like any run. Each instance is
+leased, gated, verified, published and recorded as by a run. The run has a name of its own (see
+`lifecycle/run_names.py`), so that its events are reported to Dagster, and the command is not taken for a dead run.
 """
 
 from collections import defaultdict
@@ -11,36 +10,36 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from feed_assets.clock import Clock
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
-from feed_assets.lifecycle.attempt_steps import Published
-from feed_assets.lifecycle.reconciliation import release_dead
+from feed_assets.json_form import Hidden, shown
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.reconciliation import release_dead
+from feed_assets.lifecycle.instances.run_names import name_repair
+from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.lifecycle.replication.flows import FlowRunner
-from feed_assets.lifecycle.replication.requests import Progress
-from feed_assets.lifecycle.replication.workers import useful_workers
-from feed_assets.lifecycle.run_names import name_repair
-from feed_assets.lifecycle.schedules import load_schedules
+from feed_assets.operations.audit_notes import note_target
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.replication.auditing import OnProgress, Verdict, Verified, VerifiedCopy, verify
-from feed_assets.operations.replication.scope import VERSION, CopyQuery, CopyScope, describe_way, find_scope, source_of
-from feed_assets.operations.retention.auditing import note_target
+from feed_assets.operations.replication.auditing import CopyVerdict, OnProgress, Verified, VerifiedCopy, verify
+from feed_assets.operations.replication.scope import CopyQuery, CopyScope, describe_direction, find_scope, source_of
 from feed_assets.operations.safe_mode import Operation, require_mode
-from feed_assets.operations.scene import Scene
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
+from feed_assets.transfer.requests import Progress
 
 OnCopied = Callable[[str, int, int], None]
-"""Called with what is copied, how many files of it are, and how many there are."""
+"""Called with the name of the copied instances, and the numbers of copied and of all files."""
 
 _Slice: TypeAlias = tuple[str | None, str, datetime]
 """Source, target and nominal time."""
 
 
-class Outcome(StrEnum):
-    """What became of a finding. LEFT: nothing was tried, for the reason given. PLANNED: a dry run would repair it."""
+class RepairOutcome(StrEnum):
+    """The outcome of a repair. LEFT: nothing was tried, for the given reason. PLANNED: a dry run would repair it."""
 
     REPAIRED = "repaired"
     FAILED = "failed"
@@ -50,10 +49,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedCopy:
-    """A finding and what became of it. `bytes` and `files` are copied, `removed` files go; `seconds` None: not done."""
+    """A finding and its outcome. `bytes` and `files` were copied, `removed` files deleted; `seconds` is None if nothing
+    was done.
+    """
 
     copy: VerifiedCopy
-    outcome: Outcome
+    outcome: RepairOutcome
     bytes: int = 0
     files: int = 0
     removed: int = 0
@@ -62,67 +63,49 @@ class RepairedCopy:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of the finding is left."""
-        return self.outcome in (Outcome.REPAIRED, Outcome.PLANNED) and not (
+        """Whether the finding is fully repaired."""
+        return self.outcome in (RepairOutcome.REPAIRED, RepairOutcome.PLANNED) and not (
             self.copy.audit and self.copy.audit.hopeless
         )
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        fields: dict[str, object] = {
-            **self.copy.to_json(),
-            "outcome": self.outcome.value,
-            "bytes": self.bytes,
-            "copiedFiles": self.files,
-            "removedFiles": self.removed,
-            "seconds": self.seconds,
-            "problem": self.reason or None,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What became of all findings."""
+    """The outcomes of all findings."""
 
-    verified: Verified
+    verified: Hidden[Verified]
     copies: tuple[RepairedCopy, ...]
-    is_dry_run: bool = False
+    dry_run: bool = False
 
-    @property
+    @shown
+    def scope(self) -> CopyScope:
+        """The flows and the range."""
+        return self.verified.scope
+
+    @shown
+    def is_deep(self) -> bool:
+        """Whether every byte was read."""
+        return self.verified.is_deep
+
+    @shown
     def is_complete(self) -> bool:
-        """Whether nothing is left to be repaired."""
+        """Whether all findings are repaired."""
         return all(each.is_complete for each in self.copies)
 
     def render_summary(self) -> str:
-        """One line: what was found and done."""
-        done = [each for each in self.copies if each.outcome in (Outcome.REPAIRED, Outcome.PLANNED)]
+        """Return one line: the findings and the outcomes."""
+        done = [each for each in self.copies if each.outcome in (RepairOutcome.REPAIRED, RepairOutcome.PLANNED)]
         size, files = sum(each.bytes for each in done), sum(each.files for each in done)
-        what = "would repair" if self.is_dry_run else "repaired"
+        what = "would repair" if self.dry_run else "repaired"
         return (
             f"{self.verified.render_summary()}; {what} {len(done)} of {len(self.copies)} findings: "
             f"{size:,} bytes in {files:,} files"
         )
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        scope = self.verified.scope
-        return {
-            "version": VERSION,
-            "feed": scope.feed,
-            "start": render_datetime(scope.start),
-            "end": render_datetime(scope.stop),
-            "deep": self.verified.is_deep,
-            "dryRun": self.is_dry_run,
-            "instances": [each.to_json() for each in self.copies],
-        }
-
 
 def repair(
-    scene: Scene,
+    context: OperationContext,
     query: CopyQuery,
-    clock: Clock,
-    wall: Clock,
     *,
     author: str,
     deep: bool = False,
@@ -130,41 +113,37 @@ def repair(
     progress: OnProgress | None = None,
     on_copied: OnCopied | None = None,
 ) -> Repaired:
-    """Find out what is wrong with the replicas of a range, and copy it again.
-
-    What somebody works on, what is suspended, and what no source has (any more) is told and left alone. A repeat finds
-    what is left.
+    """Verify the replicas of a range, and copy the findings again. Instances that are leased by others, suspended, or
+    absent at every source are reported and left alone. A repeat repairs the rest.
 
     Args:
-        scene: the definitions and the record.
-        query: which copies.
-        clock: the time of the data, which goes on while copies are made.
-        wall: the time of day.
-        author: who repairs.
-        deep: read every byte of the targets to find what is wrong.
-        dry_run: say what would be copied.
-        progress: told how far the search has come.
-        on_copied: told how far the copies have come.
+        context: the definitions and the record.
+        query: the copies.
+        author: the user, for the audit.
+        deep: read every byte of the targets to find problems.
+        dry_run: copy nothing.
+        progress: called after each verified instance.
+        on_copied: called with the progress of the copies.
 
     Raises:
         EntityNotFoundError: there is no such feed.
-        InstanceQueryError: it is not copied, or not so, or the range makes no sense, or the feed is suspended.
+        InstanceQueryError: the feed has no such copies or is suspended, or the range is invalid.
         SafeModeError: safe mode is on.
     """
-    require_mode(scene.database, Operation.REPLICATION_REPAIR)
-    _require_unsuspended(scene, find_scope(scene, query))
-    verified = verify(scene, query, wall, deep=deep, progress=progress)
+    require_mode(context.database, Operation.REPLICATION_REPAIR)
+    _require_unsuspended(context, find_scope(context, query))
+    verified = verify(context, query, deep=deep, progress=progress)
     planned = [_plan(copy) for copy in verified.findings]
-    if not dry_run and any(each.outcome is Outcome.PLANNED for each in planned):
-        _note(scene, verified, planned, author)
-        release_dead(scene.database, list(_leases(planned)), scene.wall)
-        planned = _Repair(scene, clock, wall, name_repair(author), on_copied).run(planned)
-    return Repaired(verified=verified, copies=tuple(planned), is_dry_run=dry_run)
+    if not dry_run and any(each.outcome is RepairOutcome.PLANNED for each in planned):
+        _note(context, verified, planned, author)
+        release_dead(context.database, list(_leases(planned)), context.real_now)
+        planned = _Repair(context, name_repair(author), on_copied).run(planned)
+    return Repaired(verified=verified, copies=tuple(planned), dry_run=dry_run)
 
 
-def _require_unsuspended(scene: Scene, scope: CopyScope) -> None:
-    with scene.database.read() as connection:
-        view = load_schedules(connection, scene.without_row)
+def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
+    with context.database.read() as connection:
+        view = load_schedules(connection, context.without_row)
     suspended = [
         target for target in scope.targets if view.state(Kind.FEED.value, scope.feed, target) is ScheduleState.SUSPENDED
     ]
@@ -172,35 +151,35 @@ def _require_unsuspended(scene: Scene, scope: CopyScope) -> None:
         raise InstanceQueryError(
             subject=f"feed {scope.feed!r}",
             reason=f"it is suspended on {', '.join(suspended)}, so nothing is copied to it",
-            next_step=f"Let it go on with `feed-assets entity resume feed {scope.feed}`, or name other targets.",
+            next_step=f"Resume it with `feed-assets entity resume feed {scope.feed}`, or choose other targets.",
         )
 
 
 def _plan(copy: VerifiedCopy) -> RepairedCopy:
-    """What is to be done about a finding, if anything can be."""
+    """Plan the repair of a finding, if it can be repaired."""
     case, audit = copy.case, copy.audit
     if case is None:
         return RepairedCopy(
-            copy=copy, outcome=Outcome.LEFT, reason="nobody copies it: look at it, and remove it by hand"
+            copy=copy, outcome=RepairOutcome.LEFT, reason="no flow copies it: inspect it, and remove it by hand"
         )
     if audit is None:
-        return RepairedCopy(copy=copy, outcome=Outcome.LEFT, reason="it could not be looked at")
+        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason="it could not be checked")
     if audit.plan is None:
-        reason = f"the source has it no more{f': {audit.reason}' if audit.reason else ''}"
-        return RepairedCopy(copy=copy, outcome=Outcome.LEFT, reason=reason)
+        reason = f"the source no longer has it{f': {audit.reason}' if audit.reason else ''}"
+        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
     if case.run is not None and case.run.status is ProcessInstanceStatus.SUSPENDED:
-        reason = "its copy is suspended; `feed-assets instance resume` lets it go on"
-        return RepairedCopy(copy=copy, outcome=Outcome.LEFT, reason=reason)
+        reason = "its copy is suspended; `feed-assets instance resume` resumes it"
+        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
     plan, hopeless = audit.plan, ""
     if audit.hopeless:
         hopeless = f"the source does not have {render_some(audit.hopeless, 3)} (any more)"
-    is_idle = not (plan.transfers or plan.removed or audit.lost) and copy.verdict is not Verdict.UNRECORDED
+    is_idle = not (plan.transfers or plan.removed or audit.lost) and copy.verdict is not CopyVerdict.UNRECORDED
     if is_idle:
-        kept = "by what the feed declares of removed files, they stay at the target"
-        return RepairedCopy(copy=copy, outcome=Outcome.LEFT, reason=hopeless or kept)
+        kept = "they stay at the target because of the feed's removed_files"
+        return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=hopeless or kept)
     return RepairedCopy(
         copy=copy,
-        outcome=Outcome.PLANNED,
+        outcome=RepairOutcome.PLANNED,
         bytes=plan.bytes,
         files=len(plan.transfers),
         removed=len(plan.removed),
@@ -208,46 +187,44 @@ def _plan(copy: VerifiedCopy) -> RepairedCopy:
     )
 
 
-def _note(scene: Scene, verified: Verified, planned: Sequence[RepairedCopy], author: str) -> None:
+def _note(context: OperationContext, verified: Verified, planned: Sequence[RepairedCopy], author: str) -> None:
     scope = verified.scope
     note_target(
-        scene,
+        context,
         author,
         "replication repair",
         label_of((Kind.FEED, scope.feed)),
         start=render_datetime(scope.start),
-        end=render_datetime(scope.stop),
-        instances=sum(each.outcome is Outcome.PLANNED for each in planned),
-        bytes=sum(each.bytes for each in planned if each.outcome is Outcome.PLANNED),
+        end=render_datetime(scope.end),
+        instances=sum(each.outcome is RepairOutcome.PLANNED for each in planned),
+        bytes=sum(each.bytes for each in planned if each.outcome is RepairOutcome.PLANNED),
     )
 
 
 def _leases(planned: Sequence[RepairedCopy]) -> Iterator[tuple[str, str, datetime]]:
-    """What has to be held for what is planned."""
+    """Yield the keys of the leases that the planned repairs need."""
     for each in planned:
         case = each.copy.case
-        if each.outcome is Outcome.PLANNED and case is not None:
+        if each.outcome is RepairOutcome.PLANNED and case is not None:
             for entity in (f"process/{case.flow.process}", f"feed/{case.flow.outputs[0].feed}"):
                 yield entity, case.flow.cluster, case.nominal_time
 
 
 @dataclass(frozen=True, slots=True)
 class _Repair:
-    """One repair at work."""
+    """One running repair."""
 
-    scene: Scene
-    clock: Clock
-    wall: Clock
+    context: OperationContext
     name: str
     on_copied: OnCopied | None
 
     def run(self, planned: Sequence[RepairedCopy]) -> list[RepairedCopy]:
-        """Copy what is planned, flow by flow; what was left alone stays as it is."""
+        """Copy the planned instances, flow by flow; the others stay as they are."""
         ended: dict[int, RepairedCopy] = {}
-        absent = {_slice(each) for each in planned if each.copy.verdict is Verdict.MISSING}
+        absent = {_slice(each) for each in planned if each.copy.verdict is CopyVerdict.MISSING}
         for group in _group(planned):
             self._run_group(planned, group, absent, ended)
-            absent -= {_slice(planned[index]) for index in group if ended[index].outcome is Outcome.REPAIRED}
+            absent -= {_slice(planned[index]) for index in group if ended[index].outcome is RepairOutcome.REPAIRED}
         return [ended.get(index, each) for index, each in enumerate(planned)]
 
     def _run_group(
@@ -257,8 +234,8 @@ class _Repair:
         absent: set[_Slice],
         ended: dict[int, RepairedCopy],
     ) -> None:
-        """Copy instances of one flow that the same definitions govern. With slices that are `absent`, of other flows,
-        an instance is not whole.
+        """Copy instances of one flow that the same definitions govern. An instance with `absent` slices, of other
+        flows, is incomplete.
         """
         index_of = {planned[index].copy.nominal_time: index for index in group}
         case = planned[group[0]].copy.case
@@ -270,28 +247,29 @@ class _Repair:
 
         times = sorted(index_of, reverse=case.flow.order is Order.LIFO)
         runner = FlowRunner(
-            database=self.scene.database,
-            stores=self.scene.stores,
-            plan=case.governed.plan,
-            clock=self.clock,
-            wall=self.wall,
-            run_id=self.name,
-            release=case.governed.release,
-            places=case.places,
+            context=AttemptContext(
+                database=self.context.database,
+                stores=self.context.stores,
+                plan=case.active.plan,
+                clock=self.context.clock,
+                real_clock=self.context.real_clock,
+                run_id=self.name,
+                release=case.active.release,
+                past_locations=case.past_locations,
+            ),
             distrusted={time: _distrusted(planned[index]) for time, index in index_of.items()},
             unfinished=frozenset(
                 time
                 for source, target, time in absent
                 if target == case.flow.cluster and source != source_of(case.flow)
             ),
-            processes=useful_workers(case.flow.copy.options.max_tasks) if case.flow.copy is not None else 1,
-            on_progress=self._meter(f"{describe_way(case.flow)}", sum(planned[index].files for index in group)),
+            on_progress=self._meter(f"{describe_direction(case.flow)}", sum(planned[index].files for index in group)),
             patience=timedelta(0),
         )
         runner.run(case.flow, times, lambda _: None, end)
 
     def _meter(self, name: str, files: int) -> Callable[[Progress], None] | None:
-        """Add up the progress of one batch of copies after another."""
+        """Return a callback that adds up the progress of successive batches."""
         on_copied = self.on_copied
         if on_copied is None:
             return None
@@ -308,12 +286,12 @@ class _Repair:
 
 
 def _group(planned: Sequence[RepairedCopy]) -> Iterator[list[int]]:
-    """The numbers of those that are to be done, by flow and the definitions that govern them."""
+    """Yield the indices of the planned repairs, grouped by flow and governing definitions."""
     groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
     for index, each in enumerate(planned):
         case = each.copy.case
-        if each.outcome is Outcome.PLANNED and case is not None:
-            groups[(*case.flow.key, id(case.governed))].append(index)
+        if each.outcome is RepairOutcome.PLANNED and case is not None:
+            groups[(*case.flow.key, id(case.active))].append(index)
     yield from groups.values()
 
 
@@ -327,11 +305,11 @@ def _distrusted(repaired: RepairedCopy) -> frozenset[str]:
 
 def _ended(planned: RepairedCopy, outcome: Published | Exception) -> RepairedCopy:
     if isinstance(outcome, Exception):
-        return replace(planned, outcome=Outcome.FAILED, reason=str(outcome))
+        return replace(planned, outcome=RepairOutcome.FAILED, reason=str(outcome))
     figures: Mapping[str, str | int | float] = outcome.details
     return replace(
         planned,
-        outcome=Outcome.REPAIRED,
+        outcome=RepairOutcome.REPAIRED,
         bytes=int(figures["copied_bytes"]),
         files=int(figures["copied_files"]),
         removed=int(figures.get("removed_files", 0)),

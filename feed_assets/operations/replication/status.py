@@ -1,6 +1,5 @@
-"""`replication status`: how the copies of a feed stand, from the record alone; nothing is listed on storage.
-
-Falcon's counters of a replication, BYTESCOPIED, COPY and TIMETAKEN, are the bytes, files and seconds of each instance.
+"""`replication status`: the state of the copies of a feed, from the record alone; storage is not listed. The bytes,
+files and seconds of each instance are Falcon's counters BYTESCOPIED, COPY and TIMETAKEN.
 """
 
 from collections import Counter
@@ -12,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.governance import Governed
-from feed_assets.operations.instances.rows import rendered
-from feed_assets.operations.replication.scope import VERSION, CopyQuery, CopyScope, find_scope, is_due, source_of
-from feed_assets.operations.scene import Scene
+from feed_assets.json_form import NominalTime, shown
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.replication.scope import CopyQuery, CopyScope, find_scope, is_due, source_of
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -30,7 +29,6 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.timing.dates import render_datetime
 
 NOT_DUE = "NOT_DUE"
 UNSCHEDULED = "UNSCHEDULED"
@@ -49,10 +47,9 @@ _CONTENT = frozenset(
 
 
 class Sync(StrEnum):
-    """How a replica stands to its source, as far as the record knows.
-
-    BEHIND: the source has changed since. MISSING: the source is there, and nothing of it has been copied. FAILED: the
-    newest attempt failed, timed out or was killed. WAITING: the source is not there (yet).
+    """The state of a replica relative to its source, by the record. BEHIND: the source has changed since. MISSING: the
+    source is available, and nothing of it was copied. FAILED: the newest attempt failed, timed out or was killed.
+    WAITING: the source is not available (yet).
     """
 
     IN_SYNC = "in sync"
@@ -67,7 +64,7 @@ class Sync(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFigures:
-    """What the newest copy that transferred something did: bytes, files, seconds, and bytes a second."""
+    """The figures of the newest copy that transferred data: bytes, files, seconds, and bytes per second."""
 
     copied_at: datetime
     bytes: int
@@ -79,31 +76,17 @@ class CopyFigures:
     verification: str
     source_digest: str
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "copiedAt": rendered(self.copied_at),
-            "bytes": self.bytes,
-            "files": self.files,
-            "seconds": self.seconds,
-            "bandwidth": self.bandwidth,
-            "resumedBytes": self.resumed,
-            "removedFiles": self.removed,
-            "verification": self.verification,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRow:
-    """One instance of a flow. `status` is that of the instance, UNSCHEDULED if it has not come into being, or NOT_DUE.
-
-    `source_digest` is what the record has of the source now, a sign of its size and time where nobody has read it;
-    `copied_digest` is that of the content that was copied, `target_digest` that of the whole instance at the target.
+    """One instance of a flow. `status` is that of the instance, UNSCHEDULED if it is not created yet, or NOT_DUE.
+    `source_digest` is the recorded digest of the source now, or its size and time if the content was never read;
+    `copied_digest` is that of the copied content, `target_digest` that of the whole instance at the target.
     """
 
     source: str
     target: str
-    nominal_time: datetime
+    nominal_time: NominalTime
     status: str
     sync: Sync
     attempts: int = 0
@@ -114,125 +97,86 @@ class CopyRow:
     target_digest: str | None = None
     figures: CopyFigures | None = None
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form; what does not apply is left out."""
-        fields: dict[str, object] = {
-            "source": self.source,
-            "target": self.target,
-            "instance": render_datetime(self.nominal_time),
-            "status": self.status,
-            "sync": self.sync.value,
-            "attempts": self.attempts,
-            "reason": self.reason,
-            "runId": self.run_id,
-            "sourceDigest": self.source_digest,
-            "copiedDigest": self.copied_digest,
-            "targetDigest": self.target_digest,
-            **(self.figures.to_json() if self.figures else {}),
-        }
-        return {name: value for name, value in fields.items() if value is not None}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStatus:
-    """A flow as a whole: its instances in the range by how they stand, and how far it has come.
-
-    `newest` is the newest instance that was ever copied, `newest_source` the newest that there is at the source.
+    """The summary of a flow: its instances in the range by state, and its progress. `newest` is the newest instance
+    that was ever copied, `newest_source` the newest available at the source.
     """
 
     source: str
     target: str
     counts: Mapping[Sync, int]
-    newest: datetime | None
-    newest_source: datetime | None
+    newest: NominalTime | None
+    newest_source: NominalTime | None
     bytes: int = 0
     files: int = 0
     seconds: float = 0.0
 
     @property
     def lag(self) -> timedelta | None:
-        """How much older the newest replica is than the newest at the source; None where one of them is not there."""
+        """How much older the newest replica is than the newest source instance; None without one of them."""
         if self.newest is None or self.newest_source is None:
             return None
         return max(self.newest_source - self.newest, timedelta(0))
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "source": self.source,
-            "target": self.target,
-            "counts": {sync.value: count for sync, count in self.counts.items()},
-            "newest": self.newest and render_datetime(self.newest),
-            "newestAtSource": self.newest_source and render_datetime(self.newest_source),
-            "lagSeconds": None if self.lag is None else int(self.lag.total_seconds()),
-            "bytes": self.bytes,
-            "files": self.files,
-            "seconds": round(self.seconds, 3),
-        }
+    @shown
+    def lag_seconds(self) -> int | None:
+        """The lag in seconds."""
+        return None if self.lag is None else int(self.lag.total_seconds())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationStatus:
-    """How the copies of a feed stand over the nominal times `[start, stop)`."""
+    """The state of the copies of a feed over the nominal times `[start, end)`."""
 
     feed: str
-    start: datetime
-    stop: datetime
+    start: NominalTime
+    end: NominalTime
     flows: tuple[FlowStatus, ...]
     instances: tuple[CopyRow, ...]
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "feed": self.feed,
-            "start": render_datetime(self.start),
-            "end": render_datetime(self.stop),
-            "flows": [each.to_json() for each in self.flows],
-            "instances": [each.to_json() for each in self.instances],
-        }
 
-
-def find_status(scene: Scene, query: CopyQuery) -> ReplicationStatus:
-    """How the copies of a feed stand, by the record; by flow, and the newest first unless a start is given.
+def find_status(context: OperationContext, query: CopyQuery) -> ReplicationStatus:
+    """Return the recorded state of the copies of a feed; by flow, newest first unless a start is given.
 
     Raises:
         EntityNotFoundError: there is no such feed.
-        InstanceQueryError: it is not copied, or not so, or the range makes no sense.
+        InstanceQueryError: the feed has no such copies, or the range is invalid.
     """
-    scope = find_scope(scene, query)
+    scope = find_scope(context, query)
     rows: list[CopyRow] = []
     flows: list[FlowStatus] = []
-    with scene.read() as connection:
+    with context.read() as connection:
         for flow in scope.flows:
-            found = _rows(scene, connection, scope, flow)
-            flows.append(_summarize(scene, connection, flow, found))
+            found = _rows(context, connection, scope, flow)
+            flows.append(_summarize(context, connection, flow, found))
             rows += found if query.start is not None else reversed(found)
     return ReplicationStatus(
-        feed=scope.feed, start=scope.start, stop=scope.stop, flows=tuple(flows), instances=tuple(rows)
+        feed=scope.feed, start=scope.start, end=scope.end, flows=tuple(flows), instances=tuple(rows)
     )
 
 
 def copy_of(events: Sequence[FeedEvent], flow: str) -> FeedEvent | None:
-    """The newest event, of those of an instance at a target, that tells of a copy by a flow."""
-    mine = (
+    """Return the newest event about a copy by a flow, out of the events of an instance at the target."""
+    copies = (
         event
         for event in reversed(events)
         if event.kind is FeedEventKind.REPLICATED and event.payload.get("process") == flow
     )
-    return next(mine, None)
+    return next(copies, None)
 
 
 def has_been_there(instance: FeedInstance | None, events: Sequence[FeedEvent]) -> bool:
-    """Whether the record knows that there is, or once was, data of an instance."""
+    """Return whether the record has, or once had, data of an instance."""
     is_there = instance is not None and instance.status not in (FeedInstanceStatus.MISSING, FeedInstanceStatus.PARTIAL)
     return is_there or any(event.kind in _CONTENT for event in events)
 
 
-def _rows(scene: Scene, connection: Connection, scope: CopyScope, flow: ProcessRecord) -> list[CopyRow]:
-    """Oldest first, in a few statements."""
-    governed = list(scope.iter_governed(scene, connection, flow))
-    times = [nominal_time for _, nominal_time in governed]
+def _rows(context: OperationContext, connection: Connection, scope: CopyScope, flow: ProcessRecord) -> list[CopyRow]:
+    """Return the rows of a flow, oldest first, in a few statements."""
+    active = list(scope.iter_governed(context, connection, flow))
+    times = [nominal_time for _, nominal_time in active]
     source = source_of(flow)
     feeds = FeedInstances(connection)
     at_source = feeds.get_many([FeedKey(scope.feed, source, time) for time in times])
@@ -244,9 +188,9 @@ def _rows(scene: Scene, connection: Connection, scope: CopyScope, flow: ProcessR
     return [
         _row(
             _Record(
-                stretch=stretch,
+                span=span,
                 nominal_time=time,
-                as_of=scene.as_of,
+                as_of=context.as_of,
                 run=runs.get(ProcessKey(*flow.key, time)),
                 source=at_source.get(FeedKey(scope.feed, source, time)),
                 target=at_target.get(FeedKey(scope.feed, flow.cluster, time)),
@@ -254,15 +198,15 @@ def _rows(scene: Scene, connection: Connection, scope: CopyScope, flow: ProcessR
                 copy=copy_of(target_events.get(FeedKey(scope.feed, flow.cluster, time), ()), flow.process),
             )
         )
-        for stretch, time in governed
+        for span, time in active
     ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What the record has of one instance of a flow."""
+    """The recorded facts of one instance of a flow."""
 
-    stretch: Governed
+    span: ActiveRelease
     nominal_time: datetime
     as_of: datetime
     run: ProcessInstance | None
@@ -280,7 +224,7 @@ class _Record:
 
     @property
     def has_changed(self) -> bool:
-        """Whether something happened at the source since the newest attempt began, which then copied what was there."""
+        """Whether the source has changed since the newest attempt began; that attempt copied the earlier content."""
         changes = [event.recorded_at for event in self.source_events if event.kind in _CONTENT]
         if not changes or self.run is None or self.run.started_at is None:
             return False
@@ -293,12 +237,12 @@ class _Record:
 def _row(record: _Record) -> CopyRow:
     run, copy = record.run, record.copy
     figures = _figures(copy) if copy else None
-    flow = record.stretch.record
+    flow = record.span.record
     return CopyRow(
         source=source_of(flow),
         target=flow.cluster,
         nominal_time=record.nominal_time,
-        status=run.status.value if run else _unborn(record),
+        status=run.status.value if run else _status_without_row(record),
         sync=_decide_sync(record),
         attempts=run.attempt if run else 0,
         reason=run.reason if run else None,
@@ -310,8 +254,8 @@ def _row(record: _Record) -> CopyRow:
     )
 
 
-def _unborn(record: _Record) -> str:
-    return UNSCHEDULED if is_due(record.stretch, record.nominal_time, record.as_of) else NOT_DUE
+def _status_without_row(record: _Record) -> str:
+    return UNSCHEDULED if is_due(record.span, record.nominal_time, record.as_of) else NOT_DUE
 
 
 def _decide_sync(record: _Record) -> Sync:
@@ -324,7 +268,7 @@ def _decide_sync(record: _Record) -> Sync:
         return Sync.FAILED
     if record.copy is not None or (run is not None and run.status is ProcessInstanceStatus.SUCCEEDED):
         return Sync.BEHIND if record.has_changed else Sync.IN_SYNC
-    if run is None and not is_due(record.stretch, record.nominal_time, record.as_of):
+    if run is None and not is_due(record.span, record.nominal_time, record.as_of):
         return Sync.NOT_DUE
     return Sync.MISSING if record.is_at_source else Sync.WAITING
 
@@ -345,17 +289,19 @@ def _figures(event: FeedEvent) -> CopyFigures:
 
 
 def _copied(event: FeedEvent | None) -> Mapping[str, Any]:
-    """The figures of a copy, as `describe_copy` made them."""
+    """Return the figures of a copy, as `describe_copy` made them."""
     found: Any = event.payload.get("copy") if event else None
     return found or {}
 
 
-def _summarize(scene: Scene, connection: Connection, flow: ProcessRecord, rows: Sequence[CopyRow]) -> FlowStatus:
+def _summarize(
+    context: OperationContext, connection: Connection, flow: ProcessRecord, rows: Sequence[CopyRow]
+) -> FlowStatus:
     newest = ProcessInstances(connection).with_status(
         ProcessInstanceStatus.SUCCEEDED, *flow.key, limit=1, newest_first=True
     )
     (edge,) = flow.inputs
-    last = scene.as_of if flow.sequence.end is None else min(scene.as_of, flow.sequence.end - _MINUTE)
+    last = context.as_of if flow.sequence.end is None else min(context.as_of, flow.sequence.end - _MINUTE)
     available = FeedInstances(connection).latest_available(*edge.feed_key, last, 1)
     figures = [row.figures for row in rows if row.figures is not None]
     counts = Counter(row.sync for row in rows)

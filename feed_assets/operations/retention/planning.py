@@ -1,71 +1,104 @@
-"""`retention plan`: what retention would remove, feed by feed, with what is kept and why; stored as sweeps."""
+"""`retention plan`: plans removals feed by feed, with the protected paths and their protections, and stores sweeps."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from feed_assets.entities.common import Kind, label_of
-from feed_assets.lifecycle.retention.planning import Ask, Planned, PlannedFeed, plan_sweeps
-from feed_assets.lifecycle.schedules import load_schedules
+from feed_assets.entities.common import Kind, LocationKind, label_of
+from feed_assets.json_form import Hidden, NominalTime, shown
+from feed_assets.lifecycle.instances.schedules import load_schedules
+from feed_assets.lifecycle.retention.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.operations.audit_notes import note
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.retention.auditing import note
-from feed_assets.operations.retention.reading import require_clusters, sweep_to_json
-from feed_assets.operations.scene import Scene
+from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.sweep_records import Sweep
+from feed_assets.state.sweep_records import Sweep, SweepObstacle
 from feed_assets.timing.dates import render_datetime
 
-VERSION = 1
-REASONS_SHOWN = 3
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPath:
+    """An expired path that stays, and its protection."""
+
+    path: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsweptPath:
+    """A location that retention leaves alone, and the reason."""
+
+    kind: LocationKind
+    path: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFeed:
+    """The planned removals of a feed, the paths that stay, and the reasons. `present` is the number of existing
+    instances, None if storage was not read. `paths` counts by type of location, `rules` by rule, `kept` by kind of
+    protection.
+    """
+
+    feed: str
+    cluster: str
+    sweep_id: str | None
+    left_out: str | None
+    obstacles: tuple[SweepObstacle, ...]
+    instances: int = 0
+    present: int | None = None
+    paths: Mapping[LocationKind, int] = field(default_factory=dict)
+    bytes: int = 0
+    oldest: NominalTime | None = None
+    newest: NominalTime | None = None
+    rules: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
+    kept_paths: tuple[KeptPath, ...] = ()
+    never_swept: tuple[UnsweptPath, ...] = ()
+
+    def render_protections(self) -> list[str]:
+        """Return for each kind of protection the number of paths, and an example."""
+        examples = dict(each.reasons[0].split(": ", 1) for each in reversed(self.kept_paths))
+        return [f"{keeper} {count}: {examples[keeper]}" for keeper, count in self.kept.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
-    """What was planned on each cluster."""
+    """The plans of all clusters."""
 
     as_of: datetime
-    planned: tuple[Planned, ...]
-    is_dry_run: bool = False
+    planned: Hidden[tuple[PlannedSweeps, ...]]
+    dry_run: bool = False
 
-    @property
+    @shown
     def sweeps(self) -> tuple[Sweep, ...]:
         """The sweeps, in the order of the clusters."""
         return tuple(sweep for each in self.planned for sweep in each.sweeps)
 
-    @property
+    @shown
     def superseded(self) -> tuple[Sweep, ...]:
-        """Older plans that these take the place of."""
+        """Older plans that these supersede."""
         return tuple(sweep for each in self.planned for sweep in each.superseded)
 
-    @property
-    def feeds(self) -> tuple[PlannedFeed, ...]:
-        """What is said of each feed."""
-        return tuple(feed for each in self.planned for feed in each.feeds)
+    @shown
+    def feeds(self) -> tuple[ShownFeed, ...]:
+        """The planned feeds."""
+        return tuple(show_feed(feed) for each in self.planned for feed in each.feeds)
 
     def render_summary(self) -> str:
-        """One line: how much would go."""
+        """Return one line: how much would be removed."""
         paths, size = sum(sweep.paths for sweep in self.sweeps), sum(sweep.bytes for sweep in self.sweeps)
         if not paths:
-            return f"nothing is to be removed as of {render_datetime(self.as_of)}"
-        stored = "would be planned" if self.is_dry_run else "planned"
+            return f"nothing to remove as of {render_datetime(self.as_of)}"
+        stored = "would be planned" if self.dry_run else "planned"
         return f"{stored}: {paths:,} paths, {size:,} bytes, as of {render_datetime(self.as_of)}"
-
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "as_of": render_datetime(self.as_of),
-            "dry_run": self.is_dry_run,
-            "sweeps": [sweep_to_json(sweep) for sweep in self.sweeps],
-            "superseded": [sweep.sweep_id for sweep in self.superseded],
-            "feeds": [feed_to_json(feed) for feed in self.feeds],
-        }
 
 
 def plan_retention(
-    scene: Scene,
+    context: OperationContext,
     *,
     author: str,
     feeds: Sequence[str] = (),
@@ -74,29 +107,29 @@ def plan_retention(
     origin: str = "command",
     dry_run: bool = False,
 ) -> RetentionPlan:
-    """Plan the removal of what has expired, and store it; nothing in storage is touched.
+    """Plan the removal of expired instances, and store the plan; storage is not changed.
 
     Args:
-        scene: the definitions, the record and storage.
-        author: who plans.
-        feeds: only these, also those that are not scheduled; none for all scheduled ones.
-        clusters: only on these; none for all.
-        as_of: the moment that ages are counted to; now if None. What is planned for later cannot run before.
-        origin: from where it is planned.
+        context: the definitions, the record and storage.
+        author: the user.
+        feeds: the feeds, scheduled or not; empty for all scheduled ones.
+        clusters: the clusters; empty for all.
+        as_of: the time at which ages are computed; now if None. A sweep for a later time cannot run before it.
+        origin: what plans: a command or the schedule.
         dry_run: store nothing.
 
     Raises:
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: there is no such cluster, or a feed is not on it.
-        SweepRefusedError: a sweep of one of the feeds began meanwhile.
+        SweepRefusedError: a sweep of one of the feeds has begun meanwhile.
     """
-    wanted = _wanted(scene, feeds, clusters)
-    moment = as_of or scene.as_of
-    ask = Ask(as_of=moment, now=scene.as_of, wall=scene.wall, author=author, origin=origin)
-    with scene.read() as connection:
-        view = load_schedules(connection, scene.without_row)
+    requested = _requested_feeds(context, feeds, clusters)
+    moment = as_of or context.as_of
+    request = SweepRequest(as_of=moment, now=context.as_of, real_now=context.real_now, author=author, origin=origin)
+    with context.read() as connection:
+        view = load_schedules(connection, context.without_row)
     planned = []
-    for cluster, records in wanted.items():
+    for cluster, records in requested.items():
         idle = [
             PlannedFeed(record=record, left_out=f"it is {state.value} there")
             for record in records
@@ -104,75 +137,59 @@ def plan_retention(
         ]
         left_out = {each.record.key for each in idle}
         active = [record for record in records if record.key not in left_out]
-        done = plan_sweeps(scene.database, scene.stores, scene.governance, cluster, active, ask, dry_run=dry_run)
+        done = plan_sweeps(
+            context.database, context.stores, context.timeline, cluster, active, request, dry_run=dry_run
+        )
         without = [PlannedFeed(record=each, left_out="it has no retention") for each in active if not each.retention]
         shown = (*done.feeds, *(each for each in (*idle, *without) if each.record.retention or feeds))
-        planned.append(Planned(sweeps=done.sweeps, feeds=shown, superseded=done.superseded))
+        planned.append(PlannedSweeps(sweeps=done.sweeps, feeds=shown, superseded=done.superseded))
         if not dry_run:
             for sweep in done.sweeps:
-                note(scene, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
-    return RetentionPlan(as_of=moment, planned=tuple(planned), is_dry_run=dry_run)
+                note(context, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
+    return RetentionPlan(as_of=moment, planned=tuple(planned), dry_run=dry_run)
 
 
-def feed_to_json(feed: PlannedFeed) -> dict[str, object]:
-    """The JSON form of what is said of a feed."""
+def show_feed(feed: PlannedFeed) -> ShownFeed:
+    """Return a planned feed in the form for users."""
     survey, record = feed.survey, feed.record
-    document: dict[str, object] = {
-        "feed": record.feed,
-        "cluster": record.cluster,
-        "sweep": feed.sweep_id,
-        "left_out": feed.left_out,
-        "asks": [{"code": each.code, "sentence": each.sentence} for each in feed.obstacles],
-    }
-    if survey is not None:
-        span = span_of(feed)
-        document |= {
-            "instances": survey.instances,
-            "of": survey.present,
-            "paths": {kind.value: len(items) for kind, items in survey.taken.items()},
-            "bytes": survey.bytes,
-            "oldest": render_datetime(span[0]) if span else None,
-            "newest": render_datetime(span[1]) if span else None,
-            "rules": rules_of(feed),
-            "kept": survey.keepers,
-            "kept_paths": [
-                {"path": each.path, "reasons": [f"{kept.keeper.value}: {kept.reason}" for kept in each.kept]}
-                for each in survey.spared
-            ],
-            "never_swept": [
-                {"kind": location.kind.value, "path": location.template.text, "reason": location.obstacle}
-                for location in survey.unswept
-            ],
-        }
-    return document
+    shown = ShownFeed(
+        feed=record.feed,
+        cluster=record.cluster,
+        sweep_id=feed.sweep_id,
+        left_out=feed.left_out,
+        obstacles=feed.obstacles,
+    )
+    if survey is None:
+        return shown
+    times = [item.nominal_time for items in survey.taken.values() for item in (items[0], items[-1])]
+    return replace(
+        shown,
+        instances=survey.instances,
+        present=survey.present,
+        paths={kind: len(items) for kind, items in survey.taken.items()},
+        bytes=survey.bytes,
+        oldest=min(times, default=None),
+        newest=max(times, default=None),
+        rules=Counter(item.rule for items in survey.taken.values() for item in items),
+        kept=survey.keepers,
+        kept_paths=tuple(
+            KeptPath(path=each.path, reasons=tuple(f"{kept.kind.value}: {kept.reason}" for kept in each.kept))
+            for each in survey.protected
+        ),
+        never_swept=tuple(
+            UnsweptPath(kind=location.kind, path=location.template.text, reason=location.obstacle)
+            for location in survey.unswept
+        ),
+    )
 
 
-def span_of(feed: PlannedFeed) -> tuple[datetime, datetime] | None:
-    """The oldest and the newest nominal time that may go; None if nothing may."""
-    taken = feed.survey.taken.values() if feed.survey else ()
-    times = [item.nominal_time for items in taken for item in (items[0], items[-1])]
-    return (min(times), max(times)) if times else None
-
-
-def rules_of(feed: PlannedFeed) -> dict[str, int]:
-    """By how many paths each rule makes go."""
-    taken = feed.survey.taken.values() if feed.survey else ()
-    return dict(Counter(item.rule for items in taken for item in items))
-
-
-def reasons_of(feed: PlannedFeed) -> list[str]:
-    """What keeps eligible paths of a feed, how many, and an example of each."""
-    if feed.survey is None:
-        return []
-    examples = {each.kept[0].keeper.value: each.kept[0].reason for each in reversed(feed.survey.spared)}
-    return [f"{keeper} {count}: {examples[keeper]}" for keeper, count in feed.survey.keepers.items()]
-
-
-def _wanted(scene: Scene, feeds: Sequence[str], clusters: Sequence[str]) -> dict[str, list[FeedRecord]]:
-    """The feeds in question, by cluster."""
-    require_clusters(scene, clusters)
+def _requested_feeds(
+    context: OperationContext, feeds: Sequence[str], clusters: Sequence[str]
+) -> dict[str, list[FeedRecord]]:
+    """Return the requested feeds, by cluster."""
+    require_clusters(context, clusters)
     for name in feeds:
-        on = scene.clusters_of(Kind.FEED, name)
+        on = context.clusters_of(Kind.FEED, name)
         missing = sorted(set(clusters) - set(on))
         if missing:
             raise InstanceQueryError(
@@ -181,7 +198,7 @@ def _wanted(scene: Scene, feeds: Sequence[str], clusters: Sequence[str]) -> dict
                 next_step=f"It is on {', '.join(on)}.",
             )
     found: dict[str, list[FeedRecord]] = {}
-    for (name, cluster), record in sorted(scene.plan.feeds.items()):
+    for (name, cluster), record in sorted(context.plan.feeds.items()):
         if (not feeds or name in feeds) and (not clusters or cluster in clusters):
             found.setdefault(cluster, []).append(record)
     return found

@@ -1,72 +1,70 @@
-"""`retention undo` and `purge`: sweeps brought back, and their trash emptied."""
+"""`retention undo` and `purge`: restores the paths of sweeps, and empties their trash."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from feed_assets.json_form import shown
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.retention.ends import TRASH_OF_NOBODY
 from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.restoring import AWAY
+from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.sweep_totals import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.sweeping import Progress
-from feed_assets.lifecycle.retention.undoing import UNDOABLE, Undone, Wanted, undo_sweep
-from feed_assets.lifecycle.retention.worksite import Worksite
-from feed_assets.operations.retention.auditing import note
-from feed_assets.operations.retention.holding import hold_undone
-from feed_assets.operations.retention.reading import require_clusters, sweep_to_json
+from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, undo_sweep
+from feed_assets.operations.audit_notes import note
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.retention.holding import hold_restored
+from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
-from feed_assets.operations.scene import Scene
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import Hold, Sweep, SweepState
+from feed_assets.state.sweep_records import Hold, ItemOutcome, Sweep, SweepState
 from feed_assets.timing.dates import render_datetime
-
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroughtBack:
-    """What an undo came to, and the holds that keep the next sweep from what is back."""
+class UnrestoredPath:
+    """A path that could not be restored, and the reason."""
 
-    undone: Undone
-    holds: tuple[Hold, ...]
-    is_dry_run: bool = False
+    path: str
+    outcome: ItemOutcome
+    reason: str | None
 
-    @property
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoResult:
+    """The effects of an undo, and the holds that protect restored instances from the next sweep. `restored` paths are
+    restored, or would be. `is_shared`: other workers lease a part of the sweep.
+    """
+
+    sweep: Sweep
+    restored: int
+    left: tuple[UnrestoredPath, ...] = ()
+    is_shared: bool = False
+    holds: tuple[Hold, ...] = ()
+    dry_run: bool = False
+
+    @shown
     def is_complete(self) -> bool:
-        """Whether all that was asked for is back."""
-        return self.undone.is_complete and not self.undone.left
+        """Whether everything requested is restored."""
+        return not self.is_shared and not self.left
 
     def render_summary(self) -> str:
-        """One line: how much is back, how much not, and until when it is held."""
-        would = "would bring back" if self.is_dry_run else "brought back"
-        text = f"undo of {self.undone.sweep.sweep_id}: {would} {self.undone.restored:,} paths"
-        if self.undone.left:
-            text += f", could not bring back {len(self.undone.left):,}"
-        if not self.undone.is_complete:
-            text += "; others work on the rest of it, give the command again when they have ended"
+        """Return one line: the numbers of restored and unrestored paths, and the end of the hold."""
+        would = "would restore" if self.dry_run else "restored"
+        text = f"undo of {self.sweep.sweep_id}: {would} {self.restored:,} paths"
+        if self.left:
+            text += f", could not restore {len(self.left):,}"
+        if self.is_shared:
+            text += "; other workers hold the rest, repeat the command when they have finished"
         if self.holds and self.holds[0].expires_at is not None:
             text += f"; held until {render_datetime(self.holds[0].expires_at)} by {self.holds[0].name!r}"
         return text
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "dry_run": self.is_dry_run,
-            "sweep": sweep_to_json(self.undone.sweep),
-            "restored": self.undone.restored,
-            "left": [
-                {"path": path, "outcome": result.outcome.value, "reason": result.reason}
-                for path, result in self.undone.left
-            ],
-            "complete": self.is_complete,
-            "hold": self.holds[0].name if self.holds else None,
-        }
 
-
-def bring_back(
-    scene: Scene,
-    site: Worksite,
+def undo_removals(
+    context: OperationContext,
+    sweep_context: SweepContext,
     sweep: Sweep,
     *,
     author: str,
@@ -75,108 +73,106 @@ def bring_back(
     with_hold: bool = True,
     dry_run: bool = False,
     progress: Progress | None = None,
-) -> BroughtBack:
-    """Undo a sweep, or what it took of some feeds or at some nominal times.
-
-    What comes back is still expired, so unless told otherwise it is held for as long as the trash would have kept it.
+) -> UndoResult:
+    """Undo a sweep, or only its removals of some feeds or at some nominal times. Restored instances are still expired.
+    Unless `with_hold` is False, a hold protects them for as long as the trash would have kept them.
 
     Raises:
         SafeModeError: safe mode is on.
-        SweepRefusedError: it has taken nothing away, or did not take anything of one of the feeds.
-        StorageError: the filesystem refused; a repeat goes on.
+        SweepRefusedError: the sweep has removed nothing, or nothing of one of the feeds.
+        StorageError: the filesystem failed; a repeat continues.
     """
-    require_mode(scene.database, Operation.RETENTION_UNDO)
+    require_mode(context.database, Operation.RETENTION_UNDO)
     unknown = sorted(set(feeds) - {count.feed for count in sweep.counts})
     if unknown:
         raise SweepRefusedError(
             sweep=sweep.sweep_id,
-            reason=f"it is not about feed {unknown[0]!r}",
-            next_step=f"It is about {', '.join(sorted(count.feed for count in sweep.counts))}.",
+            reason=f"it does not contain feed {unknown[0]!r}",
+            next_step=f"It contains {', '.join(sorted(count.feed for count in sweep.counts))}.",
         )
-    wanted = Wanted(feeds=frozenset(feeds) or None, times=frozenset(times) or None)
+    selection = RestoreSelection(feeds=frozenset(feeds) or None, times=frozenset(times) or None)
     if dry_run:
-        return _foreseen(scene, sweep, wanted)
+        return _preview(context, sweep, selection)
     holds: list[Hold] = []
     if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
-        holds = hold_undone(scene, sweep, feeds or None, times or None, author, _held_until(scene, sweep))
-    undone = undo_sweep(site, sweep.sweep_id, wanted, progress=progress)
-    note(scene, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
-    return BroughtBack(undone=undone, holds=tuple(holds))
+        holds = hold_restored(context, sweep, feeds or None, times or None, author, _held_until(context, sweep))
+    undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=progress)
+    note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
+    left = [UnrestoredPath(path=path, outcome=result.outcome, reason=result.reason) for path, result in undone.left]
+    return UndoResult(
+        sweep=undone.sweep,
+        restored=undone.restored,
+        left=tuple(left),
+        is_shared=not undone.is_complete,
+        holds=tuple(holds),
+    )
 
 
-def _held_until(scene: Scene, sweep: Sweep) -> datetime:
-    records = [scene.plan.feeds.get((count.feed, sweep.cluster)) for count in sweep.counts]
+def _held_until(context: OperationContext, sweep: Sweep) -> datetime:
+    records = [context.plan.feeds.get((count.feed, sweep.cluster)) for count in sweep.counts]
     kept = [record.retention.trash for record in records if record is not None and record.retention is not None]
-    return scene.as_of + max((each.as_duration() for each in kept), default=TRASH_OF_NOBODY.as_duration())
+    return context.as_of + max((each.as_duration() for each in kept), default=UNDECLARED_TRASH_LIFETIME.as_duration())
 
 
-def _foreseen(scene: Scene, sweep: Sweep, wanted: Wanted) -> BroughtBack:
+def _preview(context: OperationContext, sweep: Sweep, selection: RestoreSelection) -> UndoResult:
     count = 0
-    with scene.database.read() as connection:
+    with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():
-            count += sum(bool(chunk.results) and chunk.results[place].outcome in AWAY for place in wanted.places(chunk))
-    undone = Undone(sweep=sweep, restored=count, left=(), is_complete=True)
-    return BroughtBack(undone=undone, holds=(), is_dry_run=True)
+            count += sum(
+                bool(chunk.results) and chunk.results[position].outcome in REMOVED_OUTCOMES
+                for position in selection.positions(chunk)
+            )
+    return UndoResult(sweep=sweep, restored=count, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Emptied:
-    """What a purge did to the trash of each sweep that was due."""
+class PurgeResult:
+    """The effects of a purge on the trash of each due sweep."""
 
     purged: tuple[PurgedSweep, ...]
-    is_dry_run: bool = False
+    dry_run: bool = False
 
-    @property
+    @shown
     def is_complete(self) -> bool:
-        """Whether nothing was in the way."""
+        """Whether nothing prevented the purge."""
         return all(each.obstacle is None for each in self.purged)
 
     def render_summary(self) -> str:
-        """One line: how many sweeps, how much of them, and how many had to stay."""
+        """Return one line: the number of sweeps and of their paths, and how many had to stay."""
         done = [each for each in self.purged if each.obstacle is None]
-        would = "would purge" if self.is_dry_run else "purged"
+        would = "would purge" if self.dry_run else "purged"
         text = f"{would} {len(done):,} sweeps, {sum(each.files for each in done):,} files"
         stay = len(self.purged) - len(done)
         return f"{text}; {stay:,} had to stay" if stay else text
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form, `version` 1."""
-        return {
-            "version": VERSION,
-            "dry_run": self.is_dry_run,
-            "purged": [
-                {"sweep": each.sweep.sweep_id, "files": each.files, "obstacle": each.obstacle} for each in self.purged
-            ],
-        }
-
 
 def empty_trash(
-    scene: Scene,
-    site: Worksite,
+    context: OperationContext,
+    sweep_context: SweepContext,
     *,
     author: str,
     clusters: Collection[str] = (),
     only: Collection[Sweep] = (),
     at_once: bool = False,
     dry_run: bool = False,
-) -> Emptied:
-    """Remove for good what sweeps took away and was kept for its time; with `at_once` whatever its time.
+) -> PurgeResult:
+    """Delete the trash of sweeps once it has expired; with `at_once`, delete it regardless of its age.
 
     Raises:
         SafeModeError: safe mode is on.
         InstanceQueryError: there is no such cluster.
-        SweepRefusedError: the clock cannot be right, so nobody knows what is over its time.
-        StorageError: the filesystem refused; a repeat goes on.
+        SweepRefusedError: the clock seems wrong, so the age of trash is unknown.
+        StorageError: the filesystem failed; a repeat continues.
     """
-    require_mode(scene.database, Operation.RETENTION_PURGE)
-    require_clusters(scene, clusters)
+    require_mode(context.database, Operation.RETENTION_PURGE)
+    require_clusters(context, clusters)
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}
     purged: list[PurgedSweep] = []
-    for cluster in sorted(named or clusters or scene.plan.clusters):
-        found = find_purgeable(site, cluster, scene.as_of, at_once=at_once, only=ids or None)
-        done = purge_sweeps(site, cluster, found, dry_run=dry_run)
+    for cluster in sorted(named or clusters or context.plan.clusters):
+        found = find_purgeable(sweep_context, cluster, context.as_of, at_once=at_once, only=ids or None)
+        done = purge_sweeps(sweep_context, cluster, found, dry_run=dry_run)
         purged += done
         for each in done if not dry_run else ():
-            note(scene, author, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
-    return Emptied(purged=tuple(purged), is_dry_run=dry_run)
+            note(context, author, "retention purge", each.sweep, files=each.files, obstacle=each.obstacle)
+    return PurgeResult(purged=tuple(purged), dry_run=dry_run)

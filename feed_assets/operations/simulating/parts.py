@@ -1,4 +1,4 @@
-"""What a simulation has in the place of the world: passing storage, jobs that write what they read, arrivals."""
+"""The simulated parts of the world: temporary storage, jobs that write digests of their inputs, and arrivals."""
 
 import csv
 import hashlib
@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from feed_assets.engines.port import Engine, OutputReport, Work, WorkReport
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.operations.errors import ArrivalsFileError
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
 from feed_assets.timing.dates import parse_datetime, render_datetime
@@ -30,7 +30,9 @@ _MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Arrival:
-    """Something outside writes an instance at a time, in the place of what is there. `content` tells writings apart."""
+    """An external write of an instance at a given time; it replaces existing content. `content` distinguishes
+    writes.
+    """
 
     at: datetime
     feed: str
@@ -40,9 +42,10 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """How instances of feeds from outside arrive: most within a tenth of the feed's frequency, some late, some never,
-    some twice with other content. Shares are between 0 and 1; a late one comes up to `latest` frequencies later.
+class ArrivalPattern:
+    """The arrival pattern of external feeds: most instances within a tenth of the feed's frequency, some late, some
+    never, some twice with other content. Shares are between 0 and 1; a late instance comes up to `latest` frequencies
+    later.
     """
 
     late: float = 0.05
@@ -52,33 +55,33 @@ class Habits:
 
 
 def iter_arrivals(
-    plan: Plan, start: datetime, end: datetime, habits: Habits, source: random.Random
+    plan: Plan, start: datetime, end: datetime, pattern: ArrivalPattern, source: random.Random
 ) -> Iterator[Arrival]:
-    """Arrivals of all feeds that nothing here writes, for the instances with `start <= nominal time < end`."""
+    """Yield the arrivals of all external feeds, for the instances with `start <= nominal time < end`."""
     for _, record in sorted(plan.feeds.items()):
         if not record.is_external:
             continue
         step = record.sequence.frequency.as_duration()
         for nominal_time in record.sequence.between(start, end):
-            if source.random() < habits.missing:
+            if source.random() < pattern.missing:
                 continue
-            is_late = source.random() < habits.late
-            delay = step * (source.uniform(0.5, habits.latest) if is_late else source.uniform(0, 0.1))
+            is_late = source.random() < pattern.late
+            delay = step * (source.uniform(0.5, pattern.latest) if is_late else source.uniform(0, 0.1))
             at = _whole_minute(nominal_time + delay)
             arrival = Arrival(at=at, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="1")
             yield arrival
-            if source.random() < habits.again:
-                later = _whole_minute(at + step * source.uniform(0.1, habits.latest))
+            if source.random() < pattern.again:
+                later = _whole_minute(at + step * source.uniform(0.1, pattern.latest))
                 yield Arrival(
                     at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
                 )
 
 
 def load_arrivals(file: Path, plan: Plan) -> list[Arrival]:
-    """Arrivals of a CSV file with the columns `feed`, `cluster`, `instance`, `at` and, if need be, `content`.
+    """Load arrivals from a CSV file with the columns `feed`, `cluster`, `instance`, `at` and optionally `content`.
 
     Raises:
-        ArrivalsFileError: it cannot be read, or a line names no instance of a feed from outside.
+        ArrivalsFileError: the file cannot be read, or a line does not name an instance of an external feed.
     """
     try:
         with file.open(newline="", encoding="utf-8") as stream:
@@ -95,13 +98,13 @@ def _arrival(file: Path, line: int, row: Mapping[str, str | None], plan: Plan) -
     feed, cluster, instance, at = (str(row[name]).strip() for name in _COLUMNS)
     record = plan.feeds.get((feed, cluster))
     if record is None or not record.is_external:
-        raise ArrivalsFileError(file=str(file), line=line, reason=f"feed {feed!r} on {cluster} is none from outside")
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"feed {feed!r} on {cluster} is not an external feed")
     try:
         nominal_time, moment = parse_datetime(instance), parse_datetime(at)
     except FeedAssetsError as exc:
         raise ArrivalsFileError(file=str(file), line=line, reason=str(exc)) from exc
     if not record.sequence.contains(nominal_time):
-        raise ArrivalsFileError(file=str(file), line=line, reason=f"{instance} is no instance of feed {feed!r}")
+        raise ArrivalsFileError(file=str(file), line=line, reason=f"{instance} is not an instance of feed {feed!r}")
     return Arrival(at=moment, feed=feed, cluster=cluster, nominal_time=nominal_time, content=row.get("content") or "1")
 
 
@@ -110,7 +113,7 @@ def _whole_minute(moment: datetime) -> datetime:
 
 
 class SimulatedStores:
-    """Every store of a plan in a folder of its own, in memory where the system has a file system there."""
+    """The stores of a plan, each in its own folder, in memory if the system has a filesystem there."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="feed-assets-", dir=_MEMORY if _MEMORY.is_dir() else None)
@@ -123,7 +126,7 @@ class SimulatedStores:
         return open_store(f"file://{root}", {})
 
     def write(self, record: FeedRecord, nominal_time: datetime, content: str) -> None:
-        """Write an instance as an outside program does: its data, then its flag."""
+        """Write an instance like an external program: its data, then its flag."""
         folder = self._path(record, nominal_time)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _FILE).write_text(content)
@@ -131,12 +134,12 @@ class SimulatedStores:
             (folder / record.flag).touch()
 
     def read(self, record: FeedRecord, nominal_time: datetime) -> str | None:
-        """What an instance holds; None if there is none."""
+        """Return the content of an instance; None if it does not exist."""
         file = self._path(record, nominal_time) / _FILE
         return file.read_text() if file.exists() else None
 
     def remove(self) -> None:
-        """Forget everything."""
+        """Remove all stores."""
         self._folder.cleanup()
 
     def _path(self, record: FeedRecord, nominal_time: datetime) -> Path:
@@ -146,9 +149,9 @@ class SimulatedStores:
 
 
 class DigestEngine(Engine):
-    """Every job writes a digest of its process, its instance and all that it has read: other inputs, other output."""
+    """An engine whose jobs write a digest of process, instance and inputs: other inputs give another output."""
 
-    def run(self, work: Work, session: "Any") -> WorkReport:  # noqa: ARG002 - it needs none
+    def run(self, work: Work, session: "Any") -> WorkReport:  # noqa: ARG002 - needs no session
         digest = hashlib.sha256(f"{work.process}|{render_datetime(work.nominal_time)}|{work.path}".encode())
         for data in work.inputs:
             digest.update(f"|{data.name}".encode())
@@ -176,5 +179,5 @@ def _data_files(folder: Path) -> Iterable[Path]:
 
 
 def no_session() -> "SparkSession":
-    """Stands for Spark, which no job of a simulation needs."""
+    """Stand in for Spark, which no simulated job needs."""
     raise AssertionError("a simulation runs nothing on Spark")

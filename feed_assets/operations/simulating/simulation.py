@@ -1,37 +1,38 @@
-"""Days of a location in seconds: the real sensors' decisions and record, passing storage, and a clock that jumps.
-
-One thread; the same seed gives the same log.
+"""Simulates days of a location in seconds: real decisions and record, temporary storage, and a clock that jumps. It
+runs in one thread; the same seed gives the same log.
 """
 
 import heapq
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.arrivals import apply_arrivals
-from feed_assets.lifecycle.attempt_steps import Published
-from feed_assets.lifecycle.attempts import begin_attempt
-from feed_assets.lifecycle.catching_up import ON_TIME
-from feed_assets.lifecycle.clock_steps import apply_clock
-from feed_assets.lifecycle.execution import InstanceRunner
-from feed_assets.lifecycle.governance import Governance
-from feed_assets.lifecycle.late_detection import apply_late_checks
-from feed_assets.lifecycle.leasing import TTL
-from feed_assets.lifecycle.readiness import apply_readiness
-from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_launched
-from feed_assets.lifecycle.redefinition import apply_plan
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.arrival.arrivals import apply_arrivals
+from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
+from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
+from feed_assets.lifecycle.instances.clock_setback import apply_clock
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.instances.readiness import apply_readiness
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.retries import apply_retries
+from feed_assets.lifecycle.late.late_detection import apply_late_checks
+from feed_assets.lifecycle.releases.plan_changes import apply_plan
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
-from feed_assets.lifecycle.requests import LaunchRequest, apply_requests
-from feed_assets.lifecycle.retries import apply_retries
 from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step
 from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database, open_database
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
@@ -43,8 +44,8 @@ _REQUESTS_A_TICK = 50
 _OPEN = (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING)
 
 
-class Happening(StrEnum):
-    """What can happen in a simulation."""
+class SimulatedEvent(StrEnum):
+    """The kinds of events in a simulation."""
 
     ARRIVED = "arrived"
     ASKED_FOR = "asked for"
@@ -60,46 +61,37 @@ class Happening(StrEnum):
 
 
 _ENDED_WITHOUT_RUN = (
-    (ProcessInstanceStatus.TIMEDOUT, Happening.TIMED_OUT),
-    (ProcessInstanceStatus.SKIPPED, Happening.SKIPPED),
+    (ProcessInstanceStatus.TIMEDOUT, SimulatedEvent.TIMED_OUT),
+    (ProcessInstanceStatus.SKIPPED, SimulatedEvent.SKIPPED),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """Something that happened, to an instance if it is about one; `note` is more for people. `at` is the true time."""
+    """An event of a simulation, with its instance if it has one; `note` has details for people. `at` is the true
+    time.
+    """
 
     at: datetime
-    what: Happening
+    what: SimulatedEvent
     entity: str = ""
     cluster: str = ""
-    nominal_time: datetime | None = None
+    nominal_time: NominalTime | None = None
     note: str = ""
 
     def render(self) -> str:
-        """The line as people read it."""
+        """Return the line for people."""
         who = f" {self.entity}" if self.entity else ""
         when = f" {render_datetime(self.nominal_time)}" if self.nominal_time else ""
         where = f" on {self.cluster}" if self.cluster else ""
         note = f": {self.note}" if self.note else ""
         return f"{render_datetime(self.at)} {self.what.value}{who}{when}{where}{note}"
 
-    def to_json(self) -> dict[str, object]:
-        """The JSON form."""
-        return {
-            "at": render_datetime(self.at),
-            "what": self.what.value,
-            "entity": self.entity,
-            "cluster": self.cluster,
-            "instance": render_datetime(self.nominal_time) if self.nominal_time else None,
-            "note": self.note,
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong: shares of the runs whose worker dies when it begins and whose request is lost, the share of the
-    ticks before which the daemon stands still, for up to `pause`, and how the clock is set.
+    """The faults: the share of runs whose worker dies at its start, the share whose request is lost, the share of ticks
+    before which the daemon pauses, for up to `pause`, and the clock settings.
     """
 
     death: float = 0.0
@@ -110,9 +102,9 @@ class Faults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """The times of a simulation, the seed of all that chance decides, the pace of the sensors, how long runs take, and
-    what goes wrong.
+class SimulationSettings:
+    """The period of a simulation, its random seed, the interval of the sensors, the duration of runs, and the
+    faults.
     """
 
     start: datetime
@@ -125,20 +117,18 @@ class Circumstances:
 
 @dataclass(slots=True)
 class Simulation:
-    """A location that lives through a stretch of time; iterate over `run` once.
-
-    `record` notes the definitions of the plan in a database, as they are noted before they take effect. `database` and
-    `stores` can be looked at while it goes on. Close it when done.
+    """A simulated location; iterate over `run` once. `record` records the definitions of the plan in a database, as
+    before they take effect. `database` and `stores` may be read during the simulation. Close it afterwards.
     """
 
     plan: Plan
     record: Callable[[Database], object]
     arrivals: Sequence[Arrival]
-    circumstances: Circumstances
+    settings: SimulationSettings
     database: Database = field(init=False)
     stores: SimulatedStores = field(init=False)
     in_flight: dict[str, LaunchRequest] = field(default_factory=dict)
-    _governance: Governance = field(init=False)
+    _timeline: ReleaseTimeline = field(init=False)
     _source: random.Random = field(init=False)
     _clock: WrongClock = field(init=False)
     _runs: list[tuple[datetime, int, LaunchRequest, str]] = field(default_factory=list)
@@ -151,35 +141,35 @@ class Simulation:
         self.database.migrate()
         self.record(self.database)
         self.stores = SimulatedStores()
-        self._governance = Governance(self.plan)
-        self._source = random.Random(self.circumstances.seed)
-        self._clock = WrongClock(self.circumstances.faults.clock, random.Random(f"clock {self.circumstances.seed}"))
+        self._timeline = ReleaseTimeline(self.plan)
+        self._source = random.Random(self.settings.seed)
+        self._clock = WrongClock(self.settings.faults.clock, random.Random(f"clock {self.settings.seed}"))
 
     def close(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self.stores.remove()
         self.database.close()
 
     def run(self) -> Iterator[LogLine]:
-        """Everything that happens, in order; at the end what never ran."""
-        circumstances = self.circumstances
+        """Yield all events in order; at the end the instances that never ran."""
+        settings = self.settings
         coming = sorted(self.arrivals)
-        now = circumstances.start
-        while now <= circumstances.end:
+        now = settings.start
+        while now <= settings.end:
             while coming and coming[0].at <= now:
                 yield self._arrive(coming.pop(0))
             yield from self._finish_runs(now)
-            if self._source.random() < circumstances.faults.stop:
-                now += circumstances.faults.pause * self._source.random()
-                self._governance = Governance(self.plan)
-                yield LogLine(at=now, what=Happening.RESTARTED)
+            if self._source.random() < settings.faults.stop:
+                now += settings.faults.pause * self._source.random()
+                self._timeline = ReleaseTimeline(self.plan)
+                yield LogLine(at=now, what=SimulatedEvent.RESTARTED)
                 continue
             yield from self._tick(now)
             step = self._clock.step()
             if step is not None:
-                yield LogLine(at=now, what=Happening.CLOCK_SET, note=describe_step(step))
-            now += circumstances.every if step is None else circumstances.run_time
-        yield from self._finish_runs(now + circumstances.run_time * 2)
+                yield LogLine(at=now, what=SimulatedEvent.CLOCK_SET, note=describe_step(step))
+            now += settings.every if step is None else settings.run_time
+        yield from self._finish_runs(now + settings.run_time * 2)
         yield from self._missed(now)
 
     def _arrive(self, arrival: Arrival) -> LogLine:
@@ -187,7 +177,7 @@ class Simulation:
         self.stores.write(record, arrival.nominal_time, arrival.content)
         return LogLine(
             at=arrival.at,
-            what=Happening.ARRIVED,
+            what=SimulatedEvent.ARRIVED,
             entity=arrival.feed,
             cluster=arrival.cluster,
             nominal_time=arrival.nominal_time,
@@ -196,17 +186,17 @@ class Simulation:
 
     def _tick(self, now: datetime) -> Iterator[LogLine]:
         as_of = self._clock.read(now)
-        database, stores, governance = self.database, self.stores.pool, self._governance
-        apply_plan(database, governance, as_of)
+        database, stores, timeline = self.database, self.stores.pool, self._timeline
+        apply_plan(database, timeline, as_of)
         for cluster in sorted(self.plan.clusters):
-            apply_clock(database, governance, cluster, as_of, as_of)
+            apply_clock(database, timeline, cluster, as_of, as_of)
             self._reconcile(cluster, as_of)
             apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY))
-            apply_late_checks(database, stores, governance, cluster, as_of, as_of, TimeBudget(_PLENTY))
-            apply_retries(database, governance, cluster, as_of)
-            on_time = max(ON_TIME, self.circumstances.every)
-            readied = apply_readiness(database, governance, cluster, as_of, TimeBudget(_PLENTY), on_time=on_time)
-            requests = apply_requests(database, governance, cluster, as_of, as_of, _REQUESTS_A_TICK)
+            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY))
+            apply_retries(database, timeline, cluster, as_of)
+            on_time = max(ON_TIME, self.settings.every)
+            readied = apply_readiness(database, timeline, cluster, as_of, TimeBudget(_PLENTY), on_time=on_time)
+            requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
             for request in requests:
@@ -215,14 +205,16 @@ class Simulation:
     def _launch(self, request: LaunchRequest, now: datetime) -> Iterator[LogLine]:
         run_id = f"run-{next(self._numbers)}"
         fate = self._source.random()
-        faults = self.circumstances.faults
+        faults = self.settings.faults
         if fate < faults.loss:
             self._dead[request.key] = run_id
             return
-        duration = self.circumstances.run_time * self._source.uniform(0.5, 1.5)
+        duration = self.settings.run_time * self._source.uniform(0.5, 1.5)
         self.in_flight[run_id] = request
         heapq.heappush(self._runs, (now + duration, next(self._numbers), request, run_id))
-        yield self._about(now, Happening.ASKED_FOR, request, request.first, f"{len(request.nominal_times)} instances")
+        yield self._about(
+            now, SimulatedEvent.ASKED_FOR, request, request.first, f"{len(request.nominal_times)} instances"
+        )
         if fate < faults.loss + faults.death:
             self._dead[request.key] = self._dead[run_id] = run_id
 
@@ -241,76 +233,62 @@ class Simulation:
                 continue
             if run_id in self._dead:
                 self._die(request, time, run_id, self._clock.read(at))
-                yield self._about(at, Happening.DIED, request, time)
+                yield self._about(at, SimulatedEvent.DIED, request, time)
                 return
             yield self._run_one(request, row, run_id, at)
 
     def _run_one(self, request: LaunchRequest, row: ProcessInstance, run_id: str, at: datetime) -> LogLine:
         with self.database.read() as connection:
-            governed = self._governance.find(connection, request.process.key, row.nominal_time)
+            active = self._timeline.find(connection, request.process.key, row.nominal_time)
         plan, process, release = (
-            (governed.plan, governed.record, governed.release) if governed else (self.plan, request.process, None)
+            (active.plan, active.record, active.release) if active else (self.plan, request.process, None)
         )
         published: list[Published] = []
         try:
+            context = self._context(run_id, self._clock.read(at), plan, release)
             if process.copy is not None:
-                self._copy(process, row.nominal_time, run_id, at, plan, release, published)
+                self._copy(process, row.nominal_time, context, published)
             else:
-                runner = replace(self._runner(run_id, self._clock.read(at)), plan=plan, release=release)
+                runner = InstanceRunner(
+                    context=context, root=Path(), session=no_session, engines=lambda _: DigestEngine()
+                )
                 runner.run(process, row.nominal_time, published.append)
         except FeedAssetsError as exc:
-            return self._about(at, Happening.FAILED, request, row.nominal_time, str(exc))
-        is_again = row.attempt > 0 and row.reason is not None and row.reason.startswith("late")
+            return self._about(at, SimulatedEvent.FAILED, request, row.nominal_time, str(exc))
+        is_again = row.attempt > 0 and row.cause is Cause.LATE_DATA
         note = row.reason if is_again and row.reason else ""
         missing = {name: times for done in published for name, times in done.missing.items()}
         if missing:
             note = "; ".join([note, *(f"without {len(times)} of {name}" for name, times in missing.items())]).strip(
                 "; "
             )
-        return self._about(at, Happening.LATE_RUN if is_again else Happening.RUN, request, row.nominal_time, note)
-
-    def _copy(
-        self,
-        flow: ProcessRecord,
-        nominal_time: datetime,
-        run_id: str,
-        at: datetime,
-        plan: Plan,
-        release: int | None,
-        published: list[Published],
-    ) -> None:
-        clock = FrozenClock(self._clock.read(at))
-        runner = FlowRunner(
-            database=self.database,
-            stores=self.stores.pool,
-            plan=plan,
-            clock=clock,
-            wall=clock,
-            run_id=run_id,
-            release=release,
+        return self._about(
+            at, SimulatedEvent.LATE_RUN if is_again else SimulatedEvent.RUN, request, row.nominal_time, note
         )
 
+    def _copy(
+        self, flow: ProcessRecord, nominal_time: datetime, context: AttemptContext, published: list[Published]
+    ) -> None:
         def end(_: datetime, outcome: Published | Exception) -> None:
             if isinstance(outcome, Exception):
                 raise outcome
 
-        runner.run(flow, [nominal_time], published.append, end)
+        FlowRunner(context=context).run(flow, [nominal_time], published.append, end)
 
-    def _runner(self, run_id: str, at: datetime) -> InstanceRunner:
-        return InstanceRunner(
+    def _context(self, run_id: str, at: datetime, plan: Plan, release: int | None) -> AttemptContext:
+        clock = FrozenClock(at)
+        return AttemptContext(
             database=self.database,
             stores=self.stores.pool,
-            plan=self.plan,
-            clock=FrozenClock(at),
-            wall=FrozenClock(at),
-            root=Path(),
+            plan=plan,
+            clock=clock,
+            real_clock=clock,
             run_id=run_id,
-            session=no_session,
-            engines=lambda _: DigestEngine(),
+            release=release,
         )
 
     def _die(self, request: LaunchRequest, time: datetime, run_id: str, at: datetime) -> None:
-        """What a worker leaves that dies when it has begun: an instance that is RUNNING, and its lease."""
+        """Leave the traces of a worker that dies at its start: a RUNNING instance and its lease."""
         Leases(self.database).acquire(
             f"process/{request.process.process}", request.process.cluster, time, run_id, at, TTL
         )
@@ -351,7 +329,7 @@ class Simulation:
         for row in sorted(rows, key=_key_of):
             yield LogLine(
                 at=now,
-                what=Happening.MISSED,
+                what=SimulatedEvent.MISSED,
                 entity=row.process,
                 cluster=row.cluster,
                 nominal_time=row.nominal_time,
@@ -359,7 +337,7 @@ class Simulation:
             )
 
     @staticmethod
-    def _about(at: datetime, what: Happening, request: LaunchRequest, time: datetime, note: str = "") -> LogLine:
+    def _about(at: datetime, what: SimulatedEvent, request: LaunchRequest, time: datetime, note: str = "") -> LogLine:
         process = request.process
         return LogLine(at=at, what=what, entity=process.process, cluster=process.cluster, nominal_time=time, note=note)
 
@@ -369,10 +347,10 @@ def _key_of(row: ProcessInstance) -> ProcessKey:
 
 
 def simulate(
-    plan: Plan, record: Callable[[Database], object], arrivals: Iterable[Arrival], circumstances: Circumstances
+    plan: Plan, record: Callable[[Database], object], arrivals: Iterable[Arrival], settings: SimulationSettings
 ) -> Iterator[LogLine]:
-    """Simulate a location and forget it; everything that happens, in order. Arguments as of `Simulation`."""
-    simulation = Simulation(plan=plan, record=record, arrivals=tuple(arrivals), circumstances=circumstances)
+    """Simulate a location, yield all events in order, and remove it. The arguments are those of `Simulation`."""
+    simulation = Simulation(plan=plan, record=record, arrivals=tuple(arrivals), settings=settings)
     try:
         yield from simulation.run()
     finally:

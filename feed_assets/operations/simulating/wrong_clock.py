@@ -1,4 +1,4 @@
-"""The clock of the machine in a simulation: right, until somebody or something sets it."""
+"""The machine's clock in a simulation: correct until it is set."""
 
 import random
 from dataclasses import dataclass, field
@@ -10,10 +10,8 @@ _SHORTEST = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockSteps:
-    """How often the clock is set, and by how much: the share of the ticks after which it is, and how far it may be
-    ahead, or behind, from then on.
-
-    A clock that is wrong is put right every other time. Small errors are more frequent than large ones.
+    """How often and how far the clock is set: the share of ticks after which it is set, and its largest error ahead or
+    behind. Every other step corrects a wrong clock. Small errors are more frequent than large ones.
     """
 
     share: float = 0.0
@@ -23,18 +21,18 @@ class ClockSteps:
 
 @dataclass(slots=True)
 class WrongClock:
-    """How far the clock of the machine is from the true time: `error` is above 0 where it is ahead."""
+    """The error of the machine's clock relative to the true time; `error` is positive if it is ahead."""
 
     steps: ClockSteps
     source: random.Random
     error: timedelta = field(default=_RIGHT, init=False)
 
     def read(self, true_time: datetime) -> datetime:
-        """What the clock says at a time."""
+        """Return the clock's time at a true time."""
         return true_time + self.error
 
     def step(self) -> timedelta | None:
-        """Set the clock by chance; by how much, None if it is left alone."""
+        """Set the clock at random; return the change, None if the clock is left alone."""
         if self.source.random() >= self.steps.share:
             return None
         before, self.error = self.error, self._next_error()
@@ -50,7 +48,7 @@ class WrongClock:
 
 
 def describe_step(step: timedelta) -> str:
-    """By how much a clock was set, for people.
+    """Return a change of the clock for people.
 
     >>> describe_step(timedelta(days=1, minutes=2)), describe_step(timedelta(minutes=-90))
     ('forward by 1 day, 0:02:00', 'back by 1:30:00')

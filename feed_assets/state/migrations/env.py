@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection and in the transaction that `Database.migrate` hands over."""
+"""Run the migrations in the connection and transaction that `Database.migrate` provides."""
 
 from alembic import context
 

@@ -10,11 +10,16 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.lifecycle.attempt_steps import Published
-from feed_assets.lifecycle.lateness import Verdict
-from feed_assets.lifecycle.schedules import apply_end_of_work, apply_schedules, decide_schedules, load_schedules
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.instances.schedules import (
+    apply_end_of_work,
+    apply_schedules,
+    decide_schedules,
+    load_schedules,
+)
+from feed_assets.lifecycle.late.lateness import LateVerdict
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FrontierKind, ProcessInstanceStatus
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
 from tests.lifecycle.world import START, World, at, feed, hours, process
 
 FLOW = "clicks@primary"
@@ -212,7 +217,7 @@ def test_row_75_what_comes_late_to_the_source_reaches_the_replica_before_the_cut
     pass_time(world, at("01T00:05"))
     world.land("clicks", START, text="late")
     as_of = at("01T04")
-    assert world.look_for_late(as_of, "backup").verdicts == (Verdict.RERUN,)
+    assert world.look_for_late(as_of, "backup").verdicts == (LateVerdict.RERUN,)
     pass_time(world, as_of)
     assert sorted(files(world, START).values()) == ["data", "late"]
     for hour in (9, 12):
@@ -279,4 +284,4 @@ def test_a_feed_that_is_deleted_ends_its_copies(tmp_path: Path) -> None:
     with world.database.begin() as connection:
         apply_end_of_work(connection, Kind.FEED, "clicks", ["backup"], reason="deleted", now=at("01T00:06"))
     assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.KILLED}
-    assert world.frontier(FrontierKind.PROCESS, FLOW, "backup") is None
+    assert world.watermark(WatermarkKind.PROCESS, FLOW, "backup") is None

@@ -11,13 +11,13 @@ import pytest
 from feed_assets.engines.port import WorkReport
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.errors import RemovalLimitError
-from feed_assets.lifecycle.execution import ALL_TIMES
-from feed_assets.lifecycle.instance_actions import InstanceAction, apply_action
-from feed_assets.operations.location import declare_location
+from feed_assets.lifecycle.instances.execution import ALL_TIMES
+from feed_assets.lifecycle.instances.instance_actions import InstanceAction, apply_action
+from feed_assets.plan.location import declare_location
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.transfer.errors import RemovalLimitError
 from tests.lifecycle.world import START, World
 
 DAY = timedelta(days=1)
@@ -61,16 +61,12 @@ def read(root: Path, cluster: str = "backup", below: str = "models") -> dict[str
 def run(world: World, time: datetime, as_of: datetime, name: str = "models") -> WorkReport:
     """Run an instance as a Dagster run does; what the attempt says of itself."""
     told: dict[datetime, WorkReport] = {}
-    governed = world.governed(name, time)
-    assert governed is not None
-    runner = replace(
-        world.runner(as_of, world.run_id(), wall=as_of + timedelta(days=10_000)),
-        engines=None,
-        plan=governed.plan,
-        release=governed.release,
-        on_report=told.__setitem__,
-    )
-    runner.run(governed.record, time, lambda _: None)
+    active = world.active_release(name, time)
+    assert active is not None
+    runner = world.runner(as_of, world.run_id(), real_now=as_of + timedelta(days=10_000))
+    context = replace(runner.context, plan=active.plan, release=active.release)
+    runner = replace(runner, context=context, engines=None, on_report=told.__setitem__)
+    runner.run(active.record, time, lambda _: None)
     return told[time]
 
 
@@ -117,7 +113,7 @@ def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody
     assert len(read(tmp_path)) == 10
     apply_action(
         world.database,
-        world.governance,
+        world.timeline,
         InstanceAction.RERUN,
         [row.key],
         author="ann",
@@ -148,9 +144,9 @@ def test_two_instances_of_a_mirror_never_run_together(tmp_path: Path) -> None:
     world = world_of(tmp_path, mirror())
     write(tmp_path, {"a.bin": "a"})
     world.tick(NOON)
-    wall = NOON + timedelta(days=10_000)
+    real_now = NOON + timedelta(days=10_000)
     leases = Leases(world.database)
-    lease = leases.acquire("mirror/models", "primary", ALL_TIMES, "another run", wall, DAY)
+    lease = leases.acquire("mirror/models", "primary", ALL_TIMES, "another run", real_now, DAY)
     with pytest.raises(LeaseHeldError):
         run(world, START, NOON)
     assert read(tmp_path) == {}
@@ -163,9 +159,9 @@ def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypat
     world = world_of(tmp_path, mirror(snapshots={"source_keep": 1, "target_keep": 1}))
     write(tmp_path, {"a.bin": "a"})
     world.tick(NOON)
-    runner = replace(world.runner(NOON, "run-1", wall=NOON + timedelta(days=10_000)), engines=None)
-    governed = world.governed("models", START)
-    assert governed is not None
+    runner = replace(world.runner(NOON, "run-1", real_now=NOON + timedelta(days=10_000)), engines=None)
+    active = world.active_release("models", START)
+    assert active is not None
     copying = type(world.store("backup").copying())
     prepare = copying.flush
 
@@ -176,7 +172,7 @@ def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(copying, "flush", overtaken)
     with pytest.raises(FencedOutError):
-        runner.run(governed.record, START, lambda _: None)
+        runner.run(active.record, START, lambda _: None)
     assert read(tmp_path) == {}
     monkeypatch.undo()
     report = run(world, START, NOON)
@@ -192,10 +188,10 @@ def test_a_mirror_depends_on_the_clusters_of_its_sides(tmp_path: Path) -> None:
 
 
 def test_another_place_of_the_target_makes_a_new_release(tmp_path: Path) -> None:
-    def sign(place: str) -> str:
+    def fingerprint(place: str) -> str:
         storages = {"primary": "file:///primary", "backup": f"file:///{place}"}
         clusters = [Cluster(name=name, storage=storage) for name, storage in storages.items()]
-        return declare_location([*clusters, mirror()], START).plan.processes["models", "primary"].sign
+        return declare_location([*clusters, mirror()], START).plan.processes["models", "primary"].fingerprint
 
-    assert sign("backup") == sign("backup")
-    assert sign("backup") != sign("elsewhere")
+    assert fingerprint("backup") == fingerprint("backup")
+    assert fingerprint("backup") != fingerprint("elsewhere")

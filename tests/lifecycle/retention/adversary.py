@@ -9,7 +9,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.feed import Feed
-from tests.lifecycle.retention.yard import kept_feed
+from tests.lifecycle.retention.harness import kept_feed
 
 NOW = datetime(2015, 6, 15, 12, tzinfo=UTC)
 FORMS = (

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
-from feed_assets.lifecycle.stores import StorePool
-from feed_assets.storage.local import LocalStore
-from feed_assets.storage.local_calls import LocalCalls
+from feed_assets.storage.local.calls import LocalCalls
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 
 _BEGINNINGS = ("BEGIN", "PRAGMA")  # failing here is failing at the statement that follows

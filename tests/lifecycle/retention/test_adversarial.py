@@ -1,6 +1,5 @@
 """Exactly the expired instances go, whatever stands beside them, and come back byte for byte."""
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -8,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.state.sweep_records import SweepState
-from feed_assets.storage.local import LocalStore
-from feed_assets.storage.local_calls import LocalCalls
+from feed_assets.storage.local.calls import LocalCalls
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.pool import StorePool
+from tests.drills import drill_seed, sized
 from tests.lifecycle.retention.adversary import NOW, Scenario, make
-from tests.lifecycle.retention.yard import Tree, Yard, kept_feed, tree_of
+from tests.lifecycle.retention.harness import RetentionHarness, Tree, kept_feed, tree_of
 
-RUNS = int(os.environ.get("FEED_ASSETS_TEST_ADVERSARIAL_RUNS", "15"))
-SEED = int(os.environ.get("FEED_ASSETS_TEST_SEED", "1"))
+RUNS = sized(15, 1000)
 MOST_CALLS = 300
 """About how many calls the largest plan and run of a scenario make."""
 
@@ -38,18 +37,18 @@ class SwappingCalls(LocalCalls):
 
 
 @pytest.fixture
-def grounds(tmp_path: Path) -> tuple[Yard, Path, SwappingCalls]:
-    """A yard, a place outside of it that nobody may touch, and the system calls of its storage."""
+def grounds(tmp_path: Path) -> tuple[RetentionHarness, Path, SwappingCalls]:
+    """A harness, a place outside of it that nobody may touch, and the system calls of its storage."""
     (tmp_path / "world").mkdir()
-    yard = Yard.of(tmp_path / "world", kept_feed("first"))
+    harness = RetentionHarness.of(tmp_path / "world", kept_feed("first"))
     outside = tmp_path / "outside"
     (outside / "2015-01-01").mkdir(parents=True)
     (outside / "2015-01-01/part").write_text("precious")
     (outside / "treasure").write_text("precious")
     calls = SwappingCalls()
-    yard.world.stores = StorePool(lambda url, _: LocalStore(url.removeprefix("file://"), calls))
-    yard.now = NOW
-    return yard, outside, calls
+    harness.world.stores = StorePool(lambda url, _: LocalStore(url.removeprefix("file://"), calls))
+    harness.now = NOW
+    return harness, outside, calls
 
 
 def in_letters(number: int) -> str:
@@ -67,47 +66,51 @@ def without(tree: Tree, gone: set[str], base: str) -> dict[str, tuple[str, int, 
     return left
 
 
-def sweep(yard: Yard, scenario: Scenario) -> Any:
-    yard.world.declare(scenario.feed)
-    planned = yard.plan(scenario.feed.name)
+def sweep(harness: RetentionHarness, scenario: Scenario) -> Any:
+    harness.world.declare(scenario.feed)
+    planned = harness.plan(scenario.feed.name)
     if not planned.sweeps:
         return None
     (found,) = planned.sweeps
-    return yard.run(yard.approve(found) if found.state is SweepState.ASKING else found)
+    return harness.run(harness.approve(found) if found.state is SweepState.ASKING else found)
 
 
-def test_exactly_the_expired_instances_go_and_come_back(grounds: tuple[Yard, Path, SwappingCalls]) -> None:
-    yard, outside, _ = grounds
-    guarded = tree_of(outside)
+@pytest.mark.sample
+def test_exactly_the_expired_instances_go_and_come_back(grounds: tuple[RetentionHarness, Path, SwappingCalls]) -> None:
+    harness, outside, _ = grounds
+    guarded, seed = tree_of(outside), drill_seed()
     swept = 0
     for number in range(RUNS):
-        chance = random.Random(f"{SEED}/{number}")
-        scenario = make(chance, f"clicks-{in_letters(number)}", yard.root, outside)
-        place = yard.root / scenario.feed.name
+        chance = random.Random(f"{seed}/{number}")
+        scenario = make(chance, f"clicks-{in_letters(number)}", harness.root, outside)
+        place = harness.root / scenario.feed.name
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        done = sweep(yard, scenario)
+        done = sweep(harness, scenario)
         after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        assert after == without(before, scenario.expired, scenario.base), (SEED, number, str(scenario.feed.locations))
+        assert after == without(before, scenario.expired, scenario.base), (seed, number, str(scenario.feed.locations))
         assert tree_of(outside) == guarded
         if done is not None:
             swept += 1
-            assert yard.undo(done).sweep.state is SweepState.UNDONE
+            assert harness.undo(done).sweep.state is SweepState.UNDONE
             back = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-            assert back == before, (SEED, number)
+            assert back == before, (seed, number)
         assert (done is None) == (not scenario.expired)
     assert swept > RUNS / 2
 
 
-def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(grounds: tuple[Yard, Path, SwappingCalls]) -> None:
-    yard, outside, calls = grounds
-    guarded = tree_of(outside)
+@pytest.mark.sample
+def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(
+    grounds: tuple[RetentionHarness, Path, SwappingCalls],
+) -> None:
+    harness, outside, calls = grounds
+    guarded, seed = tree_of(outside), drill_seed()
     for number in range(max(RUNS // 2, 1)):
-        chance = random.Random(f"swap/{SEED}/{number}")
-        scenario = make(chance, f"swapped-{in_letters(number)}", yard.root, outside)
-        place = yard.root / scenario.feed.name
+        chance = random.Random(f"swap/{seed}/{number}")
+        scenario = make(chance, f"swapped-{in_letters(number)}", harness.root, outside)
+        place = harness.root / scenario.feed.name
         folders = [path for path in sorted(place.rglob("*")) if path.is_dir() and not path.is_symlink()] or [place]
         victim = chance.choice([place, *folders])
-        aside = yard.world.root / f"aside-{number}"
+        aside = harness.world.root / f"aside-{number}"
 
         def swap(victim: Path = victim, aside: Path = aside) -> None:
             if victim.is_dir() and not victim.is_symlink():
@@ -116,12 +119,12 @@ def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(grounds: tuple[Yard,
 
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
         calls.swap, calls.left = swap, chance.randint(1, MOST_CALLS)
-        sweep(yard, scenario)
+        sweep(harness, scenario)
         calls.left = 0
         assert tree_of(outside) == guarded
         after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        swapped = victim.relative_to(yard.root).as_posix()
+        swapped = victim.relative_to(harness.root).as_posix()
         kept = without(before, scenario.expired, scenario.base)
         for path, entry in kept.items():
             if path != swapped and not path.startswith(f"{swapped}/"):
-                assert after[path] == entry, (SEED, number, path)
+                assert after[path] == entry, (seed, number, path)

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import delete
 
 from feed_assets.errors import FeedAssetsError
-from feed_assets.lifecycle.leasing import TTL
-from feed_assets.lifecycle.retention.evictions import DELETE
+from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.undoing import Undone
+from feed_assets.lifecycle.retention.removal_records import DELETE
+from feed_assets.lifecycle.retention.undoing import UndoneSweep
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.outbox import Outbox
@@ -25,43 +25,47 @@ from feed_assets.state.retention_schema import outbox
 from feed_assets.state.schema import feed_events
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from tests.drills import sized
 from tests.lifecycle.retention.faults import Fault, faulty_database, faulty_stores
-from tests.lifecycle.retention.yard import Yard, hourly, kept_feed, paths_of
+from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 from tests.lifecycle.world import START, at
 
 EXPIRED = hourly(START, 2)
 YOUNG = hourly(at("02"), 3)
 LOG = 50
 """How much of the log stays between two faults."""
-SPARSE = int(os.environ.get("FEED_ASSETS_TEST_FAULT_STEP", "5"))
-"""Every fault is tried with SQLite and with the filesystem; of its variations every n-th, unless this says 1."""
+pytestmark = [pytest.mark.long, pytest.mark.sample, pytest.mark.timeout(sized(900, 7200))]
+SPARSE = sized(5, 1)
+"""Of the variations of a fault every n-th is tried."""
+STEP = sized(3, 1)
+"""With SQLite and with the filesystem, every n-th fault is tried."""
 SPARSER = SPARSE if SPARSE == 1 else 2 * SPARSE
 """With PostgreSQL, and of the faults that last, every n-th is tried; those that last lie between the others."""
 MEMORY = Path("/dev/shm")
 
 
 class Bench:
-    """A yard whose database and filesystem can be let fail; what is done to it is undone between two faults."""
+    """A harness whose database and filesystem can be let fail; what is done to it is undone between two faults."""
 
     def __init__(self, root: Path, state: str, kind: str) -> None:
         locations = {
             "data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}",
             "stats": "/stats/${YEAR}-${MONTH}-${DAY}-${HOUR}",
         }
-        self.yard = Yard.of(root, kept_feed(locations=locations), state=state)
+        self.harness = RetentionHarness.of(root, kept_feed(locations=locations), state=state)
         for time in (*EXPIRED, *YOUNG):
-            self.yard.land("clicks", time)
-            stats = self.yard.root / f"stats/{time:%Y-%m-%d-%H}"
+            self.harness.land("clicks", time)
+            stats = self.harness.root / f"stats/{time:%Y-%m-%d-%H}"
             stats.mkdir(parents=True)
             (stats / "counts").write_text("1")
-        (self.yard.root / "clicks/2013-11-01/00/deep/er").mkdir(parents=True)
-        (self.yard.root / "clicks/2013-11-01/00/link").symlink_to("/nowhere")
-        self.yard.arrive(at("04"))
+        (self.harness.root / "clicks/2013-11-01/00/deep/er").mkdir(parents=True)
+        (self.harness.root / "clicks/2013-11-01/00/link").symlink_to("/nowhere")
+        self.harness.arrive(at("04"))
         self.fault = Fault()
         self.kind = kind
-        self.yard.world.stores = faulty_stores(self.fault)
-        self.rows = self.yard.rows()
-        self.tree = self.yard.tree()
+        self.harness.world.stores = faulty_stores(self.fault)
+        self.rows = self.harness.rows()
+        self.tree = self.harness.tree()
         self.paths = paths_of(EXPIRED) | {f"stats/{time:%Y-%m-%d-%H}" for time in EXPIRED}
 
     @contextmanager
@@ -74,24 +78,24 @@ class Bench:
                 yield
 
     def planned(self) -> Sweep:
-        sweep = self.yard.planned()
+        sweep = self.harness.planned()
         assert sweep.paths == len(self.paths)
         return sweep
 
     def run_again(self, sweep: Sweep) -> Sweep:
         """Go on with a sweep when the claims of a worker that could not give them back have run out."""
-        self.yard.lag += 2 * TTL
-        return self.yard.run(sweep)
+        self.harness.lag += 2 * TTL
+        return self.harness.run(sweep)
 
-    def undo_again(self, sweep: Sweep) -> Undone:
-        self.yard.lag += 2 * TTL
-        return self.yard.undo(sweep)
+    def undo_again(self, sweep: Sweep) -> UndoneSweep:
+        self.harness.lag += 2 * TTL
+        return self.harness.undo(sweep)
 
     def trashed(self, sweep: Sweep) -> set[str]:
-        return set(self.yard.world.store().trash().contents(sweep.sweep_id))
+        return set(self.harness.world.store().trash().contents(sweep.sweep_id))
 
     def standing(self) -> set[str]:
-        return {path for path in self.paths if os.path.lexists(self.yard.root / path)}
+        return {path for path in self.paths if os.path.lexists(self.harness.root / path)}
 
     def require_nothing_lost(self, sweep: Sweep) -> None:
         trashed, standing = self.trashed(sweep), self.standing()
@@ -100,20 +104,20 @@ class Bench:
 
     def require_recorded(self, sweep: Sweep) -> None:
         """What is in the trash, no more and no less, has its event and its message."""
-        events = [event.payload for event in self.yard.events(FeedEventKind.EVICTED)]
+        events = [event.payload for event in self.harness.events(FeedEventKind.EVICTED)]
         told = [payload["path"] for payload in events if payload["sweep"] == sweep.sweep_id]
         assert sorted(map(str, told)) == sorted(self.trashed(sweep))
-        messages = [message.payload for message in self.yard.messages()]
+        messages = [message.payload for message in self.harness.messages()]
         told = [m["path"] for m in messages if m["sweep"] == sweep.sweep_id and m["operation"] == DELETE]
         assert sorted(map(str, told)) == sorted(self.trashed(sweep))
-        evicted = {time for time, row in self.yard.rows().items() if row.status is FeedInstanceStatus.EVICTED}
+        evicted = {time for time, row in self.harness.rows().items() if row.status is FeedInstanceStatus.EVICTED}
         assert paths_of(evicted) == {path for path in self.trashed(sweep) if path.startswith("clicks")}
 
     def require_as_before(self) -> None:
-        assert self.yard.tree() == self.tree
+        assert self.harness.tree() == self.tree
         facts = [
             (row.status, row.manifest_digest, row.bytes, row.files, row.available_at)
-            for row in self.yard.rows().values()
+            for row in self.harness.rows().values()
         ]
         before = [
             (row.status, row.manifest_digest, row.bytes, row.files, row.available_at) for row in self.rows.values()
@@ -122,18 +126,18 @@ class Bench:
 
     def forget(self) -> None:
         """Shorten the log and the outbox, so that the last fault costs no more than the first."""
-        with self.yard.world.database.begin() as connection:
+        with self.harness.world.database.begin() as connection:
             connection.execute(delete(feed_events).where(feed_events.c.seq < EventLog(connection).last_seq() - LOG))
             connection.execute(delete(outbox).where(outbox.c.seq < Outbox(connection).last_seq() - LOG))
 
     def purge(self, sweep: Sweep) -> None:
-        site = self.yard.site(at("12"))
+        context = self.harness.context(at("12"))
         purge_sweeps(
-            site,
+            context,
             "primary",
             [
                 each
-                for each in find_purgeable(site, "primary", at("12"), at_once=True)
+                for each in find_purgeable(context, "primary", at("12"), at_once=True)
                 if each.sweep_id == sweep.sweep_id
             ],
         )
@@ -152,16 +156,16 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(params=["database", "storage"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, state_url: str) -> Bench:
     bench = Bench(tmp_path, state_url, request.param)
-    if bench.kind == "storage" and bench.yard.world.database.dialect != "sqlite":
+    if bench.kind == "storage" and bench.harness.world.database.dialect != "sqlite":
         pytest.skip("the filesystem fails alike whatever the database is")
     return bench
 
 
 def every_fault(
-    bench: Bench, prepare: Callable[[], Sweep], work: Callable[[Sweep], object], step: int = 1
+    bench: Bench, prepare: Callable[[], Sweep], work: Callable[[Sweep], object], step: int = STEP
 ) -> Iterator[Sweep]:
     """The sweep after work on it has failed at its n-th operation, for all n there are; once, and from then on."""
-    is_variation = bench.yard.world.database.dialect != "sqlite"
+    is_variation = bench.harness.world.database.dialect != "sqlite"
     for forever in (False, True):
         every = SPARSER if forever or is_variation else step
         for number in count(1 + forever * every // 2, every):
@@ -176,9 +180,9 @@ def every_fault(
 
 
 def test_a_run_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
-    for sweep in every_fault(bench, bench.planned, bench.yard.run):
+    for sweep in every_fault(bench, bench.planned, bench.harness.run):
         bench.require_nothing_lost(sweep)
-        if bench.yard.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
+        if bench.harness.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
             assert bench.run_again(sweep).state is SweepState.DONE
         assert bench.standing() == set()
         bench.require_recorded(sweep)
@@ -187,22 +191,22 @@ def test_a_run_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
 
 
 def test_what_a_run_that_failed_has_moved_is_recorded_though_it_would_be_kept_now(bench: Bench) -> None:
-    for sweep in every_fault(bench, bench.planned, bench.yard.run, SPARSE):
-        bench.yard.hold("audit")
-        if bench.yard.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
+    for sweep in every_fault(bench, bench.planned, bench.harness.run, SPARSE):
+        bench.harness.hold("audit")
+        if bench.harness.sweep(sweep.sweep_id).state in (SweepState.PLANNED, SweepState.RUNNING):
             assert bench.run_again(sweep).state is SweepState.DONE
         bench.require_nothing_lost(sweep)
         bench.require_recorded(sweep)
-        with bench.yard.world.database.begin() as connection:
-            Holds(connection).release("audit", bench.yard.now, "bob")
+        with bench.harness.world.database.begin() as connection:
+            Holds(connection).release("audit", bench.harness.now, "bob")
         assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
         bench.require_as_before()
 
 
 def test_a_run_that_failed_anywhere_can_be_undone_at_once(bench: Bench) -> None:
-    for sweep in every_fault(bench, bench.planned, bench.yard.run, SPARSE):
-        if bench.yard.sweep(sweep.sweep_id).state is SweepState.PLANNED:
-            with bench.yard.world.database.begin() as connection:
+    for sweep in every_fault(bench, bench.planned, bench.harness.run, SPARSE):
+        if bench.harness.sweep(sweep.sweep_id).state is SweepState.PLANNED:
+            with bench.harness.world.database.begin() as connection:
                 Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState.CANCELLED)
         else:
             assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
@@ -211,9 +215,9 @@ def test_a_run_that_failed_anywhere_can_be_undone_at_once(bench: Bench) -> None:
 
 def test_an_undo_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
     def swept() -> Sweep:
-        return bench.yard.run(bench.planned())
+        return bench.harness.run(bench.planned())
 
-    for sweep in every_fault(bench, swept, bench.yard.undo):
+    for sweep in every_fault(bench, swept, bench.harness.undo):
         bench.require_nothing_lost(sweep)
         done = bench.undo_again(sweep)
         assert done.left == ()
@@ -221,7 +225,7 @@ def test_an_undo_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
         bench.require_as_before()
         restored = [
             event.payload["path"]
-            for event in bench.yard.events(FeedEventKind.RESTORED)
+            for event in bench.harness.events(FeedEventKind.RESTORED)
             if event.payload["sweep"] == sweep.sweep_id
         ]
         assert sorted(map(str, restored)) == sorted(bench.paths)
@@ -230,14 +234,14 @@ def test_an_undo_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
 def test_a_purge_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
     def swept() -> Sweep:
         for time in EXPIRED:
-            (bench.yard.root / f"stats/{time:%Y-%m-%d-%H}").mkdir(parents=True, exist_ok=True)
-            (bench.yard.root / f"clicks/{time:%Y-%m-%d/%H}").mkdir(parents=True, exist_ok=True)
-        return bench.yard.run(bench.planned())
+            (bench.harness.root / f"stats/{time:%Y-%m-%d-%H}").mkdir(parents=True, exist_ok=True)
+            (bench.harness.root / f"clicks/{time:%Y-%m-%d/%H}").mkdir(parents=True, exist_ok=True)
+        return bench.harness.run(bench.planned())
 
     for sweep in every_fault(bench, swept, bench.purge):
         bench.purge(sweep)
-        assert bench.yard.sweep(sweep.sweep_id).state is SweepState.PURGED
-        assert sweep.sweep_id not in bench.yard.world.store().trash().sweeps()
+        assert bench.harness.sweep(sweep.sweep_id).state is SweepState.PURGED
+        assert sweep.sweep_id not in bench.harness.world.store().trash().sweeps()
     assert not any(bench.standing())
 
 
@@ -245,9 +249,9 @@ def test_a_plan_that_fails_anywhere_is_stored_whole_or_not_at_all(bench: Bench) 
     def nothing() -> Sweep:
         return bench.planned()
 
-    for _ in every_fault(bench, nothing, lambda _: bench.yard.plan()):
-        with bench.yard.world.database.read() as connection:
+    for _ in every_fault(bench, nothing, lambda _: bench.harness.plan()):
+        with bench.harness.world.database.read() as connection:
             stored = Sweeps(connection).with_state("primary", {SweepState.PLANNED})
         assert len(stored) == 1
-        assert sum(chunk.count for chunk in bench.yard.chunks(stored[0])) == len(bench.paths)
+        assert sum(chunk.count for chunk in bench.harness.chunks(stored[0])) == len(bench.paths)
         bench.require_as_before()

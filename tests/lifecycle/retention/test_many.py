@@ -1,9 +1,5 @@
-"""Sweep, undo, sweep again over many instances: the trees are equal byte for byte after the undo.
+"""Sweep, undo, sweep again over many instances: the trees are equal byte for byte after the undo."""
 
-300 instances by default; `FEED_ASSETS_TEST_RETENTION_SIZE=10000` for the long run, `-s` shows how long each part took.
-"""
-
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,10 +11,11 @@ from feed_assets.clock import Stopwatch
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
-from tests.lifecycle.retention.yard import Yard, hourly, kept_feed, paths_of
+from tests.drills import sized
+from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 from tests.lifecycle.world import START
 
-SIZE = int(os.environ.get("FEED_ASSETS_TEST_RETENTION_SIZE", "300"))
+SIZE = sized(300, 10_000)
 YOUNG = 48
 
 
@@ -42,42 +39,45 @@ def fill(folder: Path, number: int) -> None:
         folder.chmod(0o750)
 
 
+@pytest.mark.sample
 @pytest.mark.timeout(1800)
 def test_many_instances_go_come_back_and_go_again(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(flag="_SUCCESS", sweep_limits={"share": 1.0, "instances": 1_000_000}))
+    harness = RetentionHarness.of(
+        tmp_path, kept_feed(flag="_SUCCESS", sweep_limits={"share": 1.0, "instances": 1_000_000})
+    )
     expired, young = hourly(START, SIZE), hourly(START + timedelta(hours=SIZE), YOUNG)
     for number, time in enumerate((*expired, *young)):
-        folder = yard.world.folder("clicks", time)
+        folder = harness.world.folder("clicks", time)
         folder.mkdir(parents=True)
         fill(folder, number)
-    yard.arrive(START + timedelta(hours=SIZE + YOUNG))
-    tree, rows = yard.tree(), yard.rows()
+    harness.arrive(START + timedelta(hours=SIZE + YOUNG))
+    tree, rows = harness.tree(), harness.rows()
     for again in (False, True):
         with timed("plan of"):
-            sweep = yard.planned()
+            sweep = harness.planned()
         with timed("sweep of"):
-            yard.run(sweep)
-        assert yard.sweep(sweep.sweep_id).state is SweepState.DONE
-        assert yard.outcomes(sweep) == {ItemOutcome.EVICTED: SIZE}
-        assert set(yard.world.store().trash().contents(sweep.sweep_id)) == paths_of(expired)
-        left = {path for path in yard.tree() if path.count("/") == 2}
+            harness.run(sweep)
+        assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+        assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: SIZE}
+        assert set(harness.world.store().trash().contents(sweep.sweep_id)) == paths_of(expired)
+        left = {path for path in harness.tree() if path.count("/") == 2}
         assert left == paths_of(young)
-        assert len(yard.events(FeedEventKind.EVICTED)) == SIZE * (1 + again)
+        assert len(harness.events(FeedEventKind.EVICTED)) == SIZE * (1 + again)
         with timed("undo of"):
-            done = yard.undo(sweep)
+            done = harness.undo(sweep)
         assert (done.restored, done.left, done.sweep.state) == (SIZE, (), SweepState.UNDONE)
-        assert yard.tree() == tree
-        for time, row in yard.rows().items():
+        assert harness.tree() == tree
+        for time, row in harness.rows().items():
             was = rows[time]
             assert (row.status, row.manifest_digest, row.bytes) == (was.status, was.manifest_digest, was.bytes)
     with timed("third sweep of"):
-        last = yard.sweep_now()
-    yard.now = last.purge_at or yard.now
-    site = yard.site()
+        last = harness.sweep_now()
+    harness.now = last.purge_at or harness.now
+    context = harness.context()
     with timed("purge of"):
-        purged = purge_sweeps(site, "primary", find_purgeable(site, "primary", yard.now, at_once=True))
+        purged = purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now, at_once=True))
     assert [each.obstacle for each in purged] == [None, None, None]
-    assert yard.world.store().trash().sweeps() == []
-    statuses = yard.world.feed_statuses("clicks")
+    assert harness.world.store().trash().sweeps() == []
+    statuses = harness.world.feed_statuses("clicks")
     assert {statuses[time] for time in expired} == {FeedInstanceStatus.EVICTED}
     assert {statuses[time] for time in young} == {FeedInstanceStatus.AVAILABLE}

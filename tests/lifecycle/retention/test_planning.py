@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from feed_assets.lifecycle.retention.clock_witness import load_clock_seen
+from feed_assets.lifecycle.retention.clock_witness import load_known_times
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.state.sweep_records import SweepState
-from feed_assets.storage.local import LocalStore
-from tests.lifecycle.retention.yard import Yard, hourly, kept_feed, paths_of
+from feed_assets.storage.local.store import LocalStore
+from feed_assets.storage.pool import StorePool
+from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
 from tests.lifecycle.world import START, at, counted_statements
 
 EXPIRED = hourly(START, 24)
@@ -34,201 +34,201 @@ class ReadOnlyStore(LocalStore):
 
 
 @pytest.fixture
-def yard(tmp_path: Path, state_url: str) -> Yard:
+def harness(tmp_path: Path, state_url: str) -> RetentionHarness:
     """Three days of clicks, of which two are kept."""
-    yard = Yard.of(tmp_path, state=state_url)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    return yard
+    harness = RetentionHarness.of(tmp_path, state=state_url)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    return harness
 
 
-def two_feeds(tmp_path: Path, **more: Any) -> Yard:
-    yard = Yard.of(tmp_path, kept_feed(), kept_feed("views", **more))
+def two_feeds(tmp_path: Path, **more: Any) -> RetentionHarness:
+    harness = RetentionHarness.of(tmp_path, kept_feed(), kept_feed("views", **more))
     for name in ("clicks", "views"):
-        yard.land(name, *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    return yard
+        harness.land(name, *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    return harness
 
 
-def codes(yard: Yard, **more: Any) -> set[str]:
-    return {obstacle.code for sweep in yard.plan(**more).sweeps for obstacle in sweep.obstacles}
+def codes(harness: RetentionHarness, **more: Any) -> set[str]:
+    return {obstacle.code for sweep in harness.plan(**more).sweeps for obstacle in sweep.obstacles}
 
 
-def test_a_plan_has_every_path_with_time_size_rule_and_reason(yard: Yard) -> None:
-    sweep = yard.planned()
+def test_a_plan_has_every_path_with_time_size_rule_and_reason(harness: RetentionHarness) -> None:
+    sweep = harness.planned()
     assert sweep.state is SweepState.PLANNED
     assert (sweep.instances, sweep.paths, sweep.bytes, sweep.files) == (24, 24, 96, 24)
-    (chunk,) = yard.chunks(sweep)
+    (chunk,) = harness.chunks(sweep)
     assert (chunk.feed, chunk.kind, chunk.first, chunk.last) == ("clicks", "data", EXPIRED[0], EXPIRED[-1])
     item = chunk.items[5]
     assert (item.path, item.nominal_time, item.bytes, item.files) == ("clicks/2013-11-01/05", EXPIRED[5], 4, 1)
     assert (item.rule, item.reason) == ("age", "it is older than days(2) as of 2013-11-04T00:00Z")
 
 
-def test_planning_uses_nothing_that_could_change_storage(yard: Yard) -> None:
-    before = yard.tree(hidden=True)
-    yard.world.stores = StorePool(lambda url, _: ReadOnlyStore(url.removeprefix("file://")))
-    assert yard.plan().sweeps[0].paths == 24
-    assert yard.tree(hidden=True) == before
+def test_planning_uses_nothing_that_could_change_storage(harness: RetentionHarness) -> None:
+    before = harness.tree(hidden=True)
+    harness.world.stores = StorePool(lambda url, _: ReadOnlyStore(url.removeprefix("file://")))
+    assert harness.plan().sweeps[0].paths == 24
+    assert harness.tree(hidden=True) == before
 
 
-def test_a_plan_that_is_only_tried_is_not_stored(yard: Yard) -> None:
-    assert yard.plan(dry_run=True).sweeps[0].paths == 24
-    assert yard.planned().paths == 24
-    with yard.world.database.read() as connection:
+def test_a_plan_that_is_only_tried_is_not_stored(harness: RetentionHarness) -> None:
+    assert harness.plan(dry_run=True).sweeps[0].paths == 24
+    assert harness.planned().paths == 24
+    with harness.world.database.read() as connection:
         assert connection.exec_driver_sql("select count(*) from fa_sweeps").scalar() == 1
 
 
-def test_where_nothing_has_expired_there_is_no_sweep(yard: Yard) -> None:
-    yard.now = at("03")
-    planned = yard.plan()
+def test_where_nothing_has_expired_there_is_no_sweep(harness: RetentionHarness) -> None:
+    harness.now = at("03")
+    planned = harness.plan()
     assert planned.sweeps == ()
     assert planned.feeds[0].survey is not None
 
 
-def test_plans_for_the_same_moment_are_the_same(yard: Yard) -> None:
-    assert yard.planned().digest == yard.planned().digest
+def test_plans_for_the_same_moment_are_the_same(harness: RetentionHarness) -> None:
+    assert harness.planned().digest == harness.planned().digest
 
 
-def test_a_plan_for_an_earlier_or_later_moment_takes_less_or_more(yard: Yard) -> None:
-    assert yard.planned(as_of=at("03T12:00")).paths == 12
-    assert yard.plan(as_of=at("04T12:00")).sweeps[0].paths == 36
+def test_a_plan_for_an_earlier_or_later_moment_takes_less_or_more(harness: RetentionHarness) -> None:
+    assert harness.planned(as_of=at("03T12:00")).paths == 12
+    assert harness.plan(as_of=at("04T12:00")).sweeps[0].paths == 36
 
 
-def test_a_newer_plan_supersedes_one_that_has_not_begun(yard: Yard) -> None:
-    first = yard.planned()
-    planned = yard.plan()
+def test_a_newer_plan_supersedes_one_that_has_not_begun(harness: RetentionHarness) -> None:
+    first = harness.planned()
+    planned = harness.plan()
     assert [sweep.sweep_id for sweep in planned.superseded] == [first.sweep_id]
-    assert yard.sweep(first.sweep_id).state is SweepState.SUPERSEDED
+    assert harness.sweep(first.sweep_id).state is SweepState.SUPERSEDED
 
 
 def test_a_plan_of_some_feeds_supersedes_one_of_more_and_the_others_have_their_turn(tmp_path: Path) -> None:
-    yard = two_feeds(tmp_path)
-    both = yard.planned()
-    yard.plan("views")
-    assert yard.sweep(both.sweep_id).state is SweepState.SUPERSEDED
+    harness = two_feeds(tmp_path)
+    both = harness.planned()
+    harness.plan("views")
+    assert harness.sweep(both.sweep_id).state is SweepState.SUPERSEDED
 
 
 def test_a_feed_that_a_sweep_is_at_work_on_is_left_out(tmp_path: Path) -> None:
-    yard = two_feeds(tmp_path)
-    sweep = yard.planned("clicks")
-    begin_sweep(yard.site(), sweep.sweep_id)
-    planned = yard.plan()
+    harness = two_feeds(tmp_path)
+    sweep = harness.planned("clicks")
+    begin_sweep(harness.context(), sweep.sweep_id)
+    planned = harness.plan()
     assert [count.feed for count in planned.sweeps[0].counts] == ["views"]
-    assert [each.left_out for each in planned.feeds] == [f"sweep {sweep.sweep_id} of it is RUNNING", None]
+    assert [each.left_out for each in planned.feeds] == [f"its sweep {sweep.sweep_id} is RUNNING", None]
 
 
 def test_only_the_feed_that_exceeds_a_limit_asks(tmp_path: Path) -> None:
-    yard = two_feeds(tmp_path, sweep_limits={"instances": 10})
-    quiet, asking = yard.plan().sweeps
+    harness = two_feeds(tmp_path, sweep_limits={"instances": 10})
+    quiet, asking = harness.plan().sweeps
     assert ([count.feed for count in quiet.counts], quiet.state) == (["clicks"], SweepState.PLANNED)
     assert ([count.feed for count in asking.counts], asking.state) == (["views"], SweepState.ASKING)
     assert [obstacle.code for obstacle in asking.obstacles] == ["instances"]
 
 
 def test_an_automatic_plan_leaves_alone_what_waits_for_approval(tmp_path: Path) -> None:
-    yard = two_feeds(tmp_path, sweep_limits={"instances": 10})
-    _, asking = yard.plan(automatic=True).sweeps
-    planned = yard.plan(automatic=True)
-    assert [each.left_out for each in planned.feeds] == [None, f"sweep {asking.sweep_id} of it waits for approval"]
-    assert yard.sweep(asking.sweep_id).state is SweepState.ASKING
+    harness = two_feeds(tmp_path, sweep_limits={"instances": 10})
+    _, asking = harness.plan(automatic=True).sweeps
+    planned = harness.plan(automatic=True)
+    assert [each.left_out for each in planned.feeds] == [None, f"its sweep {asking.sweep_id} waits for approval"]
+    assert harness.sweep(asking.sweep_id).state is SweepState.ASKING
 
 
 def test_the_share_is_of_what_there_is_whether_it_is_on_record_or_not(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(limit="hours(20)"))
-    yard.land("clicks", *hourly(START, 100))
-    yard.now = START + timedelta(hours=60)
-    assert codes(yard) == set()
-    yard.now = START + timedelta(hours=100)
-    assert codes(yard) == {"share"}
+    harness = RetentionHarness.of(tmp_path, kept_feed(limit="hours(20)"))
+    harness.land("clicks", *hourly(START, 100))
+    harness.now = START + timedelta(hours=60)
+    assert codes(harness) == set()
+    harness.now = START + timedelta(hours=100)
+    assert codes(harness) == {"share"}
 
 
-def test_a_sweep_that_would_take_all_asks(yard: Yard) -> None:
-    yard.now = at("20")
-    assert "everything" in codes(yard)
+def test_a_sweep_that_would_take_all_asks(harness: RetentionHarness) -> None:
+    harness.now = at("20")
+    assert "everything" in codes(harness)
 
 
-def test_a_clock_that_stands_before_the_last_sweep_asks(yard: Yard) -> None:
-    yard.run(yard.planned())
-    yard.land("clicks", *hourly(at("2013-10-20"), 3))
-    yard.now = at("03T20:00")
-    assert codes(yard, as_of=at("03T20:00")) == {"clock-back"}
+def test_a_clock_that_stands_before_the_last_sweep_asks(harness: RetentionHarness) -> None:
+    harness.run(harness.planned())
+    harness.land("clicks", *hourly(at("2013-10-20"), 3))
+    harness.now = at("03T20:00")
+    assert codes(harness, as_of=at("03T20:00")) == {"clock-back"}
 
 
-def test_a_clock_that_has_jumped_asks_and_is_not_believed_the_second_time_either(yard: Yard) -> None:
-    yard.run(yard.planned())
-    yard.now = at("08")
-    yard.world.land("clicks", at("07T22:00"))
-    yard.world.tick(yard.now)
+def test_a_clock_that_has_jumped_asks_and_is_not_believed_the_second_time_either(harness: RetentionHarness) -> None:
+    harness.run(harness.planned())
+    harness.now = at("08")
+    harness.world.land("clicks", at("07T22:00"))
+    harness.world.tick(harness.now)
     for _ in range(3):
-        planned = yard.plan()
+        planned = harness.plan()
         assert not planned.is_clock_sane
         assert "clock-jump" in {obstacle.code for obstacle in planned.sweeps[0].obstacles}
-    with yard.world.database.read() as connection:
-        assert load_clock_seen(connection, "primary").newest == at("04")
+    with harness.world.database.read() as connection:
+        assert load_known_times(connection, "primary").newest == at("04")
 
 
 def test_the_newest_stay_however_old_they_are(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(keep_newest=30))
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("08"))
-    (sweep,) = yard.plan().sweeps
-    taken = {item.path for chunk in yard.chunks(sweep) for item in chunk.items}
+    harness = RetentionHarness.of(tmp_path, kept_feed(keep_newest=30))
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("08"))
+    (sweep,) = harness.plan().sweeps
+    taken = {item.path for chunk in harness.chunks(sweep) for item in chunk.items}
     assert taken == paths_of((EXPIRED + YOUNG)[:-30])
 
 
 def test_there_are_never_more_than_the_policy_says(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(limit=None, max_instances=50, sweep_limits={"share": 0.9}))
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    yard.run(yard.planned())
-    left = [time for time in EXPIRED + YOUNG if (yard.root / f"clicks/{time:%Y-%m-%d/%H}").exists()]
+    harness = RetentionHarness.of(tmp_path, kept_feed(limit=None, max_instances=50, sweep_limits={"share": 0.9}))
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    harness.run(harness.planned())
+    left = [time for time in EXPIRED + YOUNG if (harness.root / f"clicks/{time:%Y-%m-%d/%H}").exists()]
     assert left == (EXPIRED + YOUNG)[-50:]
 
 
 def test_there_is_never_more_than_the_size_that_the_policy_says(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(limit=None, max_bytes="1KiB", sweep_limits={"share": 0.9}))
+    harness = RetentionHarness.of(tmp_path, kept_feed(limit=None, max_bytes="1KiB", sweep_limits={"share": 0.9}))
     for time in YOUNG:
-        yard.land("clicks", time, text="x" * 100)
-    yard.arrive(at("04"))
-    yard.run(yard.planned())
-    left = [time for time in YOUNG if (yard.root / f"clicks/{time:%Y-%m-%d/%H}").exists()]
+        harness.land("clicks", time, text="x" * 100)
+    harness.arrive(at("04"))
+    harness.run(harness.planned())
+    left = [time for time in YOUNG if (harness.root / f"clicks/{time:%Y-%m-%d/%H}").exists()]
     assert left == YOUNG[-10:]
 
 
 def test_what_is_not_on_record_is_measured(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.now = at("04")
-    sweep = yard.planned()
+    harness = RetentionHarness.of(tmp_path)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.now = at("04")
+    sweep = harness.planned()
     assert (sweep.bytes, sweep.files) == (96, 24)
-    assert all(item.sign for chunk in yard.chunks(sweep) for item in chunk.items)
+    assert all(item.fingerprint for chunk in harness.chunks(sweep) for item in chunk.items)
 
 
 def test_a_link_in_the_place_of_an_instance_is_not_taken(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.now = at("04")
-    (yard.root / "clicks/2013-11-01/05").rename(tmp_path / "elsewhere")
-    (yard.root / "clicks/2013-11-01/05").symlink_to(tmp_path / "elsewhere")
-    done = yard.run(yard.planned())
-    assert set(yard.results(done)) == paths_of(EXPIRED) - {"clicks/2013-11-01/05"}
+    harness = RetentionHarness.of(tmp_path)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.now = at("04")
+    (harness.root / "clicks/2013-11-01/05").rename(tmp_path / "elsewhere")
+    (harness.root / "clicks/2013-11-01/05").symlink_to(tmp_path / "elsewhere")
+    done = harness.run(harness.planned())
+    assert set(harness.results(done)) == paths_of(EXPIRED) - {"clicks/2013-11-01/05"}
     assert (tmp_path / "elsewhere").is_dir()
-    assert (yard.root / "clicks/2013-11-01/05").is_symlink()
+    assert (harness.root / "clicks/2013-11-01/05").is_symlink()
 
 
 def test_places_that_are_never_swept_are_told(tmp_path: Path) -> None:
     locations = {"data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}", "stats": "/stats/clicks"}
-    yard = Yard.of(tmp_path, kept_feed(locations=locations))
-    (feed,) = yard.plan().feeds
+    harness = RetentionHarness.of(tmp_path, kept_feed(locations=locations))
+    (feed,) = harness.plan().feeds
     assert feed.survey is not None
     assert [(place.kind.value, place.template.text) for place in feed.survey.unswept] == [("stats", "/stats/clicks")]
 
 
-def test_a_place_that_cannot_be_listed_leaves_its_feed_out(yard: Yard) -> None:
-    (yard.root / "clicks").rename(yard.root / "away")
-    (yard.root / "clicks").symlink_to(yard.root / "away")
-    (feed,) = yard.plan().feeds
+def test_a_place_that_cannot_be_listed_leaves_its_feed_out(harness: RetentionHarness) -> None:
+    (harness.root / "clicks").rename(harness.root / "away")
+    (harness.root / "clicks").symlink_to(harness.root / "away")
+    (feed,) = harness.plan().feeds
     assert feed.survey is None
     assert feed.left_out is not None
     assert re.search("link", feed.left_out)
@@ -238,13 +238,13 @@ def test_planning_costs_no_more_statements_for_more_history(tmp_path: Path) -> N
     counts = []
     for number, evicted in enumerate((0, 400)):
         (tmp_path / str(number)).mkdir()
-        yard = Yard.of(tmp_path / str(number))
-        yard.land("clicks", *hourly(START, evicted + 72))
-        yard.arrive(START + timedelta(hours=evicted + 72))
+        harness = RetentionHarness.of(tmp_path / str(number))
+        harness.land("clicks", *hourly(START, evicted + 72))
+        harness.arrive(START + timedelta(hours=evicted + 72))
         if evicted:
-            yard.sweep_now()
-            yard.arrive(yard.now + timedelta(hours=24))
+            harness.sweep_now()
+            harness.arrive(harness.now + timedelta(hours=24))
         with counted_statements() as statements:
-            yard.plan()
+            harness.plan()
         counts.append(len(statements))
     assert counts[1] <= counts[0] + 2

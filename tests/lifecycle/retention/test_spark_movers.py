@@ -18,11 +18,11 @@ from feed_assets.lifecycle.retention.movers import (
     choose_mover,
 )
 from feed_assets.lifecycle.retention.sweeping import run_sweep
-from feed_assets.lifecycle.stores import StorePool
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
+from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Moved, Outcome
-from tests.lifecycle.retention.yard import Tree, Yard, hourly, kept_feed, tree_of
+from tests.lifecycle.retention.harness import RetentionHarness, Tree, hourly, kept_feed, tree_of
 from tests.lifecycle.world import START, at
 from tests.spark_session import spark
 
@@ -114,17 +114,17 @@ def test_a_whole_sweep_on_executors_is_recorded_and_undone(
     tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 20)
-    yard = Yard.of(tmp_path, kept_feed(limit="hours(6)", sweep_limits={"share": 1.0}))
-    yard.land("clicks", *hourly(START, 96))
-    yard.arrive(at("05"))
-    tree = yard.tree()
-    sweep = yard.planned()
+    harness = RetentionHarness.of(tmp_path, kept_feed(limit="hours(6)", sweep_limits={"share": 1.0}))
+    harness.land("clicks", *hourly(START, 96))
+    harness.arrive(at("05"))
+    tree = harness.tree()
+    sweep = harness.planned()
 
-    done = run_sweep(yard.site(), sweep.sweep_id, mover=SparkMover(spark))
+    done = run_sweep(harness.context(), sweep.sweep_id, mover=SparkMover(spark))
 
-    assert (done.state, yard.outcomes(sweep)) == (SweepState.DONE, {ItemOutcome.EVICTED: sweep.paths})
-    assert yard.undo(sweep).restored == sweep.paths == 90
-    assert yard.tree() == tree
+    assert (done.state, harness.outcomes(sweep)) == (SweepState.DONE, {ItemOutcome.EVICTED: sweep.paths})
+    assert harness.undo(sweep).restored == sweep.paths == 90
+    assert harness.tree() == tree
 
 
 def test_few_paths_need_no_session(spark: "SparkSession") -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.leasing import TTL
-from feed_assets.lifecycle.retention.holders import name_holder
+from feed_assets.lifecycle.instances.holders import name_holder
+from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
-from feed_assets.lifecycle.retention.undoing import Wanted
+from feed_assets.lifecycle.retention.undoing import RestoreSelection
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from tests.lifecycle.retention.yard import Tree, Yard, hourly, kept_feed, paths_of
+from tests.lifecycle.retention.harness import RetentionHarness, Tree, hourly, kept_feed, paths_of
 from tests.lifecycle.world import START, at
 
 EXPIRED = hourly(START, 24)
@@ -25,40 +25,40 @@ YOUNG = hourly(at("02"), 48)
 
 
 @pytest.fixture
-def yard(tmp_path: Path, state_url: str) -> Yard:
+def harness(tmp_path: Path, state_url: str) -> RetentionHarness:
     """Three days of clicks, of which two are kept."""
-    yard = Yard.of(tmp_path, state=state_url)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    odd = yard.root / "clicks/2013-11-01/07"
+    harness = RetentionHarness.of(tmp_path, state=state_url)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    odd = harness.root / "clicks/2013-11-01/07"
     (odd / "_SUCCESS").touch()
     (odd / ".hidden").write_bytes(b"\0\1")
     (odd / "empty").mkdir(mode=0o750)
     (odd / "link").symlink_to("/nowhere")
-    yard.arrive(at("04"))
-    return yard
+    harness.arrive(at("04"))
+    return harness
 
 
-def archived(tmp_path: Path, state_url: str) -> tuple[Yard, Tree]:
+def archived(tmp_path: Path, state_url: str) -> tuple[RetentionHarness, Tree]:
     archive = f"file://{tmp_path}/archive/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
-    yard = Yard.of(tmp_path, kept_feed(action="archive", archive_to=archive), state=state_url)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    return yard, yard.tree()
+    harness = RetentionHarness.of(tmp_path, kept_feed(action="archive", archive_to=archive), state=state_url)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    return harness, harness.tree()
 
 
-def purge(yard: Yard, *, at_once: bool = False) -> dict[str, str | None]:
-    site = yard.site()
-    done = purge_sweeps(site, "primary", find_purgeable(site, "primary", yard.now, at_once=at_once))
+def purge(harness: RetentionHarness, *, at_once: bool = False) -> dict[str, str | None]:
+    context = harness.context()
+    done = purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now, at_once=at_once))
     return {each.sweep.sweep_id: each.obstacle for each in done}
 
 
-def test_an_undo_makes_everything_as_it_was(yard: Yard) -> None:
-    tree, rows = yard.tree(), yard.rows()
-    sweep = yard.run(yard.planned())
-    done = yard.undo(sweep)
+def test_an_undo_makes_everything_as_it_was(harness: RetentionHarness) -> None:
+    tree, rows = harness.tree(), harness.rows()
+    sweep = harness.run(harness.planned())
+    done = harness.undo(sweep)
     assert (done.restored, done.left, done.sweep.state) == (24, (), SweepState.UNDONE)
-    assert yard.tree() == tree
-    for time, row in yard.rows().items():
+    assert harness.tree() == tree
+    for time, row in harness.rows().items():
         before = rows[time]
         assert (row.status, row.manifest_digest, row.bytes, row.files, row.available_at) == (
             before.status,
@@ -69,208 +69,212 @@ def test_an_undo_makes_everything_as_it_was(yard: Yard) -> None:
         )
 
 
-def test_events_say_what_came_back(yard: Yard) -> None:
-    before = yard.rows()
-    sweep = yard.run(yard.planned())
-    yard.undo(sweep)
-    events = yard.events(FeedEventKind.RESTORED)
+def test_events_say_what_came_back(harness: RetentionHarness) -> None:
+    before = harness.rows()
+    sweep = harness.run(harness.planned())
+    harness.undo(sweep)
+    events = harness.events(FeedEventKind.RESTORED)
     assert [event.nominal_time for event in events] == EXPIRED
     assert {event.payload["sweep"] for event in events} == {sweep.sweep_id}
     assert [event.manifest_digest for event in events] == [before[time].manifest_digest for time in EXPIRED]
-    assert [yard.rows()[event.nominal_time].event_seq for event in events] == [event.seq for event in events]
+    assert [harness.rows()[event.nominal_time].event_seq for event in events] == [event.seq for event in events]
 
 
-def test_an_undo_again_does_nothing(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.undo(sweep)
-    again = yard.undo(sweep)
+def test_an_undo_again_does_nothing(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.undo(sweep)
+    again = harness.undo(sweep)
     assert (again.restored, again.left, again.sweep.state) == (0, (), SweepState.UNDONE)
-    assert len(yard.events(FeedEventKind.RESTORED)) == 24
+    assert len(harness.events(FeedEventKind.RESTORED)) == 24
 
 
-def test_one_instance_comes_back_and_then_the_rest(yard: Yard) -> None:
-    tree = yard.tree()
-    sweep = yard.run(yard.planned())
-    one = yard.undo(sweep, Wanted(times=frozenset({EXPIRED[3]})))
+def test_one_instance_comes_back_and_then_the_rest(harness: RetentionHarness) -> None:
+    tree = harness.tree()
+    sweep = harness.run(harness.planned())
+    one = harness.undo(sweep, RestoreSelection(times=frozenset({EXPIRED[3]})))
     assert (one.restored, one.sweep.state) == (1, SweepState.DONE)
-    assert {time for time in EXPIRED if (yard.root / f"clicks/{time:%Y-%m-%d/%H}").exists()} == {EXPIRED[3]}
-    rest = yard.undo(sweep)
+    assert {time for time in EXPIRED if (harness.root / f"clicks/{time:%Y-%m-%d/%H}").exists()} == {EXPIRED[3]}
+    rest = harness.undo(sweep)
     assert (rest.restored, rest.sweep.state) == (23, SweepState.UNDONE)
-    assert yard.tree() == tree
+    assert harness.tree() == tree
 
 
 def test_the_instances_of_one_feed_come_back(tmp_path: Path, state_url: str) -> None:
-    yard = Yard.of(tmp_path, kept_feed(), kept_feed("views"), state=state_url)
+    harness = RetentionHarness.of(tmp_path, kept_feed(), kept_feed("views"), state=state_url)
     for name in ("clicks", "views"):
-        yard.land(name, *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    sweep = yard.run(yard.planned())
-    done = yard.undo(sweep, Wanted(feeds=frozenset({"views"})))
+        harness.land(name, *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    sweep = harness.run(harness.planned())
+    done = harness.undo(sweep, RestoreSelection(feeds=frozenset({"views"})))
     assert (done.restored, done.sweep.state) == (24, SweepState.DONE)
-    assert yard.rows("views")[START].status is FeedInstanceStatus.AVAILABLE
-    assert yard.rows("clicks")[START].status is FeedInstanceStatus.EVICTED
+    assert harness.rows("views")[START].status is FeedInstanceStatus.AVAILABLE
+    assert harness.rows("clicks")[START].status is FeedInstanceStatus.EVICTED
 
 
-def test_what_stands_there_meanwhile_is_not_replaced(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.land("clicks", EXPIRED[4], text="newer")
-    done = yard.undo(sweep)
+def test_what_stands_there_meanwhile_is_not_replaced(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.land("clicks", EXPIRED[4], text="newer")
+    done = harness.undo(sweep)
     assert done.restored == 23
     assert [(path, result.outcome) for path, result in done.left] == [("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)]
     assert done.sweep.state is SweepState.DONE
-    (file,) = (yard.root / "clicks/2013-11-01/04").iterdir()
+    (file,) = (harness.root / "clicks/2013-11-01/04").iterdir()
     assert file.read_text() == "newer"
     file.unlink()
     file.parent.rmdir()
-    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+    assert harness.undo(sweep).sweep.state is SweepState.UNDONE
 
 
-def test_an_instance_that_was_made_anew_is_not_replaced_by_what_went(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    row = yard.rows()[EXPIRED[4]]
-    with yard.world.database.begin() as connection:
+def test_an_instance_that_was_made_anew_is_not_replaced_by_what_went(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    row = harness.rows()[EXPIRED[4]]
+    with harness.world.database.begin() as connection:
         newer = replace(row, status=FeedInstanceStatus.AVAILABLE, event_seq=10_000)
         FeedInstances(connection).put([newer])
-    ((path, result),) = yard.undo(sweep).left
+    ((path, result),) = harness.undo(sweep).left
     assert (path, result.outcome) == ("clicks/2013-11-01/04", ItemOutcome.OCCUPIED)
-    assert "a newer one is AVAILABLE" in (result.reason or "")
+    assert "a newer one has been AVAILABLE" in (result.reason or "")
 
 
-def test_an_older_sweep_does_not_bring_back_what_a_newer_one_took_again(yard: Yard) -> None:
-    first = yard.run(yard.planned())
-    yard.land("clicks", EXPIRED[4], text="newer")
-    second = yard.sweep_now()
-    assert set(yard.results(second)) == {"clicks/2013-11-01/04"}
-    ((_, result),) = yard.undo(first).left
+def test_an_older_sweep_does_not_bring_back_what_a_newer_one_took_again(harness: RetentionHarness) -> None:
+    first = harness.run(harness.planned())
+    harness.land("clicks", EXPIRED[4], text="newer")
+    second = harness.sweep_now()
+    assert set(harness.results(second)) == {"clicks/2013-11-01/04"}
+    ((_, result),) = harness.undo(first).left
     assert "a later sweep" in (result.reason or "")
-    assert yard.undo(second).sweep.state is SweepState.UNDONE
+    assert harness.undo(second).sweep.state is SweepState.UNDONE
 
 
-def test_an_instance_that_somebody_writes_does_not_come_back(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    Leases(yard.world.database).acquire("feed/clicks", "primary", EXPIRED[3], "run-7", yard.now, timedelta(minutes=1))
-    ((path, result),) = yard.undo(sweep).left
-    assert (path, result.reason) == ("clicks/2013-11-01/03", "somebody writes it at this moment")
+def test_an_instance_that_somebody_writes_does_not_come_back(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    Leases(harness.world.database).acquire(
+        "feed/clicks", "primary", EXPIRED[3], "run-7", harness.now, timedelta(minutes=1)
+    )
+    ((path, result),) = harness.undo(sweep).left
+    assert (path, result.reason) == ("clicks/2013-11-01/03", "a writer holds its lease now")
 
 
 def test_instances_that_were_never_on_record_are_looked_at_when_they_come_back(tmp_path: Path) -> None:
-    yard = Yard.of(tmp_path, kept_feed(flag="_SUCCESS"))
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    (yard.root / "clicks/2013-11-01/05/_SUCCESS").touch()
-    yard.now = at("04")
-    yard.undo(yard.run(yard.planned()))
-    statuses = {time: row.status for time, row in yard.rows().items()}
+    harness = RetentionHarness.of(tmp_path, kept_feed(flag="_SUCCESS"))
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    (harness.root / "clicks/2013-11-01/05/_SUCCESS").touch()
+    harness.now = at("04")
+    harness.undo(harness.run(harness.planned()))
+    statuses = {time: row.status for time, row in harness.rows().items()}
     assert statuses.pop(EXPIRED[5]) is FeedInstanceStatus.AVAILABLE
     assert set(statuses.values()) == {FeedInstanceStatus.PARTIAL}
 
 
 @pytest.mark.parametrize("state", ["PLANNED", "ASKING", "CANCELLED"])
-def test_a_sweep_that_took_nothing_has_nothing_to_undo(yard: Yard, state: str) -> None:
-    sweep = yard.planned()
+def test_a_sweep_that_took_nothing_has_nothing_to_undo(harness: RetentionHarness, state: str) -> None:
+    sweep = harness.planned()
     if state != "PLANNED":
         from feed_assets.state.sweeps import Sweeps
 
-        with yard.world.database.begin() as connection:
+        with harness.world.database.begin() as connection:
             Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState(state))
-    with pytest.raises(SweepRefusedError, match="taken nothing away"):
-        yard.undo(sweep)
+    with pytest.raises(SweepRefusedError, match="has removed nothing"):
+        harness.undo(sweep)
 
 
-def test_a_part_of_a_sweep_that_has_not_ended_is_not_undone(yard: Yard) -> None:
-    sweep = yard.planned()
-    begin_sweep(yard.site(), sweep.sweep_id)
-    with pytest.raises(SweepRefusedError, match="only all of it can be undone"):
-        yard.undo(sweep, Wanted(times=frozenset({START})))
-    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+def test_a_part_of_a_sweep_that_has_not_ended_is_not_undone(harness: RetentionHarness) -> None:
+    sweep = harness.planned()
+    begin_sweep(harness.context(), sweep.sweep_id)
+    with pytest.raises(SweepRefusedError, match="can only be undone as a whole"):
+        harness.undo(sweep, RestoreSelection(times=frozenset({START})))
+    assert harness.undo(sweep).sweep.state is SweepState.UNDONE
 
 
-def test_a_sweep_of_a_feed_that_is_declared_no_more_is_undone(yard: Yard) -> None:
-    tree = yard.tree()
-    sweep = yard.run(yard.planned())
-    yard.world.declare(kept_feed("others"))
-    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
-    assert yard.tree() == tree
-    assert yard.rows()[START].status is FeedInstanceStatus.AVAILABLE
+def test_a_sweep_of_a_feed_that_is_declared_no_more_is_undone(harness: RetentionHarness) -> None:
+    tree = harness.tree()
+    sweep = harness.run(harness.planned())
+    harness.world.declare(kept_feed("others"))
+    assert harness.undo(sweep).sweep.state is SweepState.UNDONE
+    assert harness.tree() == tree
+    assert harness.rows()[START].status is FeedInstanceStatus.AVAILABLE
 
 
-def test_the_trash_is_purged_when_its_time_is_over_and_not_before(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.wait(at("10"))
-    assert purge(yard) == {}
-    yard.wait(at("11"))
-    assert purge(yard) == {sweep.sweep_id: None}
-    assert yard.sweep(sweep.sweep_id).state is SweepState.PURGED
-    assert yard.world.store().trash().sweeps() == []
-    left = yard.undo(sweep).left
+def test_the_trash_is_purged_when_its_time_is_over_and_not_before(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.wait(at("10"))
+    assert purge(harness) == {}
+    harness.wait(at("11"))
+    assert purge(harness) == {sweep.sweep_id: None}
+    assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
+    assert harness.world.store().trash().sweeps() == []
+    left = harness.undo(sweep).left
     assert {result.outcome for _, result in left} == {ItemOutcome.LOST}
-    assert yard.sweep(sweep.sweep_id).state is SweepState.PURGED
+    assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
 
 
-def test_the_trash_of_what_is_held_is_not_purged(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.hold("audit", first=EXPIRED[2], last=EXPIRED[2])
-    yard.wait(at("20"))
-    assert purge(yard)[sweep.sweep_id] == "hold 'audit' of bob is on feed 'clicks': an audit"
-    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
+def test_the_trash_of_what_is_held_is_not_purged(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.hold("audit", first=EXPIRED[2], last=EXPIRED[2])
+    harness.wait(at("20"))
+    assert purge(harness)[sweep.sweep_id] == "hold 'audit' of bob is on feed 'clicks': an audit"
+    assert harness.undo(sweep).sweep.state is SweepState.UNDONE
 
 
-def test_a_purge_that_is_only_tried_removes_nothing(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    tree = yard.tree(hidden=True)
-    yard.wait(at("20"))
-    site = yard.site()
-    found = find_purgeable(site, "primary", at("20"))
-    assert [each.sweep.sweep_id for each in purge_sweeps(site, "primary", found, dry_run=True)] == [sweep.sweep_id]
-    assert yard.tree(hidden=True) == tree
+def test_a_purge_that_is_only_tried_removes_nothing(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    tree = harness.tree(hidden=True)
+    harness.wait(at("20"))
+    context = harness.context()
+    found = find_purgeable(context, "primary", at("20"))
+    assert [each.sweep.sweep_id for each in purge_sweeps(context, "primary", found, dry_run=True)] == [sweep.sweep_id]
+    assert harness.tree(hidden=True) == tree
 
 
 def test_what_is_archived_lies_there_and_comes_back_from_the_trash(tmp_path: Path, state_url: str) -> None:
-    yard, tree = archived(tmp_path, state_url)
-    sweep = yard.run(yard.planned())
+    harness, tree = archived(tmp_path, state_url)
+    sweep = harness.run(harness.planned())
     archive = {
         file.relative_to(tmp_path / "archive").as_posix() for file in (tmp_path / "archive/clicks").rglob("*.csv")
     }
     assert {path.rpartition("/")[0] for path in archive} == {f"clicks/{time:%Y/%m/%d/%H}" for time in EXPIRED}
-    (event,) = [event for event in yard.events(FeedEventKind.EVICTED) if event.nominal_time == START]
+    (event,) = [event for event in harness.events(FeedEventKind.EVICTED) if event.nominal_time == START]
     assert event.payload["action"] == "archive"
     assert event.payload["archive"] == {"store": f"file://{tmp_path}/archive/clicks", "path": "2013/11/01/00"}
-    assert yard.undo(sweep).sweep.state is SweepState.UNDONE
-    assert yard.tree() == tree
+    assert harness.undo(sweep).sweep.state is SweepState.UNDONE
+    assert harness.tree() == tree
 
 
 def test_what_is_archived_comes_back_from_the_archive_after_the_purge(tmp_path: Path, state_url: str) -> None:
-    yard, tree = archived(tmp_path, state_url)
-    rows = yard.rows()
-    sweep = yard.run(yard.planned())
-    yard.wait(at("12"))
-    assert purge(yard) == {sweep.sweep_id: None}
-    done = yard.undo(sweep)
+    harness, tree = archived(tmp_path, state_url)
+    rows = harness.rows()
+    sweep = harness.run(harness.planned())
+    harness.wait(at("12"))
+    assert purge(harness) == {sweep.sweep_id: None}
+    done = harness.undo(sweep)
     assert (done.restored, done.left) == (24, ())
-    assert {path: entry[2] for path, entry in yard.tree().items()} == {path: entry[2] for path, entry in tree.items()}
-    assert {time: row.manifest_digest for time, row in yard.rows().items()} == {
+    assert {path: entry[2] for path, entry in harness.tree().items()} == {
+        path: entry[2] for path, entry in tree.items()
+    }
+    assert {time: row.manifest_digest for time, row in harness.rows().items()} == {
         time: row.manifest_digest for time, row in rows.items()
     }
 
 
 def test_an_archive_that_is_taken_keeps_the_instance(tmp_path: Path, state_url: str) -> None:
-    yard, tree = archived(tmp_path, state_url)
+    harness, tree = archived(tmp_path, state_url)
     other = tmp_path / "archive/clicks/2013/11/01/03"
     other.mkdir(parents=True)
     (other / "else.csv").write_text("else")
-    sweep: Sweep = yard.run(yard.planned())
-    assert yard.outcomes(sweep) == {ItemOutcome.EVICTED: 23, ItemOutcome.REFUSED: 1}
+    sweep: Sweep = harness.run(harness.planned())
+    assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: 23, ItemOutcome.REFUSED: 1}
     assert sum(count.failed for count in sweep.counts) == 1
-    assert paths_of([EXPIRED[3]]) <= set(yard.tree()) <= set(tree)
+    assert paths_of([EXPIRED[3]]) <= set(harness.tree()) <= set(tree)
 
 
-def put_back_unrecorded(yard: Yard, sweep: Sweep, *times: datetime) -> None:
+def put_back_unrecorded(harness: RetentionHarness, sweep: Sweep, *times: datetime) -> None:
     """What an undo leaves that dies between the filesystem and the record."""
-    undo_begins(yard, sweep)
-    yard.world.store().trash().restore(sweep.sweep_id, sorted(paths_of(times)))
+    undo_begins(harness, sweep)
+    harness.world.store().trash().restore(sweep.sweep_id, sorted(paths_of(times)))
 
 
-def undo_begins(yard: Yard, sweep: Sweep) -> None:
-    with yard.world.database.begin() as connection:
+def undo_begins(harness: RetentionHarness, sweep: Sweep) -> None:
+    with harness.world.database.begin() as connection:
         Sweeps(connection).transition(sweep.sweep_id, {SweepState.DONE}, state=SweepState.UNDOING)
 
 
@@ -282,77 +286,79 @@ def dead_holder() -> str:
 
 def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
-    yard = Yard.of(tmp_path)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    tree = yard.tree()
-    sweep = yard.run(yard.planned())
-    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
-    yard.site(holder=dead_holder()).claims(sweep.sweep_id).take(ChunkState.DONE)
+    harness = RetentionHarness.of(tmp_path)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    tree = harness.tree()
+    sweep = harness.run(harness.planned())
+    put_back_unrecorded(harness, sweep, *EXPIRED[:3])
+    harness.context(holder=dead_holder()).claims(sweep.sweep_id).take(ChunkState.DONE)
 
-    done = yard.undo(sweep)
+    done = harness.undo(sweep)
 
     assert (done.restored, done.left, done.sweep.state) == (24, (), SweepState.UNDONE)
-    assert yard.tree() == tree
+    assert harness.tree() == tree
 
 
 def test_a_sweep_is_being_undone_while_others_work_on_a_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
-    yard = Yard.of(tmp_path)
-    yard.land("clicks", *EXPIRED, *YOUNG)
-    yard.arrive(at("04"))
-    tree = yard.tree()
-    sweep = yard.run(yard.planned())
-    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
-    elsewhere = yard.site(holder="elsewhere").claims(sweep.sweep_id)
+    harness = RetentionHarness.of(tmp_path)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.arrive(at("04"))
+    tree = harness.tree()
+    sweep = harness.run(harness.planned())
+    put_back_unrecorded(harness, sweep, *EXPIRED[:3])
+    elsewhere = harness.context(holder="elsewhere").claims(sweep.sweep_id)
     assert elsewhere.take(ChunkState.DONE) is not None
 
-    done = yard.undo(sweep)
+    done = harness.undo(sweep)
 
     assert (done.restored, done.is_complete, done.sweep.state) == (18, False, SweepState.UNDOING)
-    yard.lag += 2 * TTL
-    done = yard.undo(sweep)
+    harness.lag += 2 * TTL
+    done = harness.undo(sweep)
     assert (done.restored, done.left, done.sweep.state) == (6, (), SweepState.UNDONE)
-    assert yard.tree() == tree
+    assert harness.tree() == tree
 
 
-def test_what_an_undo_that_broke_off_has_put_back_is_recorded_by_one_of_something_else(yard: Yard) -> None:
-    tree = yard.tree()
-    sweep = yard.run(yard.planned())
-    put_back_unrecorded(yard, sweep, *EXPIRED[:3])
+def test_what_an_undo_that_broke_off_has_put_back_is_recorded_by_one_of_something_else(
+    harness: RetentionHarness,
+) -> None:
+    tree = harness.tree()
+    sweep = harness.run(harness.planned())
+    put_back_unrecorded(harness, sweep, *EXPIRED[:3])
 
-    done = yard.undo(sweep, Wanted(times=frozenset(EXPIRED[20:22])))
+    done = harness.undo(sweep, RestoreSelection(times=frozenset(EXPIRED[20:22])))
 
     assert (done.restored, done.left, done.sweep.state) == (5, (), SweepState.DONE)
-    done = yard.undo(sweep)
+    done = harness.undo(sweep)
     assert (done.restored, done.left, done.sweep.state) == (19, (), SweepState.UNDONE)
-    assert yard.tree() == tree
-    assert {yard.rows()[time].status for time in EXPIRED} == {FeedInstanceStatus.AVAILABLE}
+    assert harness.tree() == tree
+    assert {harness.rows()[time].status for time in EXPIRED} == {FeedInstanceStatus.AVAILABLE}
 
 
-def test_the_trash_of_what_is_back_may_be_purged_though_it_is_held(yard: Yard) -> None:
-    sweep = yard.run(yard.planned())
-    yard.undo(sweep, Wanted(times=frozenset(EXPIRED[2:3])))
-    yard.hold("undone", first=EXPIRED[2], last=EXPIRED[2])
-    yard.wait(at("20"))
-    assert purge(yard) == {sweep.sweep_id: None}
+def test_the_trash_of_what_is_back_may_be_purged_though_it_is_held(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.undo(sweep, RestoreSelection(times=frozenset(EXPIRED[2:3])))
+    harness.hold("undone", first=EXPIRED[2], last=EXPIRED[2])
+    harness.wait(at("20"))
+    assert purge(harness) == {sweep.sweep_id: None}
 
 
 def test_the_trash_of_a_store_that_nobody_declares_any_more_stays_and_says_so(tmp_path: Path) -> None:
     elsewhere = f"file://{tmp_path}/elsewhere"
-    yard = Yard.of(
+    harness = RetentionHarness.of(
         tmp_path, kept_feed(locations={"data": f"{elsewhere}/clicks/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"})
     )
     for time in (*EXPIRED, at("03T23:00")):
         folder = tmp_path / f"elsewhere/clicks/{time:%Y-%m-%d/%H}"
         folder.mkdir(parents=True)
         (folder / "part").write_text("1")
-    yard.arrive(at("04"))
-    sweep = yard.run(yard.planned())
-    yard.world.declare(kept_feed("others"))
-    yard.wait(at("20"))
-    assert "no feed or cluster lies there any more" in (purge(yard)[sweep.sweep_id] or "")
-    assert yard.sweep(sweep.sweep_id).state is SweepState.DONE
+    harness.arrive(at("04"))
+    sweep = harness.run(harness.planned())
+    harness.world.declare(kept_feed("others"))
+    harness.wait(at("20"))
+    assert "no feed or cluster is declared there any more" in (purge(harness)[sweep.sweep_id] or "")
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
     assert list((tmp_path / "elsewhere").rglob("part"))

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feed_assets.loading.bundles import load_files
 from feed_assets.loading.documents import PlainDocument
 from feed_assets.loading.entity_documents import iter_entities
-from feed_assets.loading.entity_files import EntityFile, load_files
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.falcon.documents import read_falcon
 from feed_assets.loading.falcon.reading import MAX_PROBLEMS
 from feed_assets.loading.falcon.xml_nodes import MAX_ATTRIBUTES, MAX_BYTES, MAX_DEPTH, MAX_ELEMENTS
@@ -41,7 +42,7 @@ _CASES = {
     ),
     "wrong order": (
         CLICKS.replace(_LATE, "").replace("<partitions>", f"{_LATE}<partitions>"),
-        "xml-order a.xml:4: feed 'clicks': <partitions> stands too late in <feed>. The order is tags, partitions, "
+        "xml-order a.xml:4: feed 'clicks': <partitions> occurs too late in <feed>. The order is tags, partitions, "
         "groups, availabilityFlag, frequency, sla, timezone, late-arrival, clusters, locations, table, notification, "
         "ACL, schema, properties, lifecycle.",
     ),
@@ -60,16 +61,16 @@ _CASES = {
     ),
     "element twice": (
         CLICKS.replace(_LATE, _LATE * 2),
-        "xml-twice a.xml:13: feed 'clicks': <late-arrival> stands twice in <feed>, first in line 13. Keep one of them.",
+        "xml-twice a.xml:13: feed 'clicks': <late-arrival> occurs twice in <feed>, first in line 13. Keep one of them.",
     ),
     "cluster twice": (
         CLICKS.replace('name="backup"', 'name="primary"'),
-        "xml-twice a.xml:51: feed 'clicks': <cluster> with name 'primary' stands twice, first in line 15. "
+        "xml-twice a.xml:51: feed 'clicks': <cluster> with name 'primary' occurs twice, first in line 15. "
         "Keep one of them.",
     ),
     "both of a choice": (
         CLICKS.replace("<notification", '<table uri="catalog:a:b#c=d"/><notification'),
-        "xml-choice a.xml:63: feed 'clicks': <feed> holds both <locations> and <table>. Keep one of them.",
+        "xml-choice a.xml:63: feed 'clicks': <feed> contains both <locations> and <table>. Keep one of them.",
     ),
     "wrong choice": (
         CLICKS.replace('type="source"', 'type="sauce"'),
@@ -82,7 +83,8 @@ _CASES = {
     ),
     "stray text": (
         CLICKS.replace("<partitions>", "<partitions>oops"),
-        "xml-text a.xml:4: feed 'clicks': <partitions> holds the text 'oops'. Remove it; only elements stand there.",
+        "xml-text a.xml:4: feed 'clicks': <partitions> contains the text 'oops'. "
+        "Remove it; only elements are allowed there.",
     ),
     "no namespace": (
         CLICKS.replace(' xmlns="uri:falcon:feed:0.1"', ""),
@@ -126,7 +128,7 @@ _CASES = {
         CLICKS.replace("hours(6)", "hours(0)"),
         "frequency a.xml:13: feed 'clicks': late_arrival.cut_off: 'hours(0)' is not a frequency: "
         "'0' is not a whole number of at least 1 without leading zeros. Write minutes(n), hours(n), days(n) or "
-        "months(n) with n of at least 1, for example hours(1).",
+        "months(n) with n at least 1, for example hours(1).",
     ),
     "storage of an interface": (
         PRIMARY.replace("hdfs://nn:8020", "nn:8020"),
@@ -135,7 +137,7 @@ _CASES = {
     ),
     "spark options": (
         SPARK.replace("--num-executors 2", "--num-executors 2 oops"),
-        "xml-spark-opts a.xml:35: process 'daily-spark': <spark-opts>: 'oops' is no option. "
+        "xml-spark-opts a.xml:35: process 'daily-spark': <spark-opts>: 'oops' is not an option. "
         "Write --conf name=value or --name value.",
     ),
     "spark without attributes": (
@@ -146,7 +148,7 @@ _CASES = {
     "credential of another type": (
         SHOP.replace('type="password-text"', 'type="password-file"'),
         "xml-choice a.xml:17: datasource 'orders-db': <credential> says that its type is password-file, "
-        "but holds another kind of password. Write the type that fits.",
+        "but contains another kind of password. Write the matching type.",
     ),
     "reserved property": (
         CLICKS.replace("'\"csv\"'", "'csv'"),
@@ -243,7 +245,8 @@ _BOMB = f'<!DOCTYPE feed [<!ENTITY a "aaaaaaaaaa">{_ENTITIES}]><feed>&j;</feed>'
 def test_attacks_are_refused_within_a_second_and_100_megabytes(make: str, codes: list[str] | None) -> None:
     program = f"""
         import resource, time
-        from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, load_files
+        from feed_assets.loading.bundles import load_files
+        from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile
         from feed_assets.loading.interpolation import Values
         content = {make}
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -112,7 +112,7 @@ def test_an_import_tells_of_every_property_what_becomes_of_it() -> None:
         assert (f"property {name} → replication.{field}" in mapped) is (name != "order")
     assert "property jobPriority → the priority of runs" in mapped
     check = [note.message for note in notes[NoteKind.CHECK]]
-    assert "property order 'RANDOM' cannot be read: the default is used, as in Falcon" in check
+    assert "property order 'RANDOM' is invalid: the default is used, as in Falcon" in check
     assert [f"property {name} has no effect: {why}" for name, why in WITHOUT_EFFECT.items()] == [
         message for message in check if "has no effect" in message
     ]

@@ -12,19 +12,20 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.mirror import Mirror
 from feed_assets.entities.process import Process
-from feed_assets.loading.entity_files import EntityFile, load_files
+from feed_assets.loading.bundles import load_files
+from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.operations.errors import MirrorTemplateError
 from feed_assets.operations.mirrors.falcon_properties import KNOWN, read_properties
-from feed_assets.operations.mirrors.templates import COMMENTS, MirrorTemplate, MirrorWish, make_mirror
+from feed_assets.operations.mirrors.templates import COMMENTS, MirrorRequest, MirrorTemplate, make_mirror
 
 AS_OF = datetime(2015, 6, 1, 14, 30, tzinfo=UTC)
 DECLARED = Bundle(entities=tuple(Cluster(name=name, storage=f"file:///{name}") for name in ("east", "west")))
-PLAIN = MirrorWish(name="models", sources=("east:/models",), target="west:/models")
+PLAIN = MirrorRequest(name="models", sources=("east:/models",), target="west:/models")
 
 
-def make(wish: MirrorWish = PLAIN, **more: Any) -> MirrorTemplate:
-    return make_mirror(wish, DECLARED, AS_OF, **more)
+def make(mirror: MirrorRequest = PLAIN, **more: Any) -> MirrorTemplate:
+    return make_mirror(mirror, DECLARED, AS_OF, **more)
 
 
 def load(text: str) -> Process:
@@ -61,8 +62,8 @@ def test_every_option_has_a_comment_and_holds_when_it_is_uncommented() -> None:
 
 
 def test_sources_on_several_lines_stay_readable() -> None:
-    wish = MirrorWish(name="m", sources=("east:/a", "/b"), target="west:/all", snapshots=(2, 5), cluster="east")
-    template = make(wish)
+    mirror = MirrorRequest(name="m", sources=("east:/a", "/b"), target="west:/all", snapshots=(2, 5), cluster="east")
+    template = make(mirror)
     assert load(template.text) == template.process
     assert list(mirror_of(template.process).directories()) == [("/a", "/all/a"), ("/b", "/all/b")]
     assert list(template.process.clusters) == ["east"]
@@ -107,7 +108,7 @@ def test_falcons_properties_are_translated() -> None:
         "targetSnapshotRetentionNumber": "9",
         "targetSnapshotRetentionAgeLimit": "days(30)",
     }
-    template = make(MirrorWish(properties=properties))
+    template = make(MirrorRequest(properties=properties))
     assert yaml.safe_load(template.text) == {
         "kind": "process",
         "name": "models",
@@ -150,41 +151,41 @@ def test_a_comma_list_of_directories_is_several_and_nobody_is_told_by_default() 
 
 def test_options_win_over_properties() -> None:
     properties = {"jobName": "old", "sourceDir": "/old", "targetDir": "/old", "jobFrequency": "hours(6)"}
-    wish = MirrorWish(
+    mirror = MirrorRequest(
         name="new", target="west:/new", frequency="days(2)", cluster="east", removes=True, properties=properties
     )
-    process = make(wish).process
+    process = make(mirror).process
     assert (process.name, process.frequency.render()) == ("new", "days(2)")
     assert list(mirror_of(process).directories()) == [("/old", "/new")]
     assert mirror_of(process).removes
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("mirror", "message"),
     [
-        (MirrorWish(name="m", target="west:/b"), "it has no source. Say with --source what it is."),
-        (MirrorWish(name="m", sources=("east:/a",)), "it has no target. Say with --target what it is."),
-        (MirrorWish(name="m", sources=("/a",), target="/b"), "no cluster is named"),
-        (MirrorWish(name="m", sources=("east:/a", "west:/b"), target="/b"), "the sources are on two clusters"),
-        (MirrorWish(name="m", properties={"sourceDirs": "/a"}), "Did you mean 'sourceDir'?"),
+        (MirrorRequest(name="m", target="west:/b"), "it has no source. Give it with --source."),
+        (MirrorRequest(name="m", sources=("east:/a",)), "it has no target. Give it with --target."),
+        (MirrorRequest(name="m", sources=("/a",), target="/b"), "it has no cluster"),
+        (MirrorRequest(name="m", sources=("east:/a", "west:/b"), target="/b"), "the sources are on two clusters"),
+        (MirrorRequest(name="m", properties={"sourceDirs": "/a"}), "Did you mean 'sourceDir'?"),
     ],
 )
-def test_what_makes_no_mirror_is_named(wish: MirrorWish, message: str) -> None:
+def test_what_makes_no_mirror_is_named(mirror: MirrorRequest, message: str) -> None:
     with pytest.raises(MirrorTemplateError, match=re.escape(message)):
-        make(wish)
+        make(mirror)
 
 
 def test_what_the_rules_refuse_is_not_written() -> None:
-    with pytest.raises(DefinitionsError, match=r"lies inside of its source"):
-        make(MirrorWish(name="m", sources=("east:/a",), target="east:/a/b"))
+    with pytest.raises(DefinitionsError, match=r"is inside its source"):
+        make(MirrorRequest(name="m", sources=("east:/a",), target="east:/a/b"))
     with pytest.raises(DefinitionsError, match=r"there is no cluster 'wst'. Did you mean 'west'"):
-        make(MirrorWish(name="m", sources=("east:/a",), target="wst:/a"))
+        make(MirrorRequest(name="m", sources=("east:/a",), target="wst:/a"))
     with pytest.raises(DefinitionsError, match=r"'\$name' is not a name"):
-        make(MirrorWish(name="$name", sources=("east:/a",), target="west:/a"))
+        make(MirrorRequest(name="$name", sources=("east:/a",), target="west:/a"))
 
 
 def test_a_process_that_is_declared_is_replaced_only_if_that_is_asked_for() -> None:
     declared = Bundle(entities=(*DECLARED.entities, make().process))
-    with pytest.raises(MirrorTemplateError, match="is declared already"):
+    with pytest.raises(MirrorTemplateError, match="is already declared"):
         make_mirror(PLAIN, declared, AS_OF)
     assert make_mirror(PLAIN, declared, AS_OF, is_forced=True).process == make().process

@@ -4,15 +4,15 @@ from datetime import datetime
 from typing import Any
 
 from feed_assets.clock import FrozenClock
-from feed_assets.operations.replication.auditing import Verdict, Verified, verify
-from feed_assets.operations.replication.repairing import Outcome, Repaired, repair
+from feed_assets.operations.replication.auditing import CopyVerdict, Verified, verify
+from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
 from feed_assets.operations.replication.scope import CopyQuery
 from feed_assets.operations.replication.status import ReplicationStatus, find_status
 from tests.lifecycle.world import World, at
-from tests.operations.scenes import scene_of
+from tests.operations.contexts import context_of
 
 LATER = at("2030-01-01")
-"""A wall clock by which everything was written long ago."""
+"""A real-time clock by which everything was written long ago."""
 
 
 def query(**more: Any) -> CopyQuery:
@@ -20,22 +20,21 @@ def query(**more: Any) -> CopyQuery:
 
 
 def status(world: World, as_of: datetime, **more: Any) -> ReplicationStatus:
-    return find_status(scene_of(world, as_of), query(**more))
+    return find_status(context_of(world, as_of), query(**more))
 
 
 def verified(world: World, as_of: datetime, *, deep: bool = False, **more: Any) -> Verified:
-    return verify(scene_of(world, as_of), query(**more), FrozenClock(LATER), deep=deep)
+    return verify(context_of(world, as_of, real_clock=FrozenClock(LATER)), query(**more), deep=deep)
 
 
-def verdicts(world: World, as_of: datetime, **more: Any) -> dict[datetime, Verdict]:
+def verdicts(world: World, as_of: datetime, **more: Any) -> dict[datetime, CopyVerdict]:
     """What each instance was found to be, where one flow copies it."""
     return {each.nominal_time: each.verdict for each in verified(world, as_of, **more).copies}
 
 
 def repaired(world: World, as_of: datetime, *, deep: bool = False, dry_run: bool = False, **more: Any) -> Repaired:
-    clock = FrozenClock(as_of)
-    return repair(scene_of(world, as_of), query(**more), clock, clock, author="ann", deep=deep, dry_run=dry_run)
+    return repair(context_of(world, as_of), query(**more), author="ann", deep=deep, dry_run=dry_run)
 
 
-def outcomes(done: Repaired) -> dict[datetime, Outcome]:
+def outcomes(done: Repaired) -> dict[datetime, RepairOutcome]:
     return {each.copy.nominal_time: each.outcome for each in done.copies}

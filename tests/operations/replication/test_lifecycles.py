@@ -8,18 +8,19 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.lifecycle.instance_actions import InstanceAction
+from feed_assets.json_form import render_document
+from feed_assets.lifecycle.instances.instance_actions import InstanceAction
 from feed_assets.operations.consolidation import Result
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.control import control_instances
+from feed_assets.operations.instances.control import Controlled, control_instances
 from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.queries import find_running, list_instances, summarize_instances
 from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.operations.instances.runs import find_logs, find_params
 from feed_assets.operations.instances.triage import find_triage
-from feed_assets.operations.scene import Scene
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus
@@ -34,7 +35,7 @@ from tests.lifecycle.replication.test_flows import (
     world_of,
 )
 from tests.lifecycle.world import START, World, at, feed, hours, process
-from tests.operations.scenes import scene_of
+from tests.operations.contexts import context_of
 
 AS_OF = at("01T02:30")
 REPLICATION = frozenset({Lifecycle.REPLICATION})
@@ -53,51 +54,51 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def scene(world: World) -> Scene:
-    return scene_of(world, AS_OF)
+def context(world: World) -> OperationContext:
+    return context_of(world, AS_OF)
 
 
-def listed(scene: Scene, name: str, kind: Kind = Kind.FEED, **more: Any) -> tuple[InstanceRow, ...]:
-    return list_instances(scene, InstanceQuery(kind=kind, name=name, start=START, **more)).instances
+def listed(context: OperationContext, name: str, kind: Kind = Kind.FEED, **more: Any) -> tuple[InstanceRow, ...]:
+    return list_instances(context, InstanceQuery(kind=kind, name=name, start=START, **more)).instances
 
 
-def test_row_112_a_feed_that_is_copied_has_its_replication_without_being_asked(scene: Scene) -> None:
-    rows = listed(scene, "clicks")
+def test_row_112_a_feed_that_is_copied_has_its_replication_without_being_asked(context: OperationContext) -> None:
+    rows = listed(context, "clicks")
     assert [(row.name, row.cluster, row.source_cluster, row.status) for row in rows] == [
         (FLOW, "backup", "primary", "SUCCEEDED"),
         (FLOW, "backup", "primary", "SUCCEEDED"),
         (FLOW, "backup", "primary", "WAITING"),
     ]
-    assert rows == listed(scene, "clicks", lifecycles=REPLICATION)
+    assert rows == listed(context, "clicks", lifecycles=REPLICATION)
     assert rows[2].details[0].endswith("/primary/clicks/2013-11-01/02-00")
-    assert rows[0].to_json()["lifecycle"] == "replication"
+    assert render_document(rows[0])["lifecycle"] == "replication"
 
 
-def test_row_112_on_a_cluster_that_nothing_is_copied_to_a_feed_has_its_data(scene: Scene) -> None:
-    rows = listed(scene, "clicks", clusters=frozenset({"primary"}))
+def test_row_112_on_a_cluster_that_nothing_is_copied_to_a_feed_has_its_data(context: OperationContext) -> None:
+    rows = listed(context, "clicks", clusters=frozenset({"primary"}))
     assert [(row.kind, row.status) for row in rows] == [
         (Kind.FEED, "AVAILABLE"),
         (Kind.FEED, "AVAILABLE"),
         (Kind.FEED, "PARTIAL"),
     ]
-    assert {row.kind for row in listed(scene, "counts")} == {Kind.FEED}
+    assert {row.kind for row in listed(context, "counts")} == {Kind.FEED}
 
 
-def test_row_112_what_retention_did_is_listed_apart(world: World, scene: Scene) -> None:
+def test_row_112_what_retention_did_is_listed_apart(world: World, context: OperationContext) -> None:
     evict(world, START)
     evict(world, START + HOUR)
     evict(world, START + HOUR, FeedEventKind.RESTORED)
-    rows = listed(scene, "clicks", lifecycles=EVICTION)
+    rows = listed(context, "clicks", lifecycles=EVICTION)
     assert [(row.cluster, row.nominal_time, row.status) for row in rows] == [
         ("backup", START, "EVICTED"),
         ("backup", START + HOUR, "RESTORED"),
     ]
     assert rows[0].reason == "sweep s-1; it was older than days(1)"
-    both = listed(scene, "clicks", lifecycles=EVICTION | REPLICATION)
+    both = listed(context, "clicks", lifecycles=EVICTION | REPLICATION)
     assert [row.lifecycle for row in both].count(Lifecycle.EVICTION) == 2
     assert len(both) == 5
     query = InstanceQuery(kind=Kind.FEED, name="clicks", start=START, lifecycles=EVICTION)
-    (summary,) = [each for each in summarize_instances(scene, query).clusters if each.cluster == "backup"]
+    (summary,) = [each for each in summarize_instances(context, query).clusters if each.cluster == "backup"]
     assert summary.counts == {"EVICTED": 1, "RESTORED": 1}
 
 
@@ -118,103 +119,105 @@ def evict(world: World, time: datetime, kind: FeedEventKind = FeedEventKind.EVIC
         )
 
 
-def test_row_112_a_process_has_its_execution_only(scene: Scene) -> None:
+def test_row_112_a_process_has_its_execution_only(context: OperationContext) -> None:
     execution = frozenset({Lifecycle.EXECUTION})
-    assert listed(scene, "count", Kind.PROCESS, lifecycles=execution) == listed(scene, "count", Kind.PROCESS)
+    assert listed(context, "count", Kind.PROCESS, lifecycles=execution) == listed(context, "count", Kind.PROCESS)
     for wrong in (REPLICATION, EVICTION):
         with pytest.raises(
             InstanceQueryError, match=r"Incorrect lifecycle .*: process 'count' has execution\. Ask for"
         ):
-            listed(scene, "count", Kind.PROCESS, lifecycles=wrong)
+            listed(context, "count", Kind.PROCESS, lifecycles=wrong)
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle execution: feed 'clicks' has replication and"):
-        listed(scene, "clicks", lifecycles=execution)
+        listed(context, "clicks", lifecycles=execution)
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle replication: feed 'counts' is not copied"):
-        listed(scene, "counts", lifecycles=REPLICATION)
+        listed(context, "counts", lifecycles=REPLICATION)
 
 
-def test_row_112_a_flow_may_be_named_wherever_a_process_or_feed_is(scene: Scene) -> None:
-    assert listed(scene, FLOW, Kind.PROCESS) == listed(scene, FLOW) == listed(scene, "clicks")
+def test_row_112_a_flow_may_be_named_wherever_a_process_or_feed_is(context: OperationContext) -> None:
+    assert listed(context, FLOW, Kind.PROCESS) == listed(context, FLOW) == listed(context, "clicks")
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle eviction: clicks@primary has replication"):
-        listed(scene, FLOW, lifecycles=EVICTION)
+        listed(context, FLOW, lifecycles=EVICTION)
     with pytest.raises(EntityNotFoundError, match="clicks@primary"):
-        listed(scene, "clicks@primery")
+        listed(context, "clicks@primery")
 
 
-def test_row_112_filters_know_the_statuses_of_the_lifecycle(scene: Scene) -> None:
+def test_row_112_filters_know_the_statuses_of_the_lifecycle(context: OperationContext) -> None:
     def of(*filters: str) -> Any:
         return parse_filter(Kind.FEED, filters, is_of_data=False)
 
-    assert len(listed(scene, "clicks", filter=of("STATUS:WAITING"))) == 1
-    assert listed(scene, "clicks", filter=of("SOURCECLUSTER:mars")) == ()
-    assert len(listed(scene, "clicks", filter=of("SOURCECLUSTER:primary"))) == 3
-    with pytest.raises(InstanceQueryError, match="status AVAILABLE: an instance of feed 'clicks' that is asked for"):
-        listed(scene, "clicks", filter=of("STATUS:AVAILABLE"))
+    assert len(listed(context, "clicks", filter=of("STATUS:WAITING"))) == 1
+    assert listed(context, "clicks", filter=of("SOURCECLUSTER:mars")) == ()
+    assert len(listed(context, "clicks", filter=of("SOURCECLUSTER:primary"))) == 3
+    with pytest.raises(InstanceQueryError, match="status AVAILABLE: an instance of feed 'clicks' never has it"):
+        listed(context, "clicks", filter=of("STATUS:AVAILABLE"))
     with pytest.raises(InstanceQueryError, match="status RUNNING"):
-        listed(scene, "counts", filter=of("STATUS:RUNNING"))
+        listed(context, "counts", filter=of("STATUS:RUNNING"))
 
 
 def test_row_112_counts_are_those_of_all_copies_to_a_cluster(tmp_path: Path) -> None:
     world = world_of(tmp_path, slices())
     land_slice(world, "east", START)
     pass_time(world, at("01T00:05"))
-    scene = scene_of(world, at("01T00:10"))
-    (summary,) = summarize_instances(scene, InstanceQuery(kind=Kind.FEED, name="clicks")).clusters
+    context = context_of(world, at("01T00:10"))
+    (summary,) = summarize_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).clusters
     assert (summary.cluster, summary.counts) == ("backup", {"SUCCEEDED": 1, "WAITING": 1})
-    rows = list_instances(scene, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
+    rows = list_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
     assert {row.source_cluster for row in rows} == {"east", "west"}
-    assert find_running(scene, InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+    assert find_running(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
 
 
-def test_row_112_a_cluster_that_is_none_of_the_feeds_fails_without_the_others(scene: Scene) -> None:
+def test_row_112_a_cluster_that_is_none_of_the_feeds_fails_without_the_others(context: OperationContext) -> None:
     query = InstanceQuery(kind=Kind.FEED, name="clicks", start=START, clusters=frozenset({"backup", "mars"}))
-    page = list_instances(scene, query)
+    page = list_instances(context, query)
     assert (page.result, len(page.instances)) == (Result.PARTIAL, 3)
     assert "the replication of feed 'clicks' from primary: it is not on cluster 'mars'" in page.message
 
 
-def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(world: World, scene: Scene) -> None:
-    def control(action: InstanceAction, name: str = "clicks", **more: Any) -> dict[str, object]:
-        done = control_instances(scene, action, name, START, AS_OF, author="ann", **more)
+def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
+    world: World, context: OperationContext
+) -> None:
+    def control(action: InstanceAction, name: str = "clicks", **more: Any) -> Controlled:
+        done = control_instances(context, action, name, START, AS_OF, author="ann", **more)
         assert done.process == name
-        return done.to_json()
+        return done
 
-    assert control(InstanceAction.KILL)["changed"] == 1
+    assert control(InstanceAction.KILL).changed == 1
     assert world.times(FLOW, ProcessInstanceStatus.KILLED, "backup") == [START + 2 * HOUR]
     assert world.times("count", ProcessInstanceStatus.KILLED, "backup") == []
-    document = control(InstanceAction.RERUN, FLOW, lifecycles=REPLICATION)
-    assert document["changed"] == 3
-    assert document["instances"][0]["sourceCluster"] == "primary"  # type: ignore[index]
+    done = control(InstanceAction.RERUN, FLOW, lifecycles=REPLICATION)
+    assert done.changed == 3
+    assert done.instances[0].source_cluster == "primary"
     assert set(world.statuses(FLOW, "backup").values()) == {ProcessInstanceStatus.WAITING}
-    with pytest.raises(InstanceQueryError, match="Incorrect lifecycle eviction: what retention does is done in sweeps"):
+    with pytest.raises(InstanceQueryError, match="Incorrect lifecycle eviction: retention works in sweeps"):
         control(InstanceAction.KILL, lifecycles=EVICTION)
-    with pytest.raises(InstanceQueryError, match="feed 'counts': nothing works on its instances"):
+    with pytest.raises(InstanceQueryError, match="feed 'counts': it has no copies"):
         control(InstanceAction.KILL, "counts")
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle replication: process 'count' has execution"):
-        list_instances(scene, InstanceQuery(kind=Kind.PROCESS, name="count", lifecycles=REPLICATION))
+        list_instances(context, InstanceQuery(kind=Kind.PROCESS, name="count", lifecycles=REPLICATION))
 
 
-def test_row_112_logs_and_params_are_those_of_the_copies(scene: Scene) -> None:
-    (waiting, *_, oldest) = find_logs(scene, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
-    assert (waiting.actions, oldest.row.name) == ((), FLOW)
+def test_row_112_logs_and_params_are_those_of_the_copies(context: OperationContext) -> None:
+    (waiting, *_, oldest) = find_logs(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
+    assert (waiting.actions, oldest.name) == ((), FLOW)
     assert [(action.name, action.status) for action in oldest.actions] == [
         (FLOW, "SUCCEEDED"),
         (f"{FLOW}/target", "REPLICATED"),
     ]
-    (params,) = find_params(scene, "clicks", START, ()).items
+    (params,) = find_params(context, "clicks", START, ()).items
     assert params.properties["source"].endswith("/primary/clicks/2013-11-01/00-00")
     assert params.properties["target"].endswith("/backup/clicks/2013-11-01/00-00")
 
 
-def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(scene: Scene) -> None:
+def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(context: OperationContext) -> None:
     time = START + 2 * HOUR
-    found = find_dependencies(scene, Kind.FEED, "clicks", time, lifecycles=REPLICATION).items
+    found = find_dependencies(context, Kind.FEED, "clicks", time, lifecycles=REPLICATION).items
     assert [(each.tag, each.kind, each.cluster) for each in found] == [
         ("Input", Kind.FEED, "primary"),
         ("Output", Kind.FEED, "backup"),
     ]
-    assert {each.name for each in find_dependencies(scene, Kind.FEED, "clicks", time).items} == {FLOW, "count"}
+    assert {each.name for each in find_dependencies(context, Kind.FEED, "clicks", time).items} == {FLOW, "count"}
     data, copy = (
-        find_triage(scene, Kind.FEED, "clicks", time, ["backup"], lifecycles).items[0]
+        find_triage(context, Kind.FEED, "clicks", time, ["backup"], lifecycles).items[0]
         for lifecycles in (frozenset(), REPLICATION)
     )
     assert data.render_text().splitlines() == [
@@ -225,25 +228,25 @@ def test_row_112_neighbours_and_triage_lead_from_the_target_to_the_source(scene:
     assert len(copy.vertices) == len(data.vertices) - 1
 
 
-def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(scene: Scene) -> None:
+def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context: OperationContext) -> None:
     time = START + 2 * HOUR
-    (explanation,) = explain(scene, Kind.FEED, "clicks", time, ["backup"]).items
+    (explanation,) = explain(context, Kind.FEED, "clicks", time, ["backup"]).items
     lines = explanation.render().splitlines()
     assert lines[:4] == [
         "feed clicks on backup at 2013-11-01T02:00Z is MISSING",
-        "  - nobody has copied it:",
+        "  - it has not been copied:",
         "    - the replication of feed 'clicks' from primary to backup at 2013-11-01T02:00Z is WAITING",
-        "      - what it copies is not there on primary:",
+        "      - its source instance does not exist on primary:",
     ]
-    assert "clicks/2013-11-01/02-00 is there without its flag _DONE" in lines[5]
+    assert "clicks/2013-11-01/02-00 lacks its flag _DONE" in lines[5]
     assert [root.cluster for root in explanation.root_causes()] == ["primary"]
-    (flow,) = explain(scene, Kind.PROCESS, FLOW, START).items
+    (flow,) = explain(context, Kind.PROCESS, FLOW, START).items
     assert "it wrote feed clicks 2013-11-01T00:00Z as output target" in flow.render()
     assert "version 1 of the feed" in flow.render()
 
 
 def test_why_of_a_copy_whose_feed_is_suspended_says_how_it_goes_on(world: World) -> None:
     schedule(world, ScheduleState.SUSPENDED, AS_OF)
-    scene = scene_of(world, AS_OF)
-    (flow,) = explain(scene, Kind.PROCESS, FLOW, START + 2 * HOUR).items
-    assert "its feed is suspended; `feed-assets entity resume` lets it go on" in flow.render()
+    context = context_of(world, AS_OF)
+    (flow,) = explain(context, Kind.PROCESS, FLOW, START + 2 * HOUR).items
+    assert "its feed is suspended; `feed-assets entity resume` resumes it" in flow.render()

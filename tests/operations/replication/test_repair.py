@@ -6,12 +6,11 @@ from shutil import rmtree
 
 import pytest
 
-from feed_assets.clock import FrozenClock
-from feed_assets.lifecycle.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
-from feed_assets.lifecycle.run_names import name_repair
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
+from feed_assets.lifecycle.instances.run_names import name_repair
 from feed_assets.operations.errors import InstanceQueryError, SafeModeError
-from feed_assets.operations.replication.auditing import Verdict
-from feed_assets.operations.replication.repairing import Outcome, repair
+from feed_assets.operations.replication.auditing import CopyVerdict
+from feed_assets.operations.replication.repairing import RepairOutcome, repair
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import ScheduleState
@@ -35,9 +34,9 @@ from tests.lifecycle.replication.test_flows import (
     world_of,
 )
 from tests.lifecycle.world import START, World, at
+from tests.operations.contexts import context_of
 from tests.operations.replication.copies import outcomes, query, repaired, verdicts
 from tests.operations.replication.test_verify import FOUR, copied, part, replica, set_status
-from tests.operations.scenes import scene_of
 
 AS_OF = at("01T04")
 
@@ -62,7 +61,7 @@ def test_everything_that_is_found_is_copied_again_and_nothing_else(tmp_path: Pat
     untouched = part(world, START + 3 * HOUR)
     inode = untouched.stat().st_ino
     done = repaired(world, AS_OF, start=START, deep=True)
-    assert outcomes(done) == dict.fromkeys(FOUR, Outcome.REPAIRED)
+    assert outcomes(done) == dict.fromkeys(FOUR, RepairOutcome.REPAIRED)
     assert done.is_complete
     for time in FOUR:
         assert files(world, time) == files(world, time, "primary")
@@ -70,12 +69,12 @@ def test_everything_that_is_found_is_copied_again_and_nothing_else(tmp_path: Pat
     copied_files = {each.copy.nominal_time: (each.files, each.removed) for each in done.copies}
     assert list(copied_files.values()) == [(2, 0), (1, 0), (0, 1), (1, 0)]
     assert untouched.stat().st_ino == inode
-    assert set(verdicts(world, AS_OF, start=START, deep=True).values()) == {Verdict.IN_SYNC}
+    assert set(verdicts(world, AS_OF, start=START, deep=True).values()) == {CopyVerdict.IN_SYNC}
 
 
 def test_a_repeat_finds_nothing_to_do(world: World) -> None:
     rmtree(replica(world, START))
-    assert outcomes(repaired(world, AS_OF, start=START)) == {START: Outcome.REPAIRED}
+    assert outcomes(repaired(world, AS_OF, start=START)) == {START: RepairOutcome.REPAIRED}
     events = world.events()
     again = repaired(world, AS_OF, start=START)
     assert (again.copies, again.is_complete) == ((), True)
@@ -87,9 +86,9 @@ def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(world: World) -
     events, instances = world.events(), world.instances(FLOW, "backup")
     done = repaired(world, AS_OF, start=START, deep=True, dry_run=True)
     planned = {each.copy.nominal_time: (each.outcome, each.bytes, each.files) for each in done.copies}
-    assert planned[START] == (Outcome.PLANNED, len("datamore"), 2)
-    assert planned[START + HOUR] == (Outcome.PLANNED, len("data"), 1)
-    assert planned[START + 3 * HOUR] == (Outcome.PLANNED, len("late"), 1)
+    assert planned[START] == (RepairOutcome.PLANNED, len("datamore"), 2)
+    assert planned[START + HOUR] == (RepairOutcome.PLANNED, len("data"), 1)
+    assert planned[START + 3 * HOUR] == (RepairOutcome.PLANNED, len("late"), 1)
     assert (world.events(), world.instances(FLOW, "backup")) == (events, instances)
     assert not replica(world, START).exists()
     assert "would repair 3 of 4 findings: 16 bytes in 4 files" in done.render_summary()
@@ -116,9 +115,9 @@ def test_what_no_source_has_is_told_and_left_alone(world: World) -> None:
     world.land("clicks", START + 9 * HOUR, cluster="backup")
     before = files(world, START)
     done = repaired(world, at("01T12"), start=START)
-    assert outcomes(done) == {START: Outcome.LEFT, START + 9 * HOUR: Outcome.LEFT}
+    assert outcomes(done) == {START: RepairOutcome.LEFT, START + 9 * HOUR: RepairOutcome.LEFT}
     assert not done.is_complete
-    assert "the source has it no more" in done.copies[0].reason
+    assert "the source no longer has it" in done.copies[0].reason
     assert files(world, START) == before
     assert replica(world, START + 9 * HOUR).exists()
 
@@ -126,7 +125,7 @@ def test_what_no_source_has_is_told_and_left_alone(world: World) -> None:
 def test_an_extra_file_stays_where_nothing_is_declared_of_removed_files(world: World) -> None:
     (replica(world, START) / "mine.csv").write_text("1")
     done = repaired(world, AS_OF, start=START)
-    assert outcomes(done) == {START: Outcome.LEFT}
+    assert outcomes(done) == {START: RepairOutcome.LEFT}
     assert "they stay at the target" in done.copies[0].reason
     assert (replica(world, START) / "mine.csv").exists()
 
@@ -139,10 +138,10 @@ def test_a_rotten_file_that_the_source_does_not_have_is_never_taken_for_good(tmp
     (other,) = [each for each in replica(world, START).glob("*.csv") if each.read_text() == "data"]
     other.unlink()
     done = repaired(world, AS_OF, start=START, deep=True)
-    assert outcomes(done) == {START: Outcome.REPAIRED}
+    assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert not done.is_complete
     assert other.read_text() == "data"
-    assert verdicts(world, AS_OF, start=START, deep=True)[START] is Verdict.ROTTEN
+    assert verdicts(world, AS_OF, start=START, deep=True)[START] is CopyVerdict.ROTTEN
 
 
 def test_what_is_evicted_is_not_brought_back(world: World) -> None:
@@ -166,7 +165,7 @@ def test_what_others_hold_is_left_to_them_and_what_is_suspended_stays_so(world: 
     leases = Leases(world.database)
     leases.acquire("feed/clicks", "backup", START + HOUR, "somebody", AS_OF, HOUR)
     done = repaired(world, AS_OF, start=START)
-    assert outcomes(done) == {START: Outcome.LEFT, START + HOUR: Outcome.FAILED}
+    assert outcomes(done) == {START: RepairOutcome.LEFT, START + HOUR: RepairOutcome.FAILED}
     assert "somebody" in done.copies[1].reason
     assert not replica(world, START + HOUR).exists()
     assert world.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.SUSPENDED
@@ -191,7 +190,7 @@ def test_a_lost_instance_of_slices_is_whole_again_with_its_last_slice_only(tmp_p
     pass_time(world, at("01T00:05"))
     rmtree(replica(world, START))
     done = repaired(world, at("01T00:10"))
-    assert [each.outcome for each in done.copies] == [Outcome.REPAIRED] * 2
+    assert [each.outcome for each in done.copies] == [RepairOutcome.REPAIRED] * 2
     changes = [event for event in world.events("clicks") if event.origin.startswith("repair:")]
     assert len(changes) == 2
     assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
@@ -207,7 +206,7 @@ def test_a_lost_instance_of_which_one_slice_is_gone_for_good_is_not_whole(tmp_pa
     rmtree(replica(world, START))
     rmtree(world.folder("clicks", START, "west"))
     done = repaired(world, at("01T00:10"))
-    assert [each.outcome for each in done.copies] == [Outcome.REPAIRED, Outcome.LEFT]
+    assert [each.outcome for each in done.copies] == [RepairOutcome.REPAIRED, RepairOutcome.LEFT]
     assert not (replica(world, START) / "_DONE").exists()
     assert (replica(world, START) / "east" / "_DONE").exists()
     assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
@@ -218,8 +217,8 @@ def test_what_cannot_be_looked_at_is_told_and_takes_no_other_along(world: World)
         rmtree(replica(world, time))
     replica(world, START).write_text("in the way")
     done = repaired(world, AS_OF, start=START)
-    assert outcomes(done) == {START: Outcome.LEFT, START + HOUR: Outcome.REPAIRED}
-    assert (done.copies[0].copy.verdict, done.copies[0].reason) == (Verdict.UNKNOWN, "it could not be looked at")
+    assert outcomes(done) == {START: RepairOutcome.LEFT, START + HOUR: RepairOutcome.REPAIRED}
+    assert (done.copies[0].copy.verdict, done.copies[0].reason) == (CopyVerdict.UNKNOWN, "it could not be checked")
     assert not done.is_complete
     assert files(world, START + HOUR) == files(world, START + HOUR, "primary")
 
@@ -247,7 +246,6 @@ def test_ticks_leave_a_repair_alone_that_is_at_work(world: World) -> None:
         launched = find_launched(world.database, "backup", AS_OF)
         states.extend(find_commands(world.database, launched, AS_OF).values())
 
-    clock = FrozenClock(AS_OF)
-    done = repair(scene_of(world, AS_OF), query(start=START), clock, clock, author="ann", on_copied=tick)
-    assert outcomes(done) == {START: Outcome.REPAIRED}
+    done = repair(context_of(world, AS_OF), query(start=START), author="ann", on_copied=tick)
+    assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert set(states) == {RunState.ALIVE}

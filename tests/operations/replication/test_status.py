@@ -7,8 +7,10 @@ from shutil import rmtree
 import pytest
 
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.json_form import render_document
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.replication.status import NOT_DUE, Sync
+from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.replication.test_flows import FLOW, HOUR, land_slice, pass_time, replicated, slices, world_of
@@ -32,10 +34,8 @@ def test_row_68_each_instance_has_its_bytes_files_and_time(tmp_path: Path) -> No
     assert row.copied_digest == row.target_digest
     (flow,) = found.flows
     assert (flow.bytes, flow.files, flow.counts) == (8, 2, {Sync.IN_SYNC: 1})
-    document = found.to_json()
-    assert document["version"] == 1
-    (instance,) = document["instances"]  # type: ignore[misc]
-    assert {"bytes", "files", "seconds", "bandwidth", "resumedBytes", "verification"} <= instance.keys()
+    (instance,) = render_document(found)["instances"]
+    assert {"bytes", "files", "seconds", "bandwidth", "resumed", "verification"} <= instance["figures"].keys()
 
 
 def test_row_68_nothing_is_asked_of_storage(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_what_is_no_copy_is_refused_with_what_there_is(tmp_path: Path) -> None:
     as_of = at("01T00:10")
     with pytest.raises(EntityNotFoundError, match=r"there is no feed 'klicks'. Did you mean 'clicks'"):
         status(world, as_of, feed="klicks")
-    with pytest.raises(InstanceQueryError, match="feed 'counts': it is copied nowhere"):
+    with pytest.raises(InstanceQueryError, match="feed 'counts': it is not replicated"):
         status(world, as_of, feed="counts")
     with pytest.raises(InstanceQueryError, match=r"is not copied to it. It is copied to backup, other"):
         status(world, as_of, targets=["mars"])
@@ -132,7 +132,11 @@ def test_a_killed_copy_counts_as_failed(tmp_path: Path) -> None:
     pass_time(world, at("01T00:05"))
     with world.database.begin() as connection:
         ProcessInstances(connection).transition(
-            (FLOW, "backup", START), {ProcessInstanceStatus.WAITING}, status=ProcessInstanceStatus.KILLED, reason="x"
+            (FLOW, "backup", START),
+            {ProcessInstanceStatus.WAITING},
+            status=ProcessInstanceStatus.KILLED,
+            cause=Cause.COMMAND,
+            cause_detail="x",
         )
     (row,) = status(world, at("01T00:10")).instances
     assert (row.sync, row.reason) == (Sync.FAILED, "x")

@@ -1,4 +1,4 @@
-"""The first schema: feed events, feed and process instances, frontiers, cursors, leases."""
+"""Create the first schema: feed events, feed and process instances, frontiers, cursors, leases."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,6 @@
-"""Definitions: their versions, the journal of changes, schedules, releases of processes, and the audit.
+"""Add definitions: their versions, the journal of changes, schedules, releases of processes, and the audit.
 
-Looks at missing instances get a table of their own. What has failed before is not retried.
+Polls of missing instances get a table of their own. Instances that failed before this migration are not retried.
 """
 
 from typing import Any

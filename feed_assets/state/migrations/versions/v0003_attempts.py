@@ -1,4 +1,4 @@
-"""Attempts at process instances: one row each, which stays when the instance is run again."""
+"""Add attempts at process instances: one row for each, which stays when the instance is rerun."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Late data: what instances of external feeds held when they were read, and when to look at them again."""
+"""Add late data: the recorded content of external feed instances, and the next check of each."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""When people are told why a process instance is not done, and what they were told last."""
+"""Add when people are notified about a process instance that is not done, and the digest of the last notice."""
 
 import sqlalchemy as sa
 from alembic import op

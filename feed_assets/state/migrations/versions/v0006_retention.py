@@ -1,4 +1,4 @@
-"""Retention: sweeps as stored plans, when each feed's comes next, holds, and messages on their way outside."""
+"""Add retention: sweeps as stored plans, the schedule of feeds, holds, and the outbox."""
 
 from typing import Any
 

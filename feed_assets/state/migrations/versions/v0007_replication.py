@@ -1,4 +1,4 @@
-"""When the next instance of an entity comes into being, where that is later than its nominal time."""
+"""Add when the next instance of an entity is created, if that is later than its nominal time."""
 
 import sqlalchemy as sa
 from alembic import op

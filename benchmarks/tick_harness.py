@@ -1,0 +1,135 @@
+"""Ticks of the arrival sensor over a location with a long history: the real `run_tick`, state and storage on disk."""
+
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from dagster import DagsterInstance, SensorResult
+
+from benchmarks.history import fill_history, next_time
+from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
+from feed_assets.clock import FrozenClock
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
+from feed_assets.orchestration.layout import AssetLayout, lay_out
+from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.ticks import TickCursor, run_tick
+from feed_assets.plan.location import load_location
+from feed_assets.settings import load_settings
+
+STATE = "state.db"
+HALF_HOUR = timedelta(minutes=30)
+
+
+@dataclass(slots=True)
+class TickHarness:
+    """A location with a clock that only the benchmark moves. `nominal_time` is the newest hour that is due."""
+
+    pairs: Sequence[Pair]
+    folder: Path
+    runtime: Runtime
+    layout: AssetLayout
+    instance: DagsterInstance
+    nominal_time: datetime
+    cursor: str
+    results: list[SensorResult] = field(default_factory=list)
+
+    def advance(self, hours: int) -> list[datetime]:
+        """Move the clock to half an hour after the next instance, or after several; return the newly due ones."""
+        due = [self.nominal_time + n * HOUR for n in range(1, hours + 1)]
+        self.nominal_time = due[-1]
+        self.set_clock(self.nominal_time + HALF_HOUR)
+        return due
+
+    def set_clock(self, at: datetime) -> None:
+        """Set the clock."""
+        self.runtime.clock = FrozenClock(at)
+
+    def land(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
+        """Let instances arrive in storage."""
+        for pair, nominal_time in instances:
+            land(self.folder / "data", pair, nominal_time)
+
+    def tick(self) -> tuple[float, SensorResult]:
+        """Run one tick; return its seconds and its result for Dagster."""
+        begun = time.perf_counter()
+        result = run_tick(self.runtime, self.layout, CLUSTER, self.instance, self.cursor)
+        seconds = time.perf_counter() - begun
+        assert result.cursor is not None
+        self.cursor = result.cursor
+        return seconds, result
+
+    def give_notice(self, instances: Iterable[tuple[Pair, datetime]]) -> None:
+        """Record notices of arrivals, as producers do with `feed-assets feed notify`; these instances need no poll."""
+        context = OperationContext(
+            timeline=ReleaseTimeline(self.runtime.plan),
+            database=self.runtime.database(self.instance),
+            stores=self.runtime.stores,
+            as_of=self.runtime.clock.now(),
+            clock=self.runtime.clock,
+            real_clock=self.runtime.real_clock,
+        )
+        for pair, nominal_time in instances:
+            notice = Notice(feed=pair.source, nominal_time=nominal_time, author="benchmark", is_trusted=True)
+            assert record_notice(context, notice).outcome is NoticeOutcome.RECORDED
+
+    def count_waiting(self) -> int:
+        """Count the waiting instances."""
+        with sqlite3.connect(self.folder / STATE) as connection:
+            query = "SELECT count(*) FROM fa_process_instances WHERE status = 'WAITING'"
+            (count,) = connection.execute(query).fetchone()
+        return int(count)
+
+    def settle(self, still_waiting: Sequence[Pair] = ()) -> None:
+        """Mark everything open as done, as if it had arrived and run, so that the next scenario starts without open
+        work. The instances of some pairs may stay waiting.
+        """
+        processes = ", ".join(f"'{pair.process}'" for pair in still_waiting)
+        sources = ", ".join(f"'{pair.source}'" for pair in still_waiting)
+        with sqlite3.connect(self.folder / STATE) as connection:
+            connection.execute(
+                "UPDATE fa_process_instances SET status = 'SUCCEEDED' WHERE status IN ('READY', 'WAITING') "
+                f"AND process NOT IN ({processes})"
+            )
+            connection.execute(
+                "UPDATE fa_feed_instances SET status = 'AVAILABLE' FROM fa_arrival_polls AS poll "
+                "WHERE poll.feed = fa_feed_instances.feed AND poll.cluster = fa_feed_instances.cluster "
+                f"AND poll.nominal_time = fa_feed_instances.nominal_time AND poll.feed NOT IN ({sources})"
+            )
+            connection.execute(f"DELETE FROM fa_arrival_polls WHERE feed NOT IN ({sources})")
+            (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
+        self.cursor = TickCursor(last_seq=last, checked=self.runtime.location.digest).render()
+
+
+@contextmanager
+def tick_harness(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[TickHarness]:
+    """Make a location of pairs whose first `hours` instances are done, at half past the last of those hours."""
+    folder.mkdir(parents=True)
+    (folder / "data").mkdir()
+    write_entities(folder / "entities", list(pairs), folder / "data")
+    last = fill_history(folder / STATE, pairs, hours)
+    done = next_time(hours) - HOUR
+    settings = load_settings(
+        {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / STATE}"}, environ={}, start=folder
+    )
+    location = load_location(settings, done)
+    assert not location.errors, location.errors[0].render()
+    runtime = Runtime(settings=settings, location=location, clock=FrozenClock(done + HALF_HOUR))
+    layout = lay_out(location.plan)
+    (folder / "home").mkdir()
+    with warnings.catch_warnings(action="ignore"), DagsterInstance.local_temp(str(folder / "home")) as instance:
+        yield TickHarness(
+            pairs=pairs,
+            folder=folder,
+            runtime=runtime,
+            layout=layout,
+            instance=instance,
+            nominal_time=done,
+            cursor=TickCursor(last_seq=last, checked=location.digest).render(),
+        )

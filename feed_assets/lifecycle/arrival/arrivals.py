@@ -1,0 +1,285 @@
+"""Poll storage for instances of external feeds: decide which to poll, record the results, and plan the next polls.
+
+An instance is polled from its nominal time on, often while it is young and less and less often as it ages. An instance
+that was found is never polled again, so the cost of a tick depends on what is missing, not on history.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import zip_longest
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.late.late_checks import decide_feed_check
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import LateCheck, LateChecks
+from feed_assets.state.records import (
+    ArrivalPoll,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    NewFeedEvent,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.state.watermarks import Watermarks
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Look
+
+ORIGIN = "arrival"
+BATCH = 2_000
+POLLS_A_TICK = 20_000
+SHORTEST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(hours=6)
+LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
+AGE_PER_PAUSE = 50
+
+_STATUS = {
+    Availability.MISSING: FeedInstanceStatus.MISSING,
+    Availability.PARTIAL: FeedInstanceStatus.PARTIAL,
+    Availability.EMPTY: FeedInstanceStatus.EMPTY,
+    Availability.AVAILABLE: FeedInstanceStatus.AVAILABLE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A feed instance to poll; `known` is the fingerprint of the last poll's result."""
+
+    record: FeedRecord
+    nominal_time: datetime
+    known: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollResult:
+    """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
+
+    `late_check` plans a check for late data if no process does. `is_news` says that the result differs from the last
+    poll, or that no earlier result is known.
+    """
+
+    row: FeedInstance
+    event: NewFeedEvent | None
+    next_poll: ArrivalPoll | None
+    is_news: bool
+    late_check: LateCheck | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalResult:
+    """The results of the polls of one tick."""
+
+    polled: int
+    arrived: int
+    is_complete: bool
+
+
+def pause_after_poll(nominal_time: datetime, as_of: datetime, *, has_begun: bool = False) -> timedelta:
+    """Return the pause before the next poll of a missing instance: a fiftieth of its age, at least a second.
+
+    At most six hours, or ten minutes if the instance `has_begun` to arrive.
+    """
+    age = as_of - nominal_time
+    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE_BEGUN if has_begun else LONGEST_PAUSE)
+
+
+def fingerprint(look: Look) -> str:
+    """Return a cheap fingerprint of an instance's content, without reading it: from bytes, files and times."""
+    modified = look.modified_at.isoformat() if look.modified_at else ""
+    return "look:" + hashlib.sha256(f"{look.bytes}|{look.files}|{modified}".encode()).hexdigest()[:32]
+
+
+def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> PollResult:
+    """Decide on the result of a poll.
+
+    An instance without a flag that exists and is empty stays EMPTY: it may still be being written.
+    """
+    record = candidate.record
+    status = _STATUS[look.availability]
+    arrived = status is FeedInstanceStatus.AVAILABLE
+    digest = fingerprint(look) if arrived else None
+    row = FeedInstance(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=candidate.nominal_time,
+        status=status,
+        manifest_digest=digest,
+        bytes=look.bytes,
+        files=look.files,
+        available_at=as_of if arrived else None,
+        updated_at=as_of,
+    )
+    if not arrived:
+        found = f"{status}|{look.bytes}|{look.files}"
+        pause = pause_after_poll(candidate.nominal_time, as_of, has_begun=look.availability is not Availability.MISSING)
+        again = max(as_of + pause, candidate.nominal_time)
+        planned = ArrivalPoll(*row.key, found=found, polled_at=as_of, next_poll_at=again)
+        return PollResult(row=row, event=None, next_poll=planned, is_news=found != candidate.known)
+    event = NewFeedEvent(
+        feed=record.feed,
+        cluster=record.cluster,
+        nominal_time=candidate.nominal_time,
+        kind=FeedEventKind.ARRIVED,
+        origin=ORIGIN,
+        manifest_digest=digest,
+        bytes=look.bytes,
+        files=look.files,
+        payload={"path": look.path},
+        recorded_at=as_of,
+    )
+    late_check = decide_feed_check(record, candidate.nominal_time, as_of)
+    return PollResult(row=row, event=event, next_poll=None, is_news=True, late_check=late_check)
+
+
+def apply_arrivals(
+    database: Database, stores: StorePool, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
+) -> ArrivalResult:
+    """Poll the due instances of a cluster's external feeds and record arrivals; stop when the budget is spent.
+
+    Each batch is one transaction, and recorded results need no second poll, so the next tick continues an interrupted
+    one.
+    """
+    polled = arrived = 0
+    for candidates, watermarks in _due(database, plan, cluster, as_of):
+        arrived += _apply_polls(database, stores, candidates, as_of, watermarks)
+        polled += len(candidates)
+        if budget.is_spent:
+            return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
+    return ArrivalResult(polled=polled, arrived=arrived, is_complete=True)
+
+
+def _due(
+    database: Database, plan: Plan, cluster: str, as_of: datetime
+) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield batches of new instances and of instances that an earlier poll missed, alternately.
+
+    Neither kind delays the other when there is more than a tick can do.
+    """
+    new = _newly_due(database, plan, cluster, as_of)
+    again: Iterator[tuple[list[Candidate], list[Watermark]]] = (
+        (batch, []) for batch in _due_again(database, plan, cluster, as_of)
+    )
+    return (batch for pair in zip_longest(new, again) for batch in pair if batch is not None)
+
+
+def _due_again(database: Database, plan: Plan, cluster: str, as_of: datetime) -> Iterator[list[Candidate]]:
+    """Yield batches of instances that were missing. Polls of instances unknown to the plan are put off."""
+    with database.read() as connection:
+        due = ArrivalPolls(connection).due(cluster, as_of, POLLS_A_TICK)
+    candidates, unknown = [], []
+    for poll in due:
+        record = plan.feeds.get((poll.feed, poll.cluster))
+        if record is None or not record.is_external or not record.sequence.contains(poll.nominal_time):
+            unknown.append(poll._replace(next_poll_at=as_of + LONGEST_PAUSE))
+        else:
+            candidates.append(Candidate(record=record, nominal_time=poll.nominal_time, known=poll.found))
+    if unknown:
+        with database.begin() as connection:
+            ArrivalPolls(connection).move(unknown)
+    for start in range(0, len(candidates), BATCH):
+        yield candidates[start : start + BATCH]
+
+
+def _newly_due(
+    database: Database, plan: Plan, cluster: str, as_of: datetime
+) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
+    """Yield batches of instances whose nominal time has come, with the watermarks to write with the batch.
+
+    The feeds share a batch evenly, so that a feed with a long past does not delay the others.
+    """
+    while True:
+        with database.read() as connection:
+            due = Watermarks(connection).due(WatermarkKind.FEED, as_of, BATCH, cluster=cluster)
+        if not due:
+            return
+        candidates: list[Candidate] = []
+        moved: list[Watermark] = []
+        share = max(1, BATCH // len(due))
+        for watermark in due:
+            record = plan.feeds.get((watermark.entity, watermark.cluster))
+            if record is None or not record.is_external:
+                moved.append(_parked(watermark))
+                continue
+            indices = _due_indices(record, watermark, as_of)[:share]
+            candidates.extend(Candidate(record=record, nominal_time=record.sequence.at(index)) for index in indices)
+            moved.append(_moved(record, watermark, indices))
+        yield candidates, moved
+        if len(due) < BATCH and all(each.next_time is None or each.next_time > as_of for each in moved):
+            return
+
+
+def _due_indices(record: FeedRecord, watermark: Watermark, as_of: datetime) -> range:
+    sequence = record.sequence
+    assert watermark.next_time is not None
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    return range(max(0, sequence.index_at_or_after(watermark.next_time)), max(0, stop))
+
+
+def _moved(record: FeedRecord, watermark: Watermark, indices: range) -> Watermark:
+    size = record.sequence.size
+    ended = size is not None and indices.stop >= size
+    next_time = None if ended else record.sequence.at(indices.stop)
+    return replace(watermark, next_index=indices.stop, next_time=next_time)
+
+
+def _parked(watermark: Watermark) -> Watermark:
+    """Return the watermark of a feed without further instances until its definition changes."""
+    return replace(watermark, next_time=None)
+
+
+def _apply_polls(
+    database: Database,
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    as_of: datetime,
+    watermarks: Sequence[Watermark],
+) -> int:
+    looks = poll_instances(stores, candidates)
+    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    with database.begin() as connection:
+        arrived = record_poll_results(connection, seen)
+        Watermarks(connection).put(watermarks)
+    return arrived
+
+
+def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> int:
+    """Record the results of polls; return how many instances arrived.
+
+    An instance that became AVAILABLE or EVICTED meanwhile keeps its status and gets no second event. An unchanged
+    result only updates the planned poll.
+    """
+    instances, planned = FeedInstances(connection), ArrivalPolls(connection)
+    settled = instances.find_settled([each.row.key for each in seen if each.is_news])
+    news = [each for each in seen if each.is_news and each.row.key not in settled]
+    arrived = [(each.row, each.event) for each in news if each.event is not None]
+    seqs = EventLog(connection).append([event for _, event in arrived])
+    rows = [each.row for each in news if each.event is None]
+    instances.put([*rows, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
+    LateChecks(connection).add([each.late_check for each in news if each.late_check is not None])
+    planned.put([each.next_poll for each in news if each.next_poll is not None])
+    planned.move([each.next_poll for each in seen if each.next_poll is not None and not each.is_news])
+    return len(arrived)
+
+
+def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
+    """Poll many instances, with one call for each store and flag; results in the order of `candidates`."""
+    groups: dict[tuple[StoreAddress, str | None], list[int]] = defaultdict(list)
+    for position, candidate in enumerate(candidates):
+        groups[candidate.record.store, candidate.record.flag].append(position)
+    looks: dict[int, Look] = {}
+    for (address, flag), positions in groups.items():
+        paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
+        looks.update(zip(positions, stores.get(address).look(paths, flag), strict=True))
+    return [looks[position] for position in range(len(candidates))]

@@ -1,0 +1,175 @@
+"""Prepare the inputs of one attempt: freeze them with their digests, scan them for late data, give Spark their URLs."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import Connection
+
+from feed_assets.engines.port import InputData, InputInstance
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.arrival.arrivals import Candidate, decide_poll_result, poll_instances, record_poll_results
+from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
+from feed_assets.lifecycle.arrival.work_data import input_data, table_partition
+from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.late.contents import record_contents, scan_contents
+from feed_assets.lifecycle.late.late_checks import decide_process_check
+from feed_assets.lifecycle.late.lateness import UNSETTLED
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.database import Database
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.records import FeedKey, FrozenInput
+from feed_assets.storage.pool import StorePool
+from feed_assets.timing.text import TextContext
+
+DIRECT = "direct"
+COPIED = "copied"
+
+
+def scan_late_inputs(
+    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime, real_now: datetime
+) -> dict[FeedKey, str]:
+    """Record the content of a run's late inputs before the run reads them, so that a change during the run is noticed
+    too.
+
+    Returns the digests of the instances of external feeds. The record has those of instances produced here.
+    """
+    wanted: dict[FeedKey, FeedRecord] = {}
+    for state in states:
+        record = plan.feeds[state.edge.feed_key]
+        if state.edge.is_late and record.is_external:
+            wanted.update({FeedKey(*record.key, time): record for time in state.present})
+    if not wanted:
+        return {}
+    contents = scan_contents(database, stores, wanted, real_now)
+    with database.begin() as connection:
+        recorded = record_contents(connection, contents.values(), as_of)
+    return {key: recorded.digests.get(key, UNSETTLED) for key in wanted}
+
+
+def plan_late_check(
+    connection: Connection, plan: Plan, process: ProcessRecord, nominal_time: datetime, as_of: datetime
+) -> None:
+    """Plan the first late check of a succeeded instance; its run has processed all late data found before."""
+    if process.late is None:
+        return
+    check = decide_process_check(plan, process, nominal_time, as_of)
+    if check is not None:
+        LateChecks(connection).put([check])
+    else:
+        LateChecks(connection).remove([_key_of(process, nominal_time)])
+
+
+def find_late_inputs(connection: Connection, process: ProcessRecord, nominal_time: datetime) -> tuple[str, ...]:
+    """Return the inputs whose late data the next run must process; empty if it is no late re-run."""
+    if process.late is None:
+        return ()
+    check = LateChecks(connection).get(*_key_of(process, nominal_time))
+    return check.changed if check else ()
+
+
+def _key_of(process: ProcessRecord, nominal_time: datetime) -> LateKey:
+    return LateKey(Kind.PROCESS.value, *process.key, nominal_time)
+
+
+def poll_missing_inputs(
+    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime
+) -> None:
+    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared."""
+    candidates = [
+        Candidate(record=record, nominal_time=time)
+        for state in states
+        if (record := plan.feeds[state.edge.feed_key]).is_external
+        for time in state.missing
+        if time <= as_of
+    ]
+    looks = poll_instances(stores, candidates)
+    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    arrived = [each for each in seen if each.event is not None]
+    if arrived:
+        with database.begin() as connection:
+            record_poll_results(connection, arrived)
+
+
+def frozen_inputs(
+    connection: Connection, states: Sequence[InputState], scanned: Mapping[FeedKey, str]
+) -> tuple[FrozenInput, ...]:
+    """Return the inputs of the attempt with their recorded digests, so that later changes can be detected.
+
+    `scanned` has digests that were computed just now.
+    """
+    instances = FeedInstances(connection)
+    frozen = []
+    for state in states:
+        rows = instances.get_many([FeedKey(*state.edge.feed_key, time) for time in state.present])
+        digests = {key.nominal_time: scanned.get(key, row.manifest_digest) for key, row in rows.items()}
+        frozen.append(
+            FrozenInput(
+                name=state.edge.name,
+                feed=state.edge.feed,
+                nominal_times=state.present,
+                digests=tuple(digests.get(time) for time in state.present),
+            )
+        )
+    return tuple(frozen)
+
+
+class InputReader:
+    """Gives input instances URLs that Spark can open; copies instances that Spark cannot reach into scratch space.
+
+    `past_locations` has other locations of the instances. A context: the copies are removed when it ends.
+    """
+
+    def __init__(self, plan: Plan, stores: StorePool, context: TextContext, past_locations: PastLocations) -> None:
+        self._plan = plan
+        self._past_locations = past_locations
+        self._stores = stores
+        self._context = context
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._access_modes: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+
+    def access_modes(self) -> Mapping[str, str]:
+        """Return for each input whether Spark reads it in place (`direct`) or a copy (`copied`)."""
+        return {f"input {name}": mode for name, mode in self._access_modes.items()}
+
+    def read(self, state: InputState) -> InputData:
+        """Return the input with its present instances, newest first as in Falcon."""
+        edge = state.edge
+        record = self._plan.feeds[edge.feed_key]
+        self._access_modes[edge.name] = DIRECT
+        instances = (self._instance(edge.name, record, time) for time in reversed(state.present))
+        return input_data(edge, record, instances, self._context)
+
+    def _instance(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
+        record = find_record(self._stores, record, self._past_locations.get(record.key, ()), nominal_time)
+        partition = table_partition(record, nominal_time)
+        if partition is None:
+            return InputInstance(nominal_time=nominal_time, url=self._url(name, record, nominal_time))
+        url = self._stores.get(record.store).url(record.path(nominal_time))
+        return InputInstance(nominal_time=nominal_time, url=url, partition=partition)
+
+    def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:
+        store = self._stores.get(record.store)
+        path = record.path(nominal_time)
+        direct = store.spark_url(path)
+        if direct is not None:
+            return direct
+        self._access_modes[name] = COPIED
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="feed-assets-")
+        copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M}"
+        store.fetch(path, copy, record.flag)
+        return f"file://{copy}"

@@ -1,0 +1,70 @@
+"""Poll feeds by past definitions: feeds that have moved or changed their instances while older releases still read
+them.
+
+The arrival sensor follows the current declaration. This module polls what older releases wait for beyond that, at the
+locations of their definitions.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.lifecycle.arrival.inputs import poll_missing_inputs
+from feed_assets.lifecycle.arrival.past_locations import is_same_place
+from feed_assets.lifecycle.input_windows import InputState, input_states_many
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import Database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.storage.pool import StorePool
+
+PAUSE = timedelta(minutes=1)
+INSTANCES_A_LOOK = 500
+_MOMENT = timedelta(microseconds=1)
+
+
+def apply_past_polls(
+    database: Database, stores: StorePool, timeline: ReleaseTimeline, cluster: str, as_of: datetime
+) -> None:
+    """Poll what instances of older releases wait for and the arrival sensor does not poll, once a minute.
+
+    Does nothing, and reads nothing, while no older release has waiting instances.
+    """
+    older = timeline.older(cluster)
+    if not older:
+        return
+    with database.read() as connection:
+        due = Cursors(connection).get(_cursor(cluster))
+        if due is not None and timedelta(0) < datetime.fromisoformat(due) - as_of <= PAUSE:
+            return
+        waited = [(each.plan, _missing(connection, timeline.plan, each, as_of)) for each in older]
+    for plan, states in waited:
+        poll_missing_inputs(database, stores, plan, states, as_of)
+    with database.begin() as connection:
+        Cursors(connection).put(_cursor(cluster), (as_of + PAUSE).isoformat())
+
+
+def _cursor(cluster: str) -> str:
+    return f"arrival/former/{cluster}"
+
+
+def _missing(connection: Connection, present: Plan, older: ActiveRelease, as_of: datetime) -> list[InputState]:
+    """Return the inputs with missing instances that the arrival sensor does not poll."""
+    key = older.record.key
+    waiting = ProcessInstances(connection).waiting_times({key: [(older.start, older.stop - _MOMENT)]})
+    times = [time for found in waiting.values() for time in found if older.contains(time)][:INSTANCES_A_LOOK]
+    states = input_states_many(connection, older.plan, {key: times}, as_of)[key]
+    return [
+        state
+        for by_input in states.values()
+        for state in by_input
+        if _is_unpolled(state, older.plan, present.feeds.get(state.edge.feed_key))
+    ]
+
+
+def _is_unpolled(state: InputState, plan: Plan, present: FeedRecord | None) -> bool:
+    record = plan.feeds[state.edge.feed_key]
+    if present is None or not is_same_place(record, present):
+        return bool(state.missing)
+    return not all(map(present.sequence.contains, state.missing))

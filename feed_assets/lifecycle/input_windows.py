@@ -1,0 +1,132 @@
+"""Resolve the input windows of process instances: their nominal times, and which of these instances are available."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.plan.records import InputEdge, Key, Plan, ProcessRecord
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedSpan
+from feed_assets.timing.windows import AvailabilityRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputState:
+    """The state of one input of a process instance: the nominal times of its window, and the available ones.
+
+    `expected` is None for a data-driven window that cannot be resolved yet.
+    """
+
+    edge: InputEdge
+    expected: tuple[datetime, ...] | None
+    available: frozenset[datetime]
+
+    @property
+    def missing(self) -> tuple[datetime, ...]:
+        """Nominal times expected and not available, oldest first."""
+        return tuple(time for time in self.expected or () if time not in self.available)
+
+    @property
+    def present(self) -> tuple[datetime, ...]:
+        """Nominal times expected and available, oldest first."""
+        return tuple(time for time in self.expected or () if time in self.available)
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether this input leaves the gate open; an optional input never closes it."""
+        return self.edge.optional or (self.expected is not None and not self.missing)
+
+
+def closed_gates(inputs: Sequence[InputState]) -> tuple[InputState, ...]:
+    """Return the inputs that keep a process instance waiting."""
+    return tuple(state for state in inputs if not state.is_satisfied)
+
+
+def decide_ready(inputs: Sequence[InputState]) -> bool:
+    """Return whether a process instance may run: every mandatory instance of every window is available."""
+    return not closed_gates(inputs)
+
+
+def input_states(
+    connection: Connection, plan: Plan, process: ProcessRecord, times: Iterable[datetime], as_of: datetime
+) -> dict[datetime, tuple[InputState, ...]]:
+    """Return the input states of several instances of one process; see `input_states_many`."""
+    return input_states_many(connection, plan, {process.key: list(times)}, as_of)[process.key]
+
+
+def input_states_many(
+    connection: Connection, plan: Plan, wanted: Mapping[Key, Sequence[datetime]], as_of: datetime
+) -> dict[Key, dict[datetime, tuple[InputState, ...]]]:
+    """Return the input states of instances of many processes, in one statement except for data-driven windows."""
+    instances = FeedInstances(connection)
+    resolved = {
+        key: {
+            time: [(edge, _resolve(instances, plan, edge, time, as_of)) for edge in plan.processes[key].inputs]
+            for time in times
+        }
+        for key, times in wanted.items()
+    }
+    spans = {
+        _span(edge, window)
+        for by_time in resolved.values()
+        for windows in by_time.values()
+        for edge, window in windows
+        if window
+    }
+    available = {span: frozenset(times) for span, times in instances.available_times_many(list(spans)).items()}
+    return {
+        key: {
+            time: tuple(
+                InputState(
+                    edge=edge,
+                    expected=window,
+                    available=available[_span(edge, window)] if window else frozenset(),
+                )
+                for edge, window in windows
+            )
+            for time, windows in by_time.items()
+        }
+        for key, by_time in resolved.items()
+    }
+
+
+def _resolve(
+    instances: FeedInstances, plan: Plan, edge: InputEdge, time: datetime, as_of: datetime
+) -> tuple[datetime, ...] | None:
+    sequence = plan.feeds[edge.feed_key].sequence
+    if not edge.window.is_data_driven:
+        return tuple(map(sequence.at, edge.window.indices(time, sequence)))
+    found = edge.window.resolve_data_driven(time, sequence, _Recorded(instances, plan, edge), as_of)
+    return None if found is None else tuple(map(sequence.at, found))
+
+
+def _span(edge: InputEdge, window: tuple[datetime, ...]) -> FeedSpan:
+    return FeedSpan(*edge.feed_key, window[0], window[-1])
+
+
+class _Recorded(AvailabilityRecord):
+    """The recorded instances of one feed, for `latest` and `future` windows."""
+
+    def __init__(self, instances: FeedInstances, plan: Plan, edge: InputEdge) -> None:
+        self._instances = instances
+        self._edge = edge
+        self._sequence = plan.feeds[edge.feed_key].sequence
+
+    def latest_available(self, not_after_index: int, count: int) -> list[int]:
+        edge, newest, limit = self._edge, self._sequence.at(not_after_index), count
+        while True:
+            times = self._instances.latest_available(*edge.feed_key, newest, limit)
+            found = self._known(times)
+            if len(found) >= count or len(times) < limit:
+                return found[:count]
+            limit *= 2
+
+    def available_between(self, first: int, last: int) -> list[int]:
+        edge, sequence = self._edge, self._sequence
+        return self._known(self._instances.available_times(*edge.feed_key, sequence.at(first), sequence.at(last)))
+
+    def _known(self, times: Iterable[datetime]) -> list[int]:
+        """Return the indices of the times that are instances now; the record may hold times of earlier definitions."""
+        return [self._sequence.index(time) for time in times if self._sequence.contains(time)]

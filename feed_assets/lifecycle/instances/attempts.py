@@ -1,0 +1,279 @@
+"""Take the steps that every attempt at a process instance has, whatever the work: lease, begin, gate, record, end."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from feed_assets.lifecycle.arrival.inputs import frozen_inputs, plan_late_check, poll_missing_inputs, scan_late_inputs
+from feed_assets.lifecycle.errors import InputsMissingError
+from feed_assets.lifecycle.input_windows import InputState, input_states
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
+from feed_assets.lifecycle.instances.run_names import describe_run, is_command, origin_of
+from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    Attempt,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    Lease,
+    NewFeedEvent,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+)
+from feed_assets.storage.manifests import Publication
+
+_ANY = frozenset(ProcessInstanceStatus)
+_ENDED_BY = {ProcessInstanceStatus.FAILED: Cause.FAILURE, ProcessInstanceStatus.KILLED: Cause.INTERRUPTED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One published output of an attempt: its feed instance, its content, and what it was made from.
+
+    `late` names the inputs whose late data caused a re-run.
+    """
+
+    record: FeedRecord
+    output: str
+    nominal_time: datetime
+    content: Publication
+    rows: int | None
+    url: str
+    inputs: Mapping[str, int]
+    missing: Mapping[str, tuple[datetime, ...]]
+    late: tuple[str, ...]
+    details: Mapping[str, str | int | float]
+    attempt: int
+    seconds: float
+
+
+OnPublished = Callable[[Published], None]
+
+
+def claim_outputs(
+    context: AttemptContext, leased: Leased, process: ProcessRecord, nominal_time: datetime
+) -> dict[str, Lease]:
+    """Take the leases on the feed instances to write; return them by output.
+
+    An output outside its feed's validity is left out.
+    """
+    return {
+        edge.name: leased.acquire(f"feed/{edge.feed}", time)
+        for edge in process.outputs
+        if (time := context.plan.output_time(edge, nominal_time)) is not None
+    }
+
+
+def start_attempt(context: AttemptContext, process: ProcessRecord, nominal_time: datetime) -> ProcessInstance:
+    """Record that an attempt begins; return the instance with the attempt's number."""
+    with context.database.begin() as connection:
+        return begin_attempt(connection, process, nominal_time, context.run_id, context.clock.now(), context.release)
+
+
+def finish_attempt(
+    context: AttemptContext,
+    leased: HeldLeases,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    status: ProcessInstanceStatus,
+    reason: str | None,
+) -> None:
+    """Record how an attempt ended. After a success, also plan the first check for late data."""
+    now = context.clock.now()
+    with context.database.begin() as connection:
+        leased.check_in(connection)
+        end_attempt(connection, ProcessKey(*process.key, nominal_time), status, reason, now)
+        if status is ProcessInstanceStatus.SUCCEEDED:
+            plan_late_check(connection, context.plan, process, nominal_time, now)
+
+
+def open_gate(
+    context: AttemptContext, leased: HeldLeases, process: ProcessRecord, nominal_time: datetime
+) -> tuple[InputState, ...]:
+    """Freeze the inputs of an attempt, after polling storage for external inputs that the record lacks.
+
+    Raises:
+        InputsMissingError: a mandatory instance is missing.
+    """
+    now = context.clock.now()
+    with context.database.read() as connection:
+        states = input_states(connection, context.plan, process, [nominal_time], now)[nominal_time]
+    if any(state.missing for state in states):
+        poll_missing_inputs(context.database, context.stores, context.plan, states, now)
+        with context.database.read() as connection:
+            states = input_states(connection, context.plan, process, [nominal_time], now)[nominal_time]
+    blocked = {state.edge.name: _missing_urls(context, state) for state in states if not state.is_satisfied}
+    if blocked:
+        raise InputsMissingError(process=process.process, nominal_time=nominal_time, missing=blocked)
+    scanned = scan_late_inputs(context.database, context.stores, context.plan, states, now, context.real_clock.now())
+    with context.database.begin() as connection:
+        leased.check_in(connection)
+        ProcessInstances(connection).transition(
+            ProcessKey(*process.key, nominal_time),
+            {ProcessInstanceStatus.RUNNING},
+            inputs=frozen_inputs(connection, states, scanned),
+            updated_at=now,
+        )
+    return states
+
+
+def _missing_urls(context: AttemptContext, state: InputState) -> tuple[str, ...]:
+    record = context.plan.feeds[state.edge.feed_key]
+    store = context.stores.get(record.store)
+    return tuple(store.url(record.path(time)) for time in state.missing)
+
+
+def record_published(
+    context: AttemptContext,
+    leased: HeldLeases,
+    lease: Lease,
+    done: Published,
+    kind: FeedEventKind,
+    status: FeedInstanceStatus,
+    payload: Mapping[str, Any],
+) -> None:
+    """Record a publication: the event, and the new row of the feed instance."""
+    record, content, now = done.record, done.content, context.clock.now()
+    with context.database.begin() as connection:
+        (seq,) = EventLog(connection).append(
+            [
+                NewFeedEvent(
+                    feed=record.feed,
+                    cluster=record.cluster,
+                    nominal_time=done.nominal_time,
+                    kind=kind,
+                    origin=origin_of(context.run_id),
+                    manifest_digest=content.digest,
+                    bytes=content.bytes,
+                    files=content.files,
+                    payload={
+                        "path": record.path(done.nominal_time),
+                        **payload,
+                        "attempt": done.attempt,
+                        "seconds": round(done.seconds, 3),
+                        **({"late": list(done.late)} if done.late else {}),
+                    },
+                    recorded_at=now,
+                )
+            ]
+        )
+        leased.check_in(connection)
+        FeedInstances(connection).put(
+            [
+                FeedInstance(
+                    feed=record.feed,
+                    cluster=record.cluster,
+                    nominal_time=done.nominal_time,
+                    status=status,
+                    manifest_digest=content.digest,
+                    bytes=content.bytes,
+                    files=content.files,
+                    available_at=now,
+                    event_seq=seq,
+                    fence=lease.token,
+                    updated_at=now,
+                )
+            ]
+        )
+
+
+def begin_attempt(
+    connection: Connection,
+    process: ProcessRecord,
+    nominal_time: datetime,
+    run_id: str,
+    now: datetime,
+    release: int | None = None,
+) -> ProcessInstance:
+    """Make an instance RUNNING, whatever its status, and record the attempt; return the instance with the attempt's
+    number.
+
+    `release` is the number of the release that governs the attempt.
+    """
+    instances = ProcessInstances(connection)
+    key = ProcessKey(*process.key, nominal_time)
+    row = instances.get(*key)
+    if row is None:
+        first = ProcessInstance(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            status=ProcessInstanceStatus.WAITING,
+            updated_at=now,
+            materialized_at=now,
+            definition_digest=process.digest,
+        )
+        instances.add_waiting([first])
+        row = instances.get(*key)
+    assert row is not None
+    instances.transition(
+        key,
+        _ANY,
+        status=ProcessInstanceStatus.RUNNING,
+        attempt=row.attempt + 1,
+        run_id=run_id,
+        started_at=now,
+        ended_at=None,
+        cause=None,
+        cause_detail=None,
+        definition_digest=process.digest,
+        release=release,
+        retry_at=None,
+        notice_at=None,
+        notice_digest=None,
+        updated_at=now,
+    )
+    cause, detail = decide_trigger(row, run_id)
+    Attempts(connection).begin(
+        Attempt(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            attempt=row.attempt + 1,
+            run_id=run_id,
+            status=ProcessInstanceStatus.RUNNING,
+            started_at=now,
+            cause=cause,
+            cause_detail=detail or "",
+            release=release,
+        )
+    )
+    return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
+
+
+def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | None]:
+    """Decide what triggered an attempt, from the instance as it was before: the reason why it was READY, or a person.
+
+    Returns the cause and its detail, if any.
+    """
+    if is_command(run_id):
+        return Cause.REPAIR, describe_run(run_id)
+    if before.status is not ProcessInstanceStatus.READY or before.request_key is None:
+        return Cause.BY_HAND, None
+    return before.cause or Cause.INPUTS, before.cause_detail
+
+
+def end_attempt(
+    connection: Connection, key: ProcessKey, status: ProcessInstanceStatus, reason: str | None, now: datetime
+) -> None:
+    """Record how the running attempt ended; do nothing if the instance is no longer RUNNING."""
+    ProcessInstances(connection).transition(
+        key,
+        {ProcessInstanceStatus.RUNNING},
+        status=status,
+        ended_at=now,
+        cause=_ENDED_BY.get(status),
+        cause_detail=reason,
+        updated_at=now,
+    )
+    Attempts(connection).end(key, status, now, reason)

@@ -1,0 +1,258 @@
+"""Run one attempt at one process instance: lease, gate, work, publication, record.
+
+The order is the guarantee. Nothing becomes visible before the work is complete. A worker whose lease was taken over
+publishes nothing. An attempt that was interrupted at any point is repeated and reaches the same result.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
+from feed_assets.engines.registry import open_engine
+from feed_assets.entities.process import Workflow
+from feed_assets.lifecycle.arrival.inputs import InputReader, find_late_inputs
+from feed_assets.lifecycle.arrival.work_data import (
+    job_properties,
+    output_target,
+    text_context,
+    with_inputs,
+    with_overrides,
+)
+from feed_assets.lifecycle.errors import OutputOutsideValidityError
+from feed_assets.lifecycle.instances.attempts import (
+    OnPublished,
+    Published,
+    claim_outputs,
+    finish_attempt,
+    open_gate,
+    record_published,
+    start_attempt,
+)
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.late.lateness import choose_workflow
+from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
+from feed_assets.state.errors import FencedOutError
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstanceStatus,
+    Lease,
+    ProcessInstanceStatus,
+)
+from feed_assets.storage.manifests import Publication
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Manifest, StagingPlace
+from feed_assets.timing.text import TextContext, render_text
+from feed_assets.transfer.mirroring import MirrorEngine
+from feed_assets.transfer.requests import OnProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+ALL_TIMES = datetime(1970, 1, 1, tzinfo=UTC)
+"""The nominal time of the lease that all instances of a mirror share, because they write one directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    edge: OutputEdge
+    record: FeedRecord
+    store: InstanceStore
+    staging: StagingPlace
+    lease: Lease
+
+    @property
+    def nominal_time(self) -> datetime:
+        return self.lease.nominal_time
+
+    @property
+    def path(self) -> str:
+        return self.record.path(self.nominal_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRunner:
+    """Runs process instances one after the other, for one Dagster run or one simulation.
+
+    `session` opens Spark on first use. Relative workflow files are below `root`. `engines` opens an engine by name and
+    replaces the real engines. `on_report` receives the report of each successful attempt, `on_progress` the progress of
+    copies.
+    """
+
+    context: AttemptContext
+    root: Path
+    session: "Callable[[], SparkSession]"
+    engines: Callable[[str], Engine] | None = None
+    on_report: Callable[[datetime, WorkReport], None] = lambda *_: None
+    on_progress: OnProgress | None = None
+
+    def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
+        """Run one instance to its end and publish its outputs.
+
+        `on_published` is called for each output before the end of the attempt is recorded.
+
+        Raises:
+            LeaseHeldError: another run works on the instance or on one of its outputs; nothing was changed.
+            InputsMissingError: a mandatory input instance is missing; the error names the instance and its URL.
+            OutputOutsideValidityError: an output's feed has no instance for this nominal time.
+            EngineError: the work failed. The instance is FAILED; its old outputs are unchanged.
+            FencedOutError: another worker took over; nothing of this attempt became visible after that.
+        """
+        with ExitStack() as stack:
+            leased = stack.enter_context(
+                Leased(
+                    self.context.database, self.context.real_clock, holder=self.context.run_id, cluster=process.cluster
+                )
+            )
+            leased.acquire(f"process/{process.process}", nominal_time)
+            if process.mirror is not None:
+                leased.acquire(f"mirror/{process.process}", ALL_TIMES)
+            claims = claim_outputs(self.context, leased, process, nominal_time)
+            begun = start_attempt(self.context, process, nominal_time)
+            process = with_overrides(process, begun.overrides)
+            try:
+                published = self._attempt(stack, leased, process, nominal_time, begun.attempt, claims, on_published)
+            except FencedOutError:
+                raise
+            except Exception as exc:
+                with suppress(FencedOutError):
+                    reason = f"{type(exc).__name__}: {exc}"
+                    finish_attempt(
+                        self.context, leased, process, nominal_time, ProcessInstanceStatus.FAILED, reason=reason
+                    )
+                raise
+            except BaseException:
+                with suppress(FencedOutError):
+                    reason = "the run was interrupted"
+                    finish_attempt(
+                        self.context, leased, process, nominal_time, ProcessInstanceStatus.KILLED, reason=reason
+                    )
+                raise
+            finish_attempt(self.context, leased, process, nominal_time, ProcessInstanceStatus.SUCCEEDED, reason=None)
+            return published
+
+    def _attempt(
+        self,
+        stack: ExitStack,
+        leased: Leased,
+        process: ProcessRecord,
+        nominal_time: datetime,
+        attempt: int,
+        claims: Mapping[str, Lease],
+        on_published: OnPublished,
+    ) -> tuple[Published, ...]:
+        began = self.context.real_clock.now()
+        with self.context.database.read() as connection:
+            late = find_late_inputs(connection, process, nominal_time)
+        workflow = choose_workflow(process, late)
+        inputs = open_gate(self.context, leased, process, nominal_time)
+        values = text_context(self.context.plan, process, nominal_time)
+        reader = stack.enter_context(
+            InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
+        )
+        data = tuple(reader.read(state) for state in inputs)
+        targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
+        work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
+        report = self._engine(leased, process, work).run(work, self.session)
+        rows = {output.name: output.rows for output in report.outputs}
+        published = []
+        for target in targets:
+            manifest = self._publish(leased, target, process)
+            done = Published(
+                record=target.record,
+                output=target.edge.name,
+                nominal_time=target.nominal_time,
+                content=Publication.of(manifest),
+                rows=rows[target.edge.name],
+                url=target.store.url(target.path),
+                inputs={state.edge.name: len(state.present) for state in inputs},
+                missing={state.edge.name: state.missing for state in inputs if state.missing},
+                late=late,
+                details={**report.details, **reader.access_modes()},
+                attempt=attempt,
+                seconds=(self.context.real_clock.now() - began).total_seconds(),
+            )
+            payload = {"process": process.process, "rows": done.rows}
+            record_published(
+                self.context, leased, target.lease, done, FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE, payload
+            )
+            on_published(done)
+            published.append(done)
+        self.on_report(nominal_time, report)
+        return tuple(published)
+
+    def _engine(self, leased: Leased, process: ProcessRecord, work: Work) -> Engine:
+        if self.engines is not None:
+            return self.engines(work.engine)
+        if process.mirror is None:
+            return open_engine(work.engine)
+        return MirrorEngine(
+            mirror=process.mirror,
+            stores=self.context.stores,
+            clock=self.context.real_clock,
+            guard=leased.check,
+            is_remote=self.context.plan.clusters[process.cluster].spark_remote is not None,
+            on_progress=self.on_progress,
+        )
+
+    def _work(
+        self,
+        process: ProcessRecord,
+        workflow: Workflow,
+        nominal_time: datetime,
+        attempt: int,
+        data: tuple[InputData, ...],
+        targets: Sequence[_Target],
+        values: TextContext,
+    ) -> Work:
+        outputs = tuple(output_target(t.edge.name, t.record, t.nominal_time, t.staging.url) for t in targets)
+        return Work(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            timezone=process.sequence.timezone,
+            run_id=self.context.run_id,
+            attempt=attempt,
+            inputs=data,
+            outputs=outputs,
+            engine=workflow.engine,
+            path=workflow.path,
+            root=self.root,
+            properties=job_properties(process, values, data, outputs),
+            libs=tuple(workflow.lib),
+            submit=SubmitOptions(
+                master=workflow.master or self.context.plan.clusters[process.cluster].spark_master,
+                deploy_mode=workflow.deploy_mode,
+                main_class=workflow.main_class,
+                args=tuple(render_text(text, values) for text in workflow.args),
+                conf=dict(workflow.conf),
+                more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},
+            ),
+            catalog=self.context.plan.clusters[process.cluster].catalog,
+        )
+
+    def _target(
+        self, stack: ExitStack, edge: OutputEdge, lease: Lease | None, nominal_time: datetime, attempt: int
+    ) -> _Target:
+        if lease is None:
+            raise OutputOutsideValidityError(
+                process=edge.process, output=edge.name, feed=edge.feed, nominal_time=nominal_time
+            )
+        record = self.context.plan.feeds[edge.feed_key]
+        store = self.context.stores.get(record.store)
+        staging = store.stage(record.path(lease.nominal_time), f"{self.context.run_id}.{lease.token}.{attempt}")
+        stack.callback(store.discard, staging)
+        return _Target(edge=edge, record=record, store=store, staging=staging, lease=lease)
+
+    def _publish(self, leased: Leased, target: _Target, process: ProcessRecord) -> Manifest:
+        return target.store.publish(
+            target.staging,
+            flag=target.record.flag,
+            guard=leased.check,
+            extra={"process": process.process, "run": self.context.run_id, "fence": str(target.lease.token)},
+        )

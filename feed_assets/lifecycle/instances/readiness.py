@@ -1,0 +1,366 @@
+"""Create process instances at their nominal time, and make them READY when their inputs are available.
+
+A tick examines only instances that something happened to: new ones, and readers of feed instances that the event log
+mentions. The cost of a tick follows the number of events, not of instances.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TypeAlias
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import TimeBudget
+from feed_assets.entities.process import Order
+from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
+from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
+from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed
+from feed_assets.lifecycle.releases.release_timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
+from feed_assets.plan.records import Key, Plan, ProcessRecord
+from feed_assets.state.causes import Cause
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import (
+    EntityKey,
+    FeedEvent,
+    FeedEventKind,
+    ProcessInstance,
+    ProcessInstanceStatus,
+    ProcessKey,
+    Watermark,
+    WatermarkKind,
+)
+from feed_assets.state.watermarks import Watermarks
+
+EVENTS_A_STEP = 5_000
+PROCESSES_A_STEP = 500
+INSTANCES_A_STEP = 100
+
+_MOMENT = timedelta(microseconds=1)
+_ARRIVING = frozenset({FeedEventKind.ARRIVED, FeedEventKind.PRODUCED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED})
+
+Span: TypeAlias = tuple[datetime, datetime | None]
+"""First and last nominal time, both inclusive; None means no end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadinessResult:
+    """The changes of one tick: how many instances were created, became ready and timed out."""
+
+    materialized: int
+    ready: int
+    timed_out: int
+    is_complete: bool
+
+
+def apply_readiness(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    *,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
+    on_time: timedelta = ON_TIME,
+) -> ReadinessResult:
+    """Create due process instances of a cluster, open the gates of those with available inputs, and apply timeouts.
+
+    Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
+    none of its instances time out; their gates still open. `without_row` is the state of processes that have no
+    schedule. An instance created later than `on_time` after its nominal time is subject to `catch_up`.
+    """
+    materialized = ready = 0
+    while count := _apply_materialization(database, timeline, cluster, as_of, without_row, on_time):
+        materialized += count[0]
+        ready += count[1]
+        if budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+        if not count[2]:
+            break
+    ready += _apply_changed(database, timeline, cluster, as_of)
+    while True:
+        more, count_ready = _apply_events(database, timeline, cluster, as_of)
+        ready += count_ready
+        if not more:
+            break
+        if budget.is_spent:
+            return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
+    late_ready, timed_out = _apply_deadlines(database, timeline, cluster, as_of, without_row)
+    return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
+
+
+def _apply_materialization(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    without_row: ScheduleState,
+    on_time: timedelta,
+) -> tuple[int, int, bool] | None:
+    """Create the next instances; return how many were created, how many became ready, and whether more are due."""
+    with database.read() as connection:
+        due = Watermarks(connection).due(
+            WatermarkKind.PROCESS, as_of, PROCESSES_A_STEP, cluster=cluster, without_row=without_row
+        )
+    if not due:
+        return None
+    rows: dict[Key, list[ProcessInstance]] = {}
+    moved: list[Watermark] = []
+    plan = timeline.plan
+    with database.begin() as connection:
+        for watermark in due:
+            key = (watermark.entity, watermark.cluster)
+            spans = timeline.spans(connection, key, since=watermark.next_time or as_of)
+            new, following = decide_materialization(spans, watermark, as_of, on_time)
+            moved.append(following)
+            if key in plan.processes:
+                rows[key] = new
+        instances = ProcessInstances(connection)
+        instances.add_waiting([row for new in rows.values() for row in new])
+        for key, new in rows.items():
+            kept = [row.nominal_time for row in new if row.cause is not Cause.MISSED]
+            if kept and plan.processes[key].order is Order.LAST_ONLY:
+                _supersede(instances, plan.processes[key], kept[-1], as_of)
+        Watermarks(connection).put(moved)
+        waiting = {
+            key: [row.nominal_time for row in new if row.status is ProcessInstanceStatus.WAITING]
+            for key, new in rows.items()
+        }
+        ready = _open_gates(connection, timeline, waiting, as_of)
+    is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= as_of for each in moved)
+    return sum(len(new) for new in rows.values()), ready, is_more
+
+
+def decide_materialization(
+    spans: Sequence[ActiveRelease], watermark: Watermark, as_of: datetime, on_time: timedelta = ON_TIME
+) -> tuple[list[ProcessInstance], Watermark]:
+    """Return the due instances of a process, at most `INSTANCES_A_STEP`, oldest first, and the following watermark.
+
+    Each instance belongs to the span of its nominal time, so after a definition change the new definition's instances
+    follow the old one's. Without spans the watermark stays in place.
+
+    The timeout of an instance counts from its creation, as in Falcon, so catching up after downtime times nothing out.
+    The process's `catch_up` may skip an instance later than `on_time`. LAST_ONLY skips an instance whose successor is
+    created too. A skipped instance has a row with status SKIPPED from the start.
+    """
+    assert watermark.next_time is not None
+    due = list(islice(_iter_due(spans, watermark.next_time, as_of), INSTANCES_A_STEP + 1))
+    taken = due[:INSTANCES_A_STEP]
+    rows = [
+        _new_instance(active.record, nominal_time, as_of, on_time, has_successor=position + 1 < len(due))
+        for position, (active, nominal_time) in enumerate(taken)
+    ]
+    following = first_at_or_after(spans, taken[-1][1] + _MOMENT if taken else watermark.next_time)
+    if following is None:
+        index = taken[-1][0].record.sequence.index(taken[-1][1]) + 1 if taken else watermark.next_index
+        return rows, replace(watermark, next_index=index, next_time=None)
+    active, next_time = following
+    index = active.record.sequence.index(next_time)
+    return rows, replace(watermark, next_index=index, next_time=next_time, delay=active.record.delay)
+
+
+def _iter_due(
+    spans: Sequence[ActiveRelease], first: datetime, as_of: datetime
+) -> Iterator[tuple[ActiveRelease, datetime]]:
+    for active in spans:
+        for index in active.between(first, as_of - active.record.delay + _MOMENT):
+            yield active, active.record.sequence.at(index)
+
+
+def _new_instance(
+    record: ProcessRecord, nominal_time: datetime, as_of: datetime, on_time: timedelta, *, has_successor: bool
+) -> ProcessInstance:
+    late_by = as_of - nominal_time - record.delay
+    cause = decide_catch_up(record.catch_up, late_by, has_successor=has_successor, on_time=on_time)
+    if cause is None and has_successor and record.order is Order.LAST_ONLY:
+        cause = Cause.SUPERSEDED
+    return ProcessInstance(
+        process=record.process,
+        cluster=record.cluster,
+        nominal_time=nominal_time,
+        status=ProcessInstanceStatus.WAITING if cause is None else ProcessInstanceStatus.SKIPPED,
+        updated_at=as_of,
+        materialized_at=as_of,
+        deadline_at=as_of + record.timeout.as_duration(),
+        notice_at=first_notice_at(record, as_of),
+        ended_at=None if cause is None else as_of,
+        cause=cause,
+        definition_digest=record.digest,
+    )
+
+
+def _supersede(instances: ProcessInstances, record: ProcessRecord, newest: datetime, as_of: datetime) -> None:
+    """With LAST_ONLY, skip older instances that were not launched when their successor is created, as in Falcon.
+
+    Instances that wait for a rerun stay.
+    """
+    for status in (ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY):
+        rows = instances.with_status(status, record.process, record.cluster, limit=EVENTS_A_STEP)
+        instances.transition_many(
+            [row.key for row in rows if row.nominal_time < newest and row.request_key is None and row.attempt == 0],
+            {status},
+            status=ProcessInstanceStatus.SKIPPED,
+            ended_at=as_of,
+            updated_at=as_of,
+            cause=Cause.SUPERSEDED,
+            cause_detail=None,
+        )
+
+
+def _cursor(cluster: str) -> str:
+    return f"readiness/{cluster}"
+
+
+def _apply_events(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> tuple[bool, int]:
+    """Open the gates that the next events of the log affect.
+
+    Returns whether there may be more events, and how many gates opened.
+    """
+    with database.read() as connection:
+        after = int(Cursors(connection).get(_cursor(cluster)) or 0)
+        events = EventLog(connection).read(after, EVENTS_A_STEP, clusters=timeline.plan.read_by(cluster))
+    if not events:
+        return False, 0
+    spans = _affected_spans(timeline, cluster, events)
+    with database.begin() as connection:
+        waiting = ProcessInstances(connection).waiting_times(spans)
+        ready = _open_gates(connection, timeline, waiting, as_of)
+        Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
+    return len(events) == EVENTS_A_STEP, ready
+
+
+def _affected_spans(timeline: ReleaseTimeline, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[Span]]:
+    """Return the time spans of instances that may read what the events mention, by any definition in force."""
+    spans: dict[Key, list[Span]] = defaultdict(list)
+    for key, runs in decide_affected(timeline.plan, cluster, events).items():
+        spans[key].extend(_spans_of(timeline.plan.processes[key], runs))
+    for older in timeline.older(cluster):
+        for key, runs in decide_affected(older.plan, cluster, events).items():
+            spans[key].extend(_spans_of(older.record, runs))
+    return spans
+
+
+def _spans_of(record: ProcessRecord, runs: Sequence[range] | None) -> list[Span]:
+    sequence = record.sequence
+    if runs is None:
+        return [(sequence.at(0), None)]
+    return [(sequence.at(run.start), sequence.at(run.stop - 1)) for run in runs]
+
+
+def decide_affected(plan: Plan, cluster: str, events: Sequence[FeedEvent]) -> dict[Key, list[range] | None]:
+    """Return the index ranges of the instances that read what the events mention, by process of the cluster.
+
+    None stands for all waiting instances.
+    """
+    times: dict[Key, set[datetime]] = defaultdict(set)
+    for event in events:
+        if event.kind in _ARRIVING and (event.feed, event.cluster) in plan.feeds:
+            times[event.feed, event.cluster].add(event.nominal_time)
+    affected: dict[Key, list[range] | None] = {}
+    for key, moments in times.items():
+        record = plan.feeds[key]
+        runs = contiguous(sorted(record.sequence.index_at_or_before(moment) for moment in moments))
+        for edge in record.inputs_of:
+            if edge.cluster != cluster:
+                continue
+            process = edge.process_key
+            if edge.window.is_data_driven:
+                affected[process] = None
+            elif (known := affected.setdefault(process, [])) is not None:
+                known.extend(found for run in runs if (found := plan.reader_indices(edge, run)))
+    return affected
+
+
+def contiguous(indices: Iterable[int]) -> list[range]:
+    """Return ascending numbers as ranges without gaps.
+
+    >>> contiguous([1, 2, 3, 7, 8])
+    [range(1, 4), range(7, 9)]
+    """
+    runs: list[range] = []
+    for index in indices:
+        if runs and runs[-1].stop == index:
+            runs[-1] = range(runs[-1].start, index + 1)
+        else:
+            runs.append(range(index, index + 1))
+    return runs
+
+
+def _open_gates(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    waiting: Mapping[Key, Sequence[datetime]] | Mapping[EntityKey, Sequence[datetime]],
+    as_of: datetime,
+) -> int:
+    """Make the instances READY whose inputs are available, each by the definitions that govern it."""
+    ready = [
+        ProcessKey(*key, time)
+        for plan, times_by_process in timeline.group(
+            connection, {(name, on): times for (name, on), times in waiting.items()}
+        )
+        for key, by_time in input_states_many(connection, plan, times_by_process, as_of).items()
+        for time, inputs in by_time.items()
+        if decide_ready(inputs)
+    ]
+    return ProcessInstances(connection).transition_many(
+        ready,
+        {ProcessInstanceStatus.WAITING},
+        status=ProcessInstanceStatus.READY,
+        ready_at=as_of,
+        updated_at=as_of,
+    )
+
+
+def _apply_changed(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> int:
+    """Check the gates of all waiting instances of processes with changed definitions: no event reports these."""
+    with database.read() as connection:
+        if not find_changed(connection, cluster):
+            return 0
+    with database.begin() as connection:
+        keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
+        forget_changed(connection, cluster)
+        waiting = ProcessInstances(connection).waiting_times({key: [(BEGINNING, None)] for key in keys})
+        return _open_gates(connection, timeline, waiting, as_of)
+
+
+def _apply_deadlines(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> tuple[int, int]:
+    """Check the gates of instances past their deadline, then time out the rest; return how many gates opened and timed
+    out.
+
+    An instance whose process is missing in the plan (removed, or invalid) waits without a deadline until it comes back.
+    """
+    with database.read() as connection:
+        if not ProcessInstances(connection).deadlines_passed(as_of, 1, cluster=cluster, without_row=without_row):
+            return 0, 0
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        known: dict[Key, list[datetime]] = defaultdict(list)
+        unknown: list[ProcessKey] = []
+        for row in instances.deadlines_passed(as_of, EVENTS_A_STEP, cluster=cluster, without_row=without_row):
+            key = (row.process, row.cluster)
+            if timeline.find(connection, key, row.nominal_time) is None:
+                unknown.append(row.key)
+            else:
+                known[key].append(row.nominal_time)
+        waiting = {ProcessInstanceStatus.WAITING}
+        instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
+        ready = _open_gates(connection, timeline, known, as_of)
+        return ready, instances.transition_many(
+            [ProcessKey(*key, time) for key, times in known.items() for time in times],
+            waiting,
+            status=ProcessInstanceStatus.TIMEDOUT,
+            ended_at=as_of,
+            notice_at=as_of,
+            updated_at=as_of,
+            cause=Cause.TIMED_OUT,
+            cause_detail=None,
+        )

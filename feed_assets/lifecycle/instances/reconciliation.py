@@ -1,0 +1,155 @@
+"""Reconcile the record with the runs: workers that died, requests that were lost, runs that were cancelled.
+
+For a launched instance Dagster's run is the truth. Callers pass its state as plain values.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from feed_assets.lifecycle.instances.run_names import is_command, is_dead_command
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause, describe_cause
+from feed_assets.state.database import Database
+from feed_assets.state.leases import Leases, find_held
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+
+REQUEST_PATIENCE = timedelta(seconds=60)
+MOST_ATTEMPTS = 10
+
+_DIED = ProcessInstanceStatus.FAILED
+
+
+class RunState(StrEnum):
+    """The state of a run, as far as reconciliation needs it."""
+
+    ALIVE = "alive"
+    ENDED = "ended"
+    CANCELED = "canceled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The instances to reconcile: those RUNNING, and those requested at least `REQUEST_PATIENCE` ago."""
+
+    running: tuple[ProcessInstance, ...]
+    requested: tuple[ProcessInstance, ...]
+
+
+def find_launched(database: Database, cluster: str, real_now: datetime) -> Launched:
+    """Return the instances of a cluster to reconcile; `real_now` is the real time."""
+    with database.read() as connection:
+        instances = ProcessInstances(connection)
+        return Launched(
+            running=tuple(instances.active_with_run(cluster)),
+            requested=tuple(instances.requested_before(cluster, real_now - REQUEST_PATIENCE)),
+        )
+
+
+def find_commands(database: Database, launched: Launched, real_now: datetime) -> dict[str, RunState]:
+    """Return the states of the commands that work on instances.
+
+    A command is alive while it holds a lease on one of them, unless it was a process of this machine that has ended.
+    """
+    names = {(row.process, row.cluster, row.nominal_time): row.run_id or "" for row in launched.running}
+    commands = {key: name for key, name in names.items() if is_command(name)}
+    if not commands:
+        return {}
+    with database.read() as connection:
+        keys = [(f"process/{process}", cluster, time) for process, cluster, time in commands]
+        alive = {lease.holder for lease in find_held(connection, keys, real_now) if not is_dead_command(lease.holder)}
+    return {name: RunState.ALIVE if name in alive else RunState.ENDED for name in commands.values()}
+
+
+def release_dead(database: Database, keys: Collection[tuple[str, str, datetime]], real_now: datetime) -> None:
+    """Release the leases on some (entity, cluster, nominal time) of commands of this machine that have died."""
+    with database.begin() as connection:
+        held = find_held(connection, keys, real_now)
+        for holder in sorted({lease.holder for lease in held if is_dead_command(lease.holder)}):
+            Leases(database).release_all(connection, holder)
+
+
+def decide_reconciled(
+    instance: ProcessInstance, run: RunState, as_of: datetime
+) -> tuple[ProcessInstanceStatus, ProcessChanges] | None:
+    """Return the expected status and the changes of an instance, given the state of its run; None while the run may go
+    on.
+
+    A dead worker is replaced, up to ten attempts in all. A cancelled run means that somebody killed it.
+    """
+    match run:
+        case RunState.ALIVE:
+            return None
+        case RunState.CANCELED:
+            return instance.status, {
+                "status": ProcessInstanceStatus.KILLED,
+                "ended_at": as_of,
+                "cause": Cause.RUN_CANCELLED,
+                "cause_detail": None,
+                "updated_at": as_of,
+            }
+        case RunState.ENDED | RunState.UNKNOWN if instance.attempt >= MOST_ATTEMPTS:
+            return instance.status, {
+                "status": ProcessInstanceStatus.FAILED,
+                "ended_at": as_of,
+                "cause": Cause.WORKERS_LOST,
+                "cause_detail": f"its worker died at attempt {instance.attempt}, and there are at most {MOST_ATTEMPTS}",
+                "updated_at": as_of,
+            }
+        case RunState.ENDED | RunState.UNKNOWN:
+            return instance.status, {
+                "status": ProcessInstanceStatus.READY,
+                "request_key": None,
+                "requested_at": None,
+                "cause": Cause.RUN_LOST,
+                "cause_detail": None,
+                "updated_at": as_of,
+            }
+        case _:
+            assert_never(run)
+
+
+def apply_reconciliation(
+    database: Database,
+    launched: Launched,
+    by_run: Mapping[str, RunState],
+    by_request: Mapping[str, RunState],
+    as_of: datetime,
+) -> Sequence[ProcessKey]:
+    """Correct the record; return the keys of the changed instances.
+
+    Releases the leases of ended runs, so that nothing waits for their expiry. If such a worker is alive after all, it
+    is fenced out. Leaves an instance alone that got another run or request since `launched` was read.
+    """
+    states = [(instance, by_run.get(instance.run_id or "", RunState.UNKNOWN)) for instance in launched.running]
+    states += [(item, by_request.get(item.request_key or "", RunState.UNKNOWN)) for item in launched.requested]
+    decided = [
+        (instance, *decision)
+        for instance, state in states
+        if (decision := decide_reconciled(instance, state, as_of)) is not None
+    ]
+    if not decided:
+        return ()
+    with database.begin() as connection:
+        ended = sorted(run_id for run_id, state in by_run.items() if state is not RunState.ALIVE)
+        Leases(database).release_all(connection, *ended)
+        instances, attempts = ProcessInstances(connection), Attempts(connection)
+        current = instances.get_many([instance.key for instance, _, _ in decided])
+        changed = [
+            (instance, changes)
+            for instance, status, changes in decided
+            if _launch_of(instance) == _launch_of(current[instance.key])
+            and instances.transition(instance.key, {status}, **changes)
+        ]
+        for instance, changes in changed:
+            end = ProcessInstanceStatus.KILLED if changes["status"] is ProcessInstanceStatus.KILLED else _DIED
+            attempts.end(instance.key, end, as_of, describe_cause(changes["cause"], changes["cause_detail"]))
+        return tuple(instance.key for instance, _ in changed)
+
+
+def _launch_of(instance: ProcessInstance) -> tuple[int, str | None, str | None]:
+    return instance.attempt, instance.run_id, instance.request_key

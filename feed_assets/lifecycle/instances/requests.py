@@ -1,0 +1,327 @@
+"""Decide which ready process instances to launch, and group neighbours into at most `parallel` runs."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias, assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.process import Order
+from feed_assets.lifecycle.instances.readiness import contiguous
+from feed_assets.lifecycle.instances.schedules import load_schedules
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.state.causes import Cause
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
+
+INSTANCES_A_RUN = 100
+READY_A_TICK = 5_000
+PRIORITY_STEP = 100_000_000
+"""The distance between two priorities: more than LIFO's count of minutes; five steps fit a 32-bit number."""
+
+_MINUTE = 60
+
+Group: TypeAlias = tuple[ProcessRecord, Sequence[int]]
+"""Instances that one definition governs, as ascending indices in its sequence."""
+
+
+class LaunchMode(StrEnum):
+    """How instances run: as partitions of the current declaration, singly if they are no partitions, or as copies."""
+
+    PARTITIONS = "partitions"
+    INSTANCES = "instances"
+    COPIES = "copies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """A request for one run: neighbouring instances of one process. `key` is unique for ever.
+
+    `process` is the current declaration, `record` the definition that governs these instances; `indices` are indices in
+    its sequence. `late` maps the nominal times of late re-runs to the inputs whose late data they process.
+    """
+
+    process: ProcessRecord
+    record: ProcessRecord
+    indices: range
+    key: str
+    priority: int
+    late: Mapping[datetime, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def first(self) -> datetime:
+        return self.record.sequence.at(self.indices.start)
+
+    @property
+    def last(self) -> datetime:
+        return self.record.sequence.at(self.indices.stop - 1)
+
+    @property
+    def nominal_times(self) -> tuple[datetime, ...]:
+        return tuple(self.record.sequence.at(index) for index in self.indices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchDecision:
+    """Index ranges to launch, in launch order, and indices to skip for good (LAST_ONLY)."""
+
+    launch: tuple[range, ...]
+    skip: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestDecision:
+    """Runs to request, and instances to skip for good (LAST_ONLY)."""
+
+    requests: tuple[LaunchRequest, ...]
+    skip: tuple[datetime, ...]
+
+
+def decide_launches(process: ProcessRecord, ready: Sequence[int], in_flight: int) -> LaunchDecision:
+    """Group the ready instances of a process into at most `parallel` runs, less those in flight.
+
+    `ready` has the indices of ready instances, in any order. FIFO takes the oldest first, LIFO the newest; LAST_ONLY
+    takes the newest alone and skips the rest, as in Falcon.
+    """
+    slots = process.parallel - in_flight
+    if slots <= 0 or not ready:
+        return LaunchDecision(launch=())
+    ordered = sorted(ready)
+    match process.order:
+        case Order.LAST_ONLY:
+            return LaunchDecision(launch=(range(ordered[-1], ordered[-1] + 1),), skip=tuple(ordered[:-1]))
+        case Order.FIFO:
+            return LaunchDecision(launch=tuple(_split(contiguous(ordered), slots)))
+        case Order.LIFO:
+            newest_first = list(reversed(contiguous(ordered)))
+            return LaunchDecision(launch=tuple(_split(newest_first, slots, from_end=True)))
+        case _:
+            assert_never(process.order)
+
+
+def _split(runs: Sequence[range], slots: int, *, from_end: bool = False) -> list[range]:
+    """Cut ranges into pieces for the free slots: as many pieces as slots, each an even share."""
+    total = sum(len(run) for run in runs)
+    share = min(INSTANCES_A_RUN, -(-total // slots))
+    pieces: list[range] = []
+    for run in runs:
+        cuts = [run[start : start + share] for start in range(0, len(run), share)]
+        if from_end:
+            cuts = [run[max(0, stop - share) : stop] for stop in range(len(run), 0, -share)]
+        pieces.extend(cuts)
+        if len(pieces) >= slots:
+            break
+    return pieces[:slots]
+
+
+def decide_launch_mode(process: ProcessRecord, record: ProcessRecord, indices: range) -> LaunchMode:
+    """Return how neighbouring instances of `record` run while `process` is declared.
+
+    Instances of flows run as copies. Others run as partitions if the declared sequence contains them without gaps, else
+    singly.
+    """
+    if record.copy is not None:
+        return LaunchMode.COPIES
+    declared, sequence = process.sequence, record.sequence
+    first, last = sequence.at(indices[0]), sequence.at(indices[-1])
+    if not (declared.contains(first) and declared.contains(last)):
+        return LaunchMode.INSTANCES
+    is_range = declared.index(last) - declared.index(first) == indices[-1] - indices[0]
+    return LaunchMode.PARTITIONS if is_range else LaunchMode.INSTANCES
+
+
+def apply_requests(
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    real_now: datetime,
+    limit: int,
+    *,
+    mode: LaunchMode | None = None,
+    without_row: ScheduleState = ScheduleState.SCHEDULED,
+    not_yet: frozenset[Key] = frozenset(),
+) -> list[LaunchRequest]:
+    """Decide what to launch and mark it as requested, in one transaction.
+
+    Args:
+        database: holds the ready instances.
+        timeline: has the current plan; instances of undeclared processes return to WAITING.
+        cluster: whose instances.
+        as_of: the time of the data.
+        real_now: the real time.
+        limit: the greatest number of runs.
+        mode: request only instances of this launch mode; None for all.
+        without_row: the state of processes that have no schedule; unscheduled processes are left alone.
+        not_yet: processes that cannot run at the moment; their instances stay READY.
+    """
+    requests: list[LaunchRequest] = []
+    with database.read() as connection:
+        if not ProcessInstances(connection).has_unrequested(cluster, without_row=without_row):
+            return []
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        ready = _ready(connection, timeline, cluster, as_of, without_row)
+        in_flight = instances.in_flight(list(ready))
+        for key, times in ready.items():
+            if key in not_yet:
+                continue
+            process = timeline.plan.processes[key]
+            groups = group_ready(connection, timeline, key, times)
+            again = _run_before(instances, process, times)
+            decided = decide_requests(process, groups, in_flight.get(EntityKey(*key), 0), mode, real_now, again)
+            _skip(instances, process, decided.skip, as_of)
+            for request in decided.requests[: limit - len(requests)]:
+                _mark(instances, request, as_of, real_now)
+                requests.append(_with_late(connection, request))
+            if len(requests) >= limit:
+                break
+    return requests
+
+
+def group_ready(connection: Connection, timeline: ReleaseTimeline, key: Key, times: Sequence[datetime]) -> list[Group]:
+    """Group ready instances by the definition that governs them, as indices in its sequence, oldest first."""
+    groups: list[tuple[ProcessRecord, list[int]]] = []
+    for time in times:
+        active = timeline.find(connection, key, time)
+        assert active is not None
+        if not groups or groups[-1][0] is not active.record:
+            groups.append((active.record, []))
+        groups[-1][1].append(active.record.sequence.index(time))
+    return [(record, tuple(indices)) for record, indices in groups]
+
+
+def decide_requests(
+    process: ProcessRecord,
+    groups: Sequence[Group],
+    busy: int,
+    mode: LaunchMode | None,
+    real_now: datetime,
+    again: frozenset[datetime] = frozenset(),
+) -> RequestDecision:
+    """Decide what to request for one process, in launch order, and what to skip for good.
+
+    Args:
+        process: its current declaration.
+        groups: its ready instances without a request, oldest first; at least one.
+        busy: how many of its runs are in flight.
+        mode: request only instances of this launch mode; None for all.
+        real_now: the real time.
+        again: instances that ran before; LAST_ONLY does not skip them.
+    """
+    skip: list[datetime] = []
+    if process.order is Order.LAST_ONLY and busy < process.parallel:
+        times = [record.sequence.at(index) for record, indices in groups for index in indices]
+        skip = [time for time in times[:-1] if time not in again]
+        groups = [(groups[-1][0], groups[-1][1][-1:])]
+    requests: list[LaunchRequest] = []
+    for record, indices in groups if process.order is Order.FIFO else reversed(groups):
+        matching = [
+            index for index in indices if mode in (None, decide_launch_mode(process, record, range(index, index + 1)))
+        ]
+        for run in decide_launches(process, matching, busy + len(requests)).launch:
+            has_gaps = (
+                mode is LaunchMode.PARTITIONS and decide_launch_mode(process, record, run) is not LaunchMode.PARTITIONS
+            )
+            pieces = [range(index, index + 1) for index in run] if has_gaps else [run]
+            requests.extend(_request(process, record, piece, real_now) for piece in pieces)
+    return RequestDecision(requests=tuple(requests[: max(0, process.parallel - busy)]), skip=tuple(skip))
+
+
+def _run_before(instances: ProcessInstances, process: ProcessRecord, times: Sequence[datetime]) -> frozenset[datetime]:
+    """Return the instances that ran before; queried for LAST_ONLY only, where it matters."""
+    if process.order is not Order.LAST_ONLY:
+        return frozenset()
+    rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
+    return frozenset(row.nominal_time for row in rows.values() if row.attempt > 0)
+
+
+def _with_late(connection: Connection, request: LaunchRequest) -> LaunchRequest:
+    """Add the inputs whose late data the run processes."""
+    if request.record.late is None:
+        return request
+    keys = [LateKey(Kind.PROCESS.value, *request.process.key, time) for time in request.nominal_times]
+    found = LateChecks(connection).get_many(keys)
+    return replace(request, late={key.nominal_time: check.changed for key, check in found.items() if check.changed})
+
+
+def _skip(instances: ProcessInstances, process: ProcessRecord, times: Sequence[datetime], as_of: datetime) -> None:
+    instances.transition_many(
+        [ProcessKey(*process.key, time) for time in times],
+        {ProcessInstanceStatus.READY},
+        status=ProcessInstanceStatus.SKIPPED,
+        ended_at=as_of,
+        updated_at=as_of,
+        cause=Cause.SUPERSEDED,
+        cause_detail=None,
+    )
+
+
+def _mark(instances: ProcessInstances, request: LaunchRequest, as_of: datetime, real_now: datetime) -> None:
+    instances.transition_many(
+        [ProcessKey(*request.process.key, time) for time in request.nominal_times],
+        {ProcessInstanceStatus.READY},
+        request_key=request.key,
+        requested_at=real_now,
+        updated_at=as_of,
+    )
+
+
+def _ready(
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
+) -> Mapping[Key, Sequence[datetime]]:
+    """Return the ready instances by process, oldest first: all, or if there are too many, the next ones of each
+    process.
+    """
+    instances = ProcessInstances(connection)
+    keys = instances.unrequested(cluster, READY_A_TICK, without_row=without_row)
+    if len(keys) == READY_A_TICK:
+        view = load_schedules(connection, without_row)
+        processes = [record for record in timeline.plan.processes.values() if record.cluster == cluster]
+        processes = [record for record in processes if view.is_scheduled(*record.entity, record.cluster)]
+        keys += (key for record in processes for key in _next_of(instances, record))
+    ready: dict[Key, set[datetime]] = defaultdict(set)
+    unknown: list[ProcessKey] = []
+    for key in keys:
+        if timeline.find(connection, (key.process, key.cluster), key.nominal_time) is not None:
+            ready[key.process, key.cluster].add(key.nominal_time)
+        else:
+            unknown.append(key)
+    instances.transition_many(
+        unknown,
+        {ProcessInstanceStatus.READY},
+        status=ProcessInstanceStatus.WAITING,
+        deadline_at=None,
+        updated_at=as_of,
+        cause=Cause.UNDECLARED,
+        cause_detail=None,
+    )
+    return {key: sorted(times) for key, times in ready.items()}
+
+
+def _next_of(instances: ProcessInstances, process: ProcessRecord) -> list[ProcessKey]:
+    """Return more instances than the process can have in flight, starting at the end that its order prefers."""
+    rows = instances.with_status(
+        ProcessInstanceStatus.READY,
+        process.process,
+        process.cluster,
+        limit=2 * process.parallel * INSTANCES_A_RUN,
+        newest_first=process.order is not Order.FIFO,
+    )
+    return [row.key for row in rows if row.request_key is None]
+
+
+def _request(process: ProcessRecord, record: ProcessRecord, indices: range, real_now: datetime) -> LaunchRequest:
+    first, newest = record.sequence.at(indices.start), record.sequence.at(indices.stop - 1)
+    key = f"{process.process}@{process.cluster}|{first:%Y-%m-%dT%H:%MZ}+{len(indices)}|{real_now.timestamp():.3f}"
+    age = int(newest.timestamp()) // _MINUTE if process.order is Order.LIFO else 0
+    priority = process.priority * PRIORITY_STEP + age
+    return LaunchRequest(process=process, record=record, indices=indices, key=key, priority=priority)

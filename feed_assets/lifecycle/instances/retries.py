@@ -1,0 +1,137 @@
+"""Decide when a failed instance is retried, record it, and start due retries with the tick.
+
+No worker waits. Source of the semantics: Falcon's retry policies; each difference is documented where it applies.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
+from feed_assets.lifecycle.releases.plan_changes import note_changed
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.plan.records import RetryRecord
+from feed_assets.state.causes import Cause
+from feed_assets.state.database import Database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.timing.dates import NEVER
+
+RETRIES_A_TICK = 1_000
+LONGEST_DELAY = timedelta(days=366)
+"""The upper limit of exponential delays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryDecision:
+    """The time of the next attempt, if any; `is_exhausted` if all attempts were used."""
+
+    retry_at: datetime | None = None
+    is_exhausted: bool = False
+
+
+def retry_delay(policy: RetryPolicy, delay: timedelta, retries: int) -> timedelta:
+    """Return the delay between a failure and the next attempt, after `retries` automatic ones.
+
+    PERIODIC gives d, d, d; EXP_BACKOFF gives d, 2d, 4d; FINAL retries at once.
+
+    >>> [str(retry_delay(RetryPolicy.EXP_BACKOFF, timedelta(minutes=2), made)) for made in range(3)]
+    ['0:02:00', '0:04:00', '0:08:00']
+    """
+    match policy:
+        case RetryPolicy.PERIODIC:
+            return min(delay, LONGEST_DELAY)
+        case RetryPolicy.EXP_BACKOFF:
+            return LONGEST_DELAY if retries > 60 else min(delay * 2**retries, LONGEST_DELAY)
+        case RetryPolicy.FINAL:
+            return timedelta(0)
+        case _:
+            assert_never(policy)
+
+
+def decide_retry(
+    retry: RetryRecord | None, status: ProcessInstanceStatus, retries: int, ended_at: datetime
+) -> RetryDecision:
+    """Decide whether and when an ended instance is retried.
+
+    FAILED instances are, and TIMEDOUT ones if the policy says so. An instance that a person KILLED never is.
+
+    Args:
+        retry: the policy; None means never.
+        status: how the attempt ended.
+        retries: automatic attempts since the first run, or since the last one that a person started.
+        ended_at: when it ended.
+    """
+    if retry is None or status not in (ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT):
+        return RetryDecision()
+    if status is ProcessInstanceStatus.TIMEDOUT and not retry.on_timeout:
+        return RetryDecision()
+    if retries >= retry.attempts:
+        return RetryDecision(is_exhausted=True)
+    return RetryDecision(retry_at=ended_at + retry_delay(retry.policy, retry.delay.as_duration(), retries))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryResult:
+    """The result of one tick: the instances that are retried, and those without attempts left."""
+
+    again: tuple[ProcessKey, ...]
+    exhausted: tuple[ProcessKey, ...]
+
+
+def apply_retries(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> RetryResult:
+    """Decide on the instances that failed since the last tick, and start the due retries.
+
+    The release that governs the instance now gives the policy, so a changed policy applies to running instances too.
+    """
+    with database.read() as connection:
+        instances = ProcessInstances(connection)
+        if not instances.undecided(cluster, 1) and not instances.due_retries(cluster, as_of, 1):
+            return RetryResult(again=(), exhausted=())
+    with database.begin() as connection:
+        instances = ProcessInstances(connection)
+        exhausted = []
+        for row in instances.undecided(cluster, RETRIES_A_TICK):
+            decision = _decide_for(timeline.find(connection, (row.process, row.cluster), row.nominal_time), row, as_of)
+            changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": as_of}
+            if decision.is_exhausted:
+                exhausted.append(row.key)
+                changes["cause"] = Cause.RETRIES_EXHAUSTED
+                changes["cause_detail"] = f"{row.reason or row.status.value}; all {row.retries} retries have been made"
+            if decision.retry_at is None:
+                changes["notice_at"] = as_of
+            instances.transition(row.key, {row.status}, **changes)
+        again = []
+        for row in instances.due_retries(cluster, as_of, RETRIES_A_TICK):
+            active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+            if active is None:
+                instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=as_of)
+            elif _restart(instances, active, row, as_of):
+                again.append(row.key)
+        note_changed(connection, [(key.process, key.cluster) for key in again])
+    return RetryResult(again=tuple(again), exhausted=tuple(exhausted))
+
+
+def _decide_for(active: ActiveRelease | None, row: ProcessInstance, as_of: datetime) -> RetryDecision:
+    retry = active.record.retry if active else None
+    return decide_retry(retry, row.status, row.retries, min(row.ended_at or as_of, as_of))
+
+
+def _restart(instances: ProcessInstances, active: ActiveRelease, row: ProcessInstance, as_of: datetime) -> bool:
+    """Return an instance to WAITING; the next check of its gate makes it READY if its inputs are available."""
+    return instances.transition(
+        row.key,
+        {row.status},
+        status=ProcessInstanceStatus.WAITING,
+        retries=row.retries + 1,
+        retry_at=None,
+        request_key=None,
+        requested_at=None,
+        deadline_at=as_of + active.record.timeout.as_duration(),
+        notice_at=first_notice_at(active.record, as_of),
+        ended_at=None,
+        cause=Cause.RETRY,
+        cause_detail=f"retry {row.retries + 1} after: {row.reason or row.status.value}",
+        updated_at=as_of,
+    )

@@ -1,0 +1,53 @@
+"""Name what works on instances: Dagster runs by their ids, and commands, which are no runs, by names of their own."""
+
+from feed_assets.lifecycle.instances.holders import is_dead, name_holder
+
+COMMAND = "repair:"
+"""The prefix of the names of commands that work on instances; no run id has it."""
+
+
+def name_repair(author: str) -> str:
+    """Return a name for one repair by this process.
+
+    >>> name_repair("ann").startswith("repair:ann:")
+    True
+    """
+    return f"{COMMAND}{author}:{name_holder()}"
+
+
+def is_command(run_id: str) -> bool:
+    """Return whether this is the name of a command, which Dagster does not know.
+
+    >>> is_command(name_repair("ann")), is_command("4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
+    (True, False)
+    """
+    return run_id.startswith(COMMAND)
+
+
+def is_dead_command(run_id: str) -> bool:
+    """Return whether a command was a process of this machine that has ended; False if that is unknown.
+
+    >>> is_dead_command(name_repair("ann")), is_dead_command("4a1c9bd2-7f5e-4d0c-8a27-d1c0c5a0e1f2")
+    (False, False)
+    """
+    return is_command(run_id) and is_dead(run_id.rpartition(":")[2])
+
+
+def origin_of(run_id: str) -> str:
+    """Return the origin of an event.
+
+    >>> origin_of("repair:ann:1f"), origin_of("4a1c")
+    ('repair:ann:1f', 'run:4a1c')
+    """
+    return run_id if is_command(run_id) else f"run:{run_id}"
+
+
+def describe_run(run_id: str | None) -> str:
+    """Describe the worker in a phrase.
+
+    >>> describe_run("repair:ann:1f"), describe_run("4a1c")
+    ('a repair by ann', 'run 4a1c')
+    """
+    if run_id is None or not is_command(run_id):
+        return f"run {run_id}"
+    return f"a repair by {run_id.removeprefix(COMMAND).rpartition(':')[0]}"

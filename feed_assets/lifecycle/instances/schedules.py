@@ -1,0 +1,159 @@
+"""Decide and apply schedules: on which clusters an entity is scheduled, and what a change means for its instances."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.flow_names import SEPARATOR
+from feed_assets.settings import ScheduleMode
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
+from feed_assets.state.definition_records import Schedule, ScheduleState
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.schedules import Schedules
+from feed_assets.state.watermarks import Watermarks
+
+DELETED = "its process was deleted"
+TAKEN_OFF = "its process was taken off the cluster"
+
+_UNENDED = frozenset(
+    {
+        ProcessInstanceStatus.WAITING,
+        ProcessInstanceStatus.READY,
+        ProcessInstanceStatus.RUNNING,
+        ProcessInstanceStatus.SUSPENDED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleView:
+    """The schedules at one moment. An entity that no command has scheduled or suspended has the state `without_row`."""
+
+    without_row: ScheduleState
+    rows: Mapping[tuple[str, str, str], Schedule] = field(default_factory=dict)
+
+    def state(self, kind: str, name: str, cluster: str) -> ScheduleState:
+        """Return the state of an entity on a cluster."""
+        row = self.rows.get((kind, name, cluster))
+        return self.without_row if row is None else row.state
+
+    def is_scheduled(self, kind: str, name: str, cluster: str) -> bool:
+        """Return whether the entity is scheduled on the cluster."""
+        return self.state(kind, name, cluster) is ScheduleState.SCHEDULED
+
+
+def state_without_row(mode: ScheduleMode) -> ScheduleState:
+    """Return the state of entities that no command has scheduled or suspended, by the setting `schedule`."""
+    match mode:
+        case ScheduleMode.AUTOMATIC:
+            return ScheduleState.SCHEDULED
+        case ScheduleMode.EXPLICIT:
+            return ScheduleState.SUBMITTED
+        case _:
+            assert_never(mode)
+
+
+def load_schedules(connection: Connection, without_row: ScheduleState) -> ScheduleView:
+    """Load all schedules; for commands, and for rare steps of a tick."""
+    return ScheduleView(without_row=without_row, rows=Schedules(connection).all())
+
+
+def decide_schedules(
+    view: ScheduleView,
+    kind: Kind,
+    name: str,
+    clusters: Iterable[str],
+    new_state: ScheduleState,
+    *,
+    author: str,
+    now: datetime,
+) -> tuple[Schedule, ...]:
+    """Return the rows to write so that an entity has a state on clusters; rows that have it already are left out.
+
+    An entity with the right state but without a row also gets one, so that the state survives a change of the setting.
+    """
+    rows = []
+    for cluster in clusters:
+        known = view.rows.get((kind, name, cluster))
+        if known is None:
+            known = Schedule(
+                kind=kind, name=name, cluster=cluster, state=view.without_row, changed_at=now, author=author
+            )
+        elif known.state is new_state:
+            continue
+        scheduled_at = now if new_state is ScheduleState.SCHEDULED else None
+        rows.append(
+            replace(
+                known,
+                state=new_state,
+                changed_at=now,
+                author=author,
+                scheduled_at=known.scheduled_at or scheduled_at,
+            )
+        )
+    return tuple(rows)
+
+
+def apply_schedules(connection: Connection, view: ScheduleView, rows: Iterable[Schedule], now: datetime) -> None:
+    """Write schedules.
+
+    If a suspended process resumes, the deadlines of its waiting instances are put off by the time of the suspension.
+    """
+    rows = tuple(rows)
+    for row in rows:
+        before = view.rows.get(row.key)
+        was_suspended = before is not None and before.state is ScheduleState.SUSPENDED
+        if before is not None and was_suspended:
+            for name in _work_of(connection, row.kind, row.name, row.cluster):
+                ProcessInstances(connection).postpone_deadlines(name, row.cluster, now - before.changed_at, now)
+    Schedules(connection).put(rows)
+
+
+def apply_end_of_work(
+    connection: Connection, kind: Kind, name: str, clusters: Iterable[str], *, reason: str, now: datetime
+) -> tuple[ProcessInstance, ...]:
+    """End an entity's work on clusters.
+
+    Its unended instances become KILLED, no more are created, and its schedules are removed. Ended instances stay in the
+    record.
+
+    Returns the killed instances as they were: some of them have runs, or a request for one.
+    """
+    killed: list[ProcessInstance] = []
+    clusters = tuple(clusters)
+    instances = ProcessInstances(connection)
+    for cluster in clusters:
+        work = _work_of(connection, kind, name, cluster)
+        for each in work:
+            rows = instances.unended(each, cluster)
+            instances.transition_many(
+                [row.key for row in rows],
+                _UNENDED,
+                status=ProcessInstanceStatus.KILLED,
+                ended_at=now,
+                updated_at=now,
+                cause=Cause.REMOVED,
+                cause_detail=reason,
+            )
+            for row in rows:
+                if row.status is ProcessInstanceStatus.RUNNING:
+                    Attempts(connection).end(row.key, ProcessInstanceStatus.KILLED, now, reason)
+            killed.extend(rows)
+        Watermarks(connection).remove(WatermarkKind.PROCESS, [(each, cluster) for each in work])
+    if kind is Kind.FEED:
+        Watermarks(connection).remove(WatermarkKind.FEED, [(name, cluster) for cluster in clusters])
+    Schedules(connection).remove([(kind, name, cluster) for cluster in clusters])
+    return tuple(killed)
+
+
+def _work_of(connection: Connection, kind: str, name: str, cluster: str) -> list[str]:
+    """Return the process names of an entity's instances: its own name, or the names of the feed's flows."""
+    if kind == Kind.PROCESS:
+        return [name]
+    return Watermarks(connection).starting_with(WatermarkKind.PROCESS, name + SEPARATOR, cluster)

@@ -1,0 +1,30 @@
+"""Remove the abandoned stagings of a cluster once a day."""
+
+from datetime import datetime, timedelta
+
+from feed_assets.plan.records import Plan
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import Database
+from feed_assets.storage.pool import StorePool
+from feed_assets.timing.dates import parse_datetime, render_datetime
+
+PERIOD = timedelta(days=1)
+ABANDONED_AFTER = timedelta(days=7)
+
+
+def apply_staging_sweep(
+    database: Database, stores: StorePool, plan: Plan, cluster: str, real_now: datetime
+) -> int | None:
+    """Remove a cluster's abandoned stagings, once a day of real time; return how many, or None if it is not yet time.
+
+    Removes only stagings, which no reader sees, and recovers interrupted publications first.
+    """
+    name = f"staging-sweep/{cluster}"
+    with database.read() as connection:
+        last = Cursors(connection).get(name)
+    if last is not None and abs(real_now - parse_datetime(last)) < PERIOD:
+        return None
+    with database.begin() as connection:
+        Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
+    addresses = {record.store for record in plan.feeds.values() if record.cluster == cluster}
+    return sum(stores.get(address).sweep_staging(real_now - ABANDONED_AFTER) for address in addresses)

@@ -1,0 +1,175 @@
+"""Scan the contents of external feed instances where late data matter, and record them."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.database import Database
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
+from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Scan, ScannedFile
+
+ORIGIN = "late data"
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The scanned content of an instance, with the earlier recorded manifest.
+
+    `scan` is None if it failed: storage refused, or the instance was being written.
+    """
+
+    record: FeedRecord
+    nominal_time: datetime
+    scan: Scan | None
+    earlier: RecordedManifest | None
+
+    @property
+    def key(self) -> FeedKey:
+        return FeedKey(self.record.feed, self.record.cluster, self.nominal_time)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether there is a complete instance to read."""
+        return self.scan is not None and self.scan.availability is Availability.AVAILABLE
+
+
+def scan_contents(
+    database: Database, stores: StorePool, candidates: Mapping[FeedKey, FeedRecord], real_now: datetime
+) -> dict[FeedKey, Content]:
+    """Scan instances, several at a time; read only what the record does not know.
+
+    `real_now` is the real time.
+    """
+    if not candidates:
+        return {}
+    with database.read() as connection:
+        known = Manifests(connection).get_many(list(candidates))
+
+    def scan(item: tuple[FeedKey, FeedRecord]) -> Content:
+        key, record = item
+        earlier = known.get(key)
+        path = record.path(key.nominal_time)
+        found: Scan | None = None
+        try:
+            found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
+        except StorageError as exc:
+            _logger.warning("the content of %s could not be read: %s", path, exc)
+        return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier)
+
+    return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedContents:
+    """The digests of the available instances, and the keys of those that have changed."""
+
+    digests: Mapping[FeedKey, str]
+    changed: frozenset[FeedKey]
+
+
+def record_contents(connection: Connection, contents: Collection[Content], as_of: datetime) -> RecordedContents:
+    """Record the contents of instances.
+
+    An instance whose content differs from the last scan is logged as CHANGED and its row is updated. If a newer scan
+    was recorded meanwhile, that one counts.
+    """
+    there = {content.key: content for content in contents if content.is_available}
+    manifests = Manifests(connection)
+    standing = manifests.get_digests(there)
+    digests: dict[FeedKey, str] = {}
+    new: list[RecordedManifest] = []
+    changed: list[Content] = []
+    for key, content in there.items():
+        found, before = _to_manifest(content, as_of), standing.get(key)
+        if before != (content.earlier and content.earlier.digest):
+            digests[key] = before or found.digest
+            continue
+        digests[key] = found.digest
+        if before not in (None, found.digest):
+            changed.append(content)
+        elif content.earlier is None or content.earlier.files != found.files:
+            new.append(found)
+    rows = FeedInstances(connection).get_many([content.key for content in changed])
+    changed = [each for each in changed if _is_available(rows.get(each.key))]
+    manifests.put([*new, *(_to_manifest(content, as_of) for content in changed)])
+    _record_changed(connection, changed, rows, as_of)
+    return RecordedContents(digests=digests, changed=frozenset(content.key for content in changed))
+
+
+def _record_changed(
+    connection: Connection, changed: Sequence[Content], rows: Mapping[FeedKey, FeedInstance], as_of: datetime
+) -> None:
+    if not changed:
+        return
+    scans = {content.key: content.scan for content in changed if content.scan is not None}
+    seqs = EventLog(connection).append([_changed_event(content, scans[content.key], as_of) for content in changed])
+    FeedInstances(connection).put(
+        replace(
+            rows[key],
+            manifest_digest=scan.digest,
+            bytes=scan.bytes,
+            files=len(scan.files),
+            event_seq=seq,
+            updated_at=as_of,
+        )
+        for (key, scan), seq in zip(scans.items(), seqs, strict=True)
+    )
+
+
+def _changed_event(content: Content, scan: Scan, as_of: datetime) -> NewFeedEvent:
+    before = {file.path: file.checksum for file in content.earlier.files} if content.earlier else {}
+    after = {file.path: file.checksum for file in scan.files}
+    return NewFeedEvent(
+        feed=content.record.feed,
+        cluster=content.record.cluster,
+        nominal_time=content.nominal_time,
+        kind=FeedEventKind.CHANGED,
+        origin=ORIGIN,
+        manifest_digest=scan.digest,
+        bytes=scan.bytes,
+        files=len(scan.files),
+        payload={
+            "path": content.record.path(content.nominal_time),
+            "added": len(after.keys() - before.keys()),
+            "removed": len(before.keys() - after.keys()),
+            "replaced": sum(before[path] != after[path] for path in before.keys() & after.keys()),
+        },
+        recorded_at=as_of,
+    )
+
+
+def _is_available(row: FeedInstance | None) -> bool:
+    return row is not None and row.status is FeedInstanceStatus.AVAILABLE
+
+
+def _to_manifest(content: Content, as_of: datetime) -> RecordedManifest:
+    assert content.scan is not None
+    return RecordedManifest(
+        feed=content.record.feed,
+        cluster=content.record.cluster,
+        nominal_time=content.nominal_time,
+        digest=content.scan.digest,
+        files=tuple(RecordedFile(file.path, file.size, file.version, file.checksum) for file in content.scan.files),
+        recorded_at=as_of,
+    )
+
+
+def _to_scan(manifest: RecordedManifest | None) -> Scan | None:
+    if manifest is None:
+        return None
+    files = tuple(
+        ScannedFile(path=file.path, size=file.size, version=file.version, checksum=file.checksum)
+        for file in manifest.files
+    )
+    return Scan(availability=Availability.AVAILABLE, files=files, read=0)

@@ -1,0 +1,320 @@
+"""Run the chunks of a sweep: take leases, ask for protections, move to the trash or archive, and record the results.
+
+A chunk is moved first and then recorded, in one transaction. After an interrupted run, paths may lie in the trash
+without a record; the next run records them. So nothing is lost without a tree in the trash, and nothing stays in the
+trash without an event.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.retention.claims import ChunkLease
+from feed_assets.lifecycle.retention.locations import archive_path, base_below_root, find_location
+from feed_assets.lifecycle.retention.movers import Mover, MoveTask
+from feed_assets.lifecycle.retention.policies import digest_policy
+from feed_assets.lifecycle.retention.protections import (
+    Protection,
+    ProtectionKind,
+    find_at_work_now,
+    find_protections,
+    lease_keys,
+)
+from feed_assets.lifecycle.retention.removal_records import Removal, record_evicted
+from feed_assets.lifecycle.retention.restoring import Restoration
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.sweep_totals import require_running
+from feed_assets.plan.records import FeedRecord, RetainedLocation
+from feed_assets.state.database import lock_log
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
+from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Moved, Outcome
+from feed_assets.timing.dates import render_datetime
+
+_OUTCOME = {
+    Outcome.MOVED: ItemOutcome.EVICTED,
+    Outcome.ALREADY: ItemOutcome.EVICTED,
+    Outcome.VANISHED: ItemOutcome.VANISHED,
+    Outcome.CHANGED: ItemOutcome.CHANGED,
+    Outcome.REFUSED: ItemOutcome.REFUSED,
+    Outcome.OCCUPIED: ItemOutcome.REFUSED,
+    Outcome.LOST: ItemOutcome.REFUSED,
+}
+_WRITTEN_SINCE = "its files have changed since the sweep was planned"
+_OTHER_POLICY = "the retention of the feed has changed since the sweep was planned; plan again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedChunk:
+    """A chunk that was run and recorded, with its results; `evicted` has its items that were removed."""
+
+    sweep: Sweep
+    chunk: SweepChunk
+    evicted: tuple[SweepItem, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Prepared:
+    """A chunk whose leases are held.
+
+    `results` has the protected items first, and all items in the end; `todo` has the items to move.
+    """
+
+    chunk: SweepChunk
+    record: FeedRecord | None
+    location: RetainedLocation | None
+    store: InstanceStore
+    chunk_lease: ChunkLease
+    removal: Removal
+    results: dict[SweepItem, ItemResult]
+    todo: list[SweepItem]
+
+    def is_gone(self, item: SweepItem) -> bool:
+        """Return whether an item was removed."""
+        return self.results[item].outcome is ItemOutcome.EVICTED
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkWorker:
+    """Runs chunks of one sweep, as many at once as its mover can use."""
+
+    context: SweepContext
+    sweep: Sweep
+    is_resumed: bool
+    mover: Mover
+    _described: set[str] = field(default_factory=set)
+    _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def run(self, chunks: Sequence[SweepChunk]) -> list[RecordedChunk]:
+        """Run claimed chunks: move the items of all chunks together, then record each chunk."""
+        with ExitStack() as stack:
+            prepared = [self._prepare(stack, chunk) for chunk in chunks]
+            tasks = [self._task(each) for each in prepared]
+            moving = [(each, task) for each, task in zip(prepared, tasks, strict=True) if task is not None]
+            for each, _ in moving:
+                self._describe(each.store)
+            answers = self.mover.put([task for _, task in moving])
+            for (each, _), moved in zip(moving, answers, strict=True):
+                each.results |= {item: _result(answer) for item, answer in zip(each.todo, moved, strict=True)}
+                self._remove_parents(each)
+            return [self._finish(each) for each in prepared]
+
+    def _prepare(self, stack: ExitStack, chunk: SweepChunk) -> _Prepared:
+        """Take the leases of a chunk's instances, and find the items that are protected."""
+        context, cluster = self.context, self.sweep.cluster
+        record = context.feed(chunk.feed, cluster)
+        location = find_location(record, chunk.kind)
+        address = location.store if location else context.plan.clusters[cluster].store
+        store = context.stores.get(address)
+        times = sorted({item.nominal_time for item in chunk.items})
+        removal = self._removal(chunk, store, record)
+        keys = lease_keys(chunk.feed, cluster, times) if removal.is_data else ()
+        chunk_lease = stack.enter_context(ChunkLease(context.claims(chunk.sweep_id), chunk, keys))
+        if record is None or location is None or self._is_other_policy(record):
+            results = dict.fromkeys(chunk.items, _keep(Protection(ProtectionKind.POLICY, _OTHER_POLICY)))
+        else:
+            results = self._protected(chunk, record, store, chunk_lease)
+        return _Prepared(
+            chunk=chunk,
+            record=record,
+            location=location,
+            store=store,
+            chunk_lease=chunk_lease,
+            removal=removal,
+            results=results,
+            todo=[item for item in chunk.items if item not in results],
+        )
+
+    def _task(self, prepared: _Prepared) -> MoveTask | None:
+        """Return the paths to move of a chunk; None if there are none."""
+        record, location, removal = prepared.record, prepared.location, prepared.removal
+        if not prepared.todo or record is None or location is None:
+            return None
+        paths = tuple(item.path for item in prepared.todo)
+        archive = record.retention.archive[0] if record.retention and record.retention.archive else None
+        archived = removal.archived
+        return MoveTask(
+            address=location.store,
+            sweep=self.sweep.sweep_id,
+            paths=paths,
+            flag=record.flag if removal.is_data else None,
+            archive=archive if archived is not None else None,
+            to_paths=() if archived is None else tuple(archived[path] for path in paths),
+        )
+
+    def _remove_parents(self, prepared: _Prepared) -> None:
+        """Remove folders that are empty now, below the text before the first variable."""
+        if prepared.location is not None:
+            gone = [item.path for item in prepared.todo if prepared.is_gone(item)]
+            prepared.store.trash().remove_empty_parents(base_below_root(prepared.location), gone)
+
+    def _finish(self, prepared: _Prepared) -> RecordedChunk:
+        """Record the results of a chunk, and put back what a process instance reads by now."""
+        unrecorded = self._find_unrecorded(prepared.chunk, prepared.store, prepared.results)
+        took = ItemResult(ItemOutcome.EVICTED, "an earlier run of the sweep removed it")
+        prepared.results |= dict.fromkeys(unrecorded, took)
+        self._record(prepared, unrecorded)
+        kept_reasons = self._restore_for_readers(prepared)
+        chunk = prepared.chunk
+        evicted = tuple(item for item in chunk.items if prepared.is_gone(item) and item not in kept_reasons)
+        return RecordedChunk(
+            sweep=self.sweep,
+            chunk=replace(chunk, results=tuple(prepared.results[item] for item in chunk.items)),
+            evicted=evicted,
+        )
+
+    def _is_other_policy(self, record: FeedRecord) -> bool:
+        planned = next((count.policy for count in self.sweep.counts if count.feed == record.feed), None)
+        return planned != digest_policy(record)
+
+    def _removal(self, chunk: SweepChunk, store: InstanceStore, record: FeedRecord | None) -> Removal:
+        removal = Removal(chunk=chunk, cluster=self.sweep.cluster, store=store.root_url, origin=self.context.origin)
+        if record is None or not removal.is_data:
+            return removal
+        targets = {item.path: archive_path(record, item.nominal_time) for item in chunk.items}
+        archived = {path: target[1] for path, target in targets.items() if target is not None}
+        address = next((target[0] for target in targets.values() if target is not None), None)
+        if address is None:
+            return removal
+        return replace(removal, archive=self.context.stores.get(address).root_url, archived=archived)
+
+    def _protected(
+        self, chunk: SweepChunk, record: FeedRecord, store: InstanceStore, chunk_lease: ChunkLease
+    ) -> dict[SweepItem, ItemResult]:
+        """Return the items that are protected now that the leases are held."""
+        context, as_of = self.context, self.context.clock.now()
+        times = sorted({item.nominal_time for item in chunk.items})
+        with context.database.read() as connection:
+            kept = find_protections(
+                connection, context.timeline, record, times, context.protection_query(chunk.sweep_id, as_of)
+            )
+            rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
+            count = record.retention.keep_newest if record.retention else 0
+            newest = set(FeedInstances(connection).latest_available(*record.key, as_of, count) if count else ())
+        fingerprinted = [item for item in chunk.items if item.fingerprint]
+        measures = store.measure([item.path for item in fingerprinted])
+        written = {
+            item
+            for item, measure in zip(fingerprinted, measures, strict=True)
+            if measure.fingerprint not in ("", item.fingerprint)
+        }
+        found: dict[SweepItem, ItemResult] = {}
+        for item in chunk.items:
+            time = item.nominal_time
+            if time in kept:
+                found[item] = _keep(*kept[time])
+            elif chunk.kind == LocationKind.DATA and time not in chunk_lease.leases:
+                found[item] = _keep(Protection(ProtectionKind.LEASE, "its lease was held a moment ago"))
+            elif time in newest:
+                found[item] = _keep(Protection(ProtectionKind.NEWEST, f"it is among the {count} newest"))
+            elif self._has_changed(rows.get(FeedKey(*record.key, time)), chunk.kind):
+                found[item] = ItemResult(ItemOutcome.CHANGED, "its record has changed since the sweep was planned")
+            elif item in written:
+                found[item] = ItemResult(ItemOutcome.CHANGED, _WRITTEN_SINCE)
+        return found
+
+    def _has_changed(self, row: FeedInstance | None, kind: str) -> bool:
+        """Return whether an instance has an event that is newer than the plan.
+
+        Eviction of the data does not count for the other kinds of location: they may go afterwards.
+        """
+        if row is None or row.event_seq is None or row.event_seq <= self.sweep.log_seq:
+            return False
+        return kind == LocationKind.DATA or row.status is not FeedInstanceStatus.EVICTED
+
+    def _describe(self, store: InstanceStore) -> None:
+        """Write the description of the sweep into the trash before anything is moved there."""
+        if store.root_url in self._described:
+            return
+        sweep = self.sweep
+        document = {
+            "version": 1,
+            "sweep": sweep.sweep_id,
+            "cluster": sweep.cluster,
+            "store": store.root_url,
+            "author": sweep.author,
+            "planned_at": render_datetime(sweep.created_at),
+            "as_of": render_datetime(sweep.as_of),
+            "instances": sweep.instances,
+            "paths": sweep.paths,
+            "feeds": sorted(count.feed for count in sweep.counts),
+            "undo": f"feed-assets retention undo {sweep.sweep_id}",
+        }
+        store.trash().describe(sweep.sweep_id, document)
+        self._described.add(store.root_url)
+
+    def _find_unrecorded(
+        self, chunk: SweepChunk, store: InstanceStore, results: Mapping[SweepItem, ItemResult]
+    ) -> list[SweepItem]:
+        """Return the items that an interrupted run left in the trash without a record, although they are protected
+        now.
+        """
+        rest = [item for item in chunk.items if results[item].outcome is not ItemOutcome.EVICTED]
+        if not rest or not self.is_resumed:
+            return []
+        if store.root_url not in self._trashed:
+            self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
+        return [item for item in rest if item.path in self._trashed[store.root_url]]
+
+    def _find_existing(self, items: Sequence[SweepItem], store: InstanceStore) -> frozenset[SweepItem]:
+        """Return the items whose paths exist (again)."""
+        measures = store.measure([item.path for item in items]) if items else []
+        return frozenset(item for item, measure in zip(items, measures, strict=True) if measure.exists)
+
+    def _record(self, prepared: _Prepared, unrecorded: Sequence[SweepItem]) -> None:
+        chunk, removal, results = prepared.chunk, prepared.removal, prepared.results
+        gone = [item for item in chunk.items if prepared.is_gone(item)]
+        replaced = self._find_existing(unrecorded, prepared.store)
+        with self.context.database.begin() as connection:
+            lock_log(connection)
+            require_running(Sweeps(connection), chunk.sweep_id)
+            record_evicted(connection, removal, gone, prepared.chunk_lease.tokens, self.context.clock.now(), replaced)
+            chunks = SweepChunks(connection, chunk.sweep_id)
+            chunks.finish(chunk, self.context.holder, ChunkState.DONE, [results[item] for item in chunk.items])
+
+    def _restore_for_readers(self, prepared: _Prepared) -> frozenset[SweepItem]:
+        """Put back the items that a process instance reads which began after the protections were checked; return them.
+
+        Such an instance began before the record said EVICTED, or it would not have begun. So every reader either sees
+        that the instance is gone, or is seen here.
+        """
+        chunk, record, context = prepared.chunk, prepared.record, self.context
+        gone = {item.nominal_time for item in chunk.items if prepared.is_gone(item)}
+        if record is None or not gone or not prepared.removal.is_data:
+            return frozenset()
+        with context.database.read() as connection:
+            busy = find_at_work_now(connection, context.timeline, record, gone, context.clock.now())
+        done = context.claims(chunk.sweep_id).take(ChunkState.DONE, after=chunk.number - 1) if busy else None
+        if done is None or done.number != chunk.number:
+            return frozenset()
+        reasons = {
+            position: _keep(Protection(ProtectionKind.READER, busy[item.nominal_time])).reason or ""
+            for position, item in enumerate(chunk.items)
+            if item.nominal_time in busy and prepared.is_gone(item)
+        }
+        restoration = Restoration(
+            context=context,
+            sweep=self.sweep,
+            chunk=done,
+            removal=replace(prepared.removal, chunk=done),
+            store=prepared.store,
+            is_resumed=False,
+        )
+        results = restoration.restore(prepared.chunk_lease, list(reasons), kept_reasons=reasons)
+        prepared.results |= dict(zip(chunk.items, results, strict=True))
+        return frozenset(chunk.items[position] for position in reasons if results[position].outcome is ItemOutcome.KEPT)
+
+
+def _keep(*kept: Protection) -> ItemResult:
+    return ItemResult(ItemOutcome.KEPT, "; ".join(f"{each.kind.value}: {each.reason}" for each in kept))
+
+
+def _result(answer: Moved) -> ItemResult:
+    outcome = _OUTCOME[answer.outcome]
+    reason = None if outcome is ItemOutcome.EVICTED else answer.reason
+    return ItemResult(outcome, reason, answer.bytes, answer.files)

@@ -1,0 +1,211 @@
+"""Find what protects instances that are eligible for removal. Fails closed: unknown facts protect.
+
+Asked twice: when a sweep is planned, and again directly before the instances are moved, with their leases held.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.holds import Holds
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.leases import find_held
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.state.sweep_records import Hold
+from feed_assets.timing.dates import render_datetime
+
+
+class ProtectionKind(StrEnum):
+    """What protects an instance; these names appear in plans, results and explanations."""
+
+    HOLD = "hold"
+    """A named hold covers it."""
+    LEASE = "lease"
+    """A worker is writing it at this moment."""
+    READER = "reader"
+    """A process instance that reads it is READY or RUNNING."""
+    UNREAD = "unread"
+    """A process that must read it first has not read it (`until_read_by`)."""
+    LATE_DATA = "late-data"
+    """It, or an instance that reads it, is still checked for late data."""
+    REPLICA = "replica"
+    """A cluster that must get it first has not got it (`until_replicated_to`), or a copy is still pending."""
+    NEWEST = "newest"
+    """It is among the newest instances, which stay (`keep_newest`)."""
+    STORAGE = "storage"
+    """Storage must not move it: it contains a link, or lies on another device."""
+    POLICY = "policy"
+    """The retention of the feed has changed since the sweep was planned."""
+
+
+class Protection(NamedTuple):
+    """One reason why an instance stays."""
+
+    kind: ProtectionKind
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionQuery:
+    """A question for protections: `as_of` is the time of the data, `real_now` the real time, which leases use.
+
+    The leases of `holder` do not protect against itself; with None, leases are ignored.
+    """
+
+    as_of: datetime
+    real_now: datetime
+    holder: str | None
+
+
+def find_protections(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    times: Collection[datetime],
+    query: ProtectionQuery,
+) -> dict[datetime, list[Protection]]:
+    """Return the protections of a feed's instances, by nominal time; unprotected instances are left out.
+
+    Args:
+        connection: a transaction in which the releases were refreshed.
+        timeline: the current plan, and the releases.
+        record: the feed.
+        times: nominal times, also those that the current definition has no instance for.
+        query: for when, and for whom.
+    """
+    if not times:
+        return {}
+    timeline.refresh(connection, query.as_of)
+    expected = set(times)
+    kept: dict[datetime, list[Protection]] = {}
+
+    def note(kind: ProtectionKind, found: Mapping[datetime, str]) -> None:
+        for time, reason in found.items():
+            kept.setdefault(time, []).append(Protection(kind, reason))
+
+    for hold in Holds(connection).find_for(*record.key, min(expected), max(expected), query.as_of):
+        note(ProtectionKind.HOLD, {time: _describe_hold(hold) for time in expected if hold.covers(*record.key, time)})
+    if query.holder is not None:
+        note(ProtectionKind.LEASE, _find_leased(connection, record, expected, query))
+    feed_readers = find_feed_readers(connection, timeline, record)
+    note(ProtectionKind.READER, find_at_work(connection, feed_readers, record, expected, query.as_of))
+    note(ProtectionKind.LATE_DATA, _find_late_checked(connection, record, expected))
+    note(ProtectionKind.LATE_DATA, find_late_readers(connection, feed_readers, record, expected, query.as_of))
+    policy = record.retention
+    if policy is not None and policy.until_read_by:
+        undeclared, names = _split_by_declaration(timeline.plan, policy.until_read_by)
+        note(ProtectionKind.UNREAD, {time: _describe_undeclared(undeclared) for time in expected} if undeclared else {})
+        note(ProtectionKind.UNREAD, find_unread(connection, feed_readers, record, names, expected, query.as_of))
+    for cluster in policy.until_replicated_to if policy else ():
+        note(ProtectionKind.REPLICA, _find_missing_on(connection, timeline.plan, record, cluster, expected))
+    note(ProtectionKind.REPLICA, _find_pending_copies(connection, timeline.plan, record, expected, query.as_of))
+    return kept
+
+
+def find_at_work_now(
+    connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, times: Collection[datetime], as_of: datetime
+) -> dict[datetime, str]:
+    """Return a feed's instances that a process instance reads now, or is about to read, with a phrase that names the
+    reader.
+    """
+    timeline.refresh(connection, as_of)
+    return find_at_work(connection, find_feed_readers(connection, timeline, record), record, set(times), as_of)
+
+
+def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple[str, str, datetime]]:
+    """Return the lease keys of a feed's instances, by which their writers exclude one another."""
+    return [(f"feed/{feed}", cluster, time) for time in times]
+
+
+def leased_by(holder: str | None) -> str:
+    """Return the phrase for a lease that protects an instance."""
+    return f"'{holder}' holds its lease"
+
+
+def _describe_hold(hold: Hold) -> str:
+    until = f" until {render_datetime(hold.expires_at)}" if hold.expires_at else ""
+    return f"hold '{hold.name}' of {hold.author}{until}: {hold.reason}"
+
+
+def _find_leased(
+    connection: Connection, record: FeedRecord, times: Collection[datetime], query: ProtectionQuery
+) -> dict[datetime, str]:
+    held = find_held(connection, lease_keys(*record.key, times), query.real_now)
+    return {lease.nominal_time: leased_by(lease.holder) for lease in held if lease.holder != query.holder}
+
+
+def _find_late_checked(connection: Connection, record: FeedRecord, times: Iterable[datetime]) -> dict[datetime, str]:
+    keys = [LateKey(Kind.FEED.value, *record.key, time) for time in times]
+    return {key.nominal_time: "it is still checked for late data" for key in LateChecks(connection).get_many(keys)}
+
+
+def _split_by_declaration(plan: Plan, processes: Sequence[str]) -> tuple[list[str], list[str]]:
+    declared = {process for process, _ in plan.processes}
+    return [name for name in processes if name not in declared], [name for name in processes if name in declared]
+
+
+def _describe_undeclared(names: Sequence[str]) -> str:
+    listed = ", ".join(f"'{name}'" for name in names)
+    return f"it stays until {listed} has read it, but no such process is declared"
+
+
+def _find_missing_on(
+    connection: Connection, plan: Plan, record: FeedRecord, cluster: str, times: Collection[datetime]
+) -> dict[datetime, str]:
+    """Return the instances that a cluster lacks. Times without an instance there can never arrive and are ignored."""
+    target = plan.feeds.get((record.feed, cluster))
+    if target is None:
+        return dict.fromkeys(times, f"it stays until cluster '{cluster}' has it, but the feed is not declared there")
+    rows = _rows(connection, target, times)
+    return {
+        time: f"it stays until cluster '{cluster}' has it, where it is {_status(rows, target, time)}"
+        for time in times
+        if target.sequence.contains(time) and not _was_available(rows, target, time)
+    }
+
+
+def _find_pending_copies(
+    connection: Connection, plan: Plan, record: FeedRecord, times: Collection[datetime], as_of: datetime
+) -> dict[datetime, str]:
+    """Return the instances of a source that a target lacks, will get, and would still keep."""
+    found: dict[datetime, str] = {}
+    for flow in (plan.processes[edge.process_key] for edge in record.inputs_of):
+        if flow.copy is None:
+            continue
+        target = plan.feeds[flow.outputs[0].feed_key]
+        limit = target.retention_limit
+        expected = [
+            time
+            for time in times
+            if flow.sequence.contains(time) and (limit is None or time >= as_of - limit.as_duration())
+        ]
+        rows = _rows(connection, target, expected)
+        found |= {
+            time: f"its copy on cluster '{target.cluster}' is {_status(rows, target, time)}"
+            for time in expected
+            if not _was_available(rows, target, time)
+        }
+    return found
+
+
+def _rows(connection: Connection, target: FeedRecord, times: Iterable[datetime]) -> dict[FeedKey, FeedInstance]:
+    return FeedInstances(connection).get_many([FeedKey(*target.key, time) for time in times])
+
+
+def _was_available(rows: Mapping[FeedKey, FeedInstance], target: FeedRecord, time: datetime) -> bool:
+    row = rows.get(FeedKey(*target.key, time))
+    return row is not None and row.status in (FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED)
+
+
+def _status(rows: Mapping[FeedKey, FeedInstance], target: FeedRecord, time: datetime) -> FeedInstanceStatus:
+    row = rows.get(FeedKey(*target.key, time))
+    return FeedInstanceStatus.MISSING if row is None else row.status

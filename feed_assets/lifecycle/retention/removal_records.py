@@ -1,0 +1,235 @@
+"""Record instances that a sweep has removed, and instances that were restored."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.state.database import lock_log
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.late_checks import LateChecks, LateKey
+from feed_assets.state.manifests import Manifests
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.records import (
+    FeedEvent,
+    FeedEventKind,
+    FeedInstance,
+    FeedInstanceStatus,
+    FeedKey,
+    Lease,
+    NewFeedEvent,
+)
+from feed_assets.state.sweep_records import OutboxMessage, SweepChunk, SweepItem
+
+TOPIC = "eviction"
+"""The topic of outbox messages about evicted and restored paths."""
+
+DELETE = "DELETE"
+RESTORE = "RESTORE"
+_WAS = "was"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """The common facts of all paths of a chunk.
+
+    If the paths are archived, `archive` is the URL of the archive's store and `archived` has the path of each there.
+    """
+
+    chunk: SweepChunk
+    cluster: str
+    store: str
+    origin: str
+    archive: str | None = None
+    archived: Mapping[str, str] | None = None
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the paths are instances themselves; else they are of another kind of location (meta, stats, tmp)."""
+        return self.chunk.kind == LocationKind.DATA
+
+    def keys(self, items: Iterable[SweepItem]) -> list[FeedKey]:
+        """Return the instances of items."""
+        return [FeedKey(self.chunk.feed, self.cluster, item.nominal_time) for item in items]
+
+
+def event_key(chunk: SweepChunk, kind: FeedEventKind, item: SweepItem) -> str:
+    """Return the idempotency key of the event and the message about an item of a chunk."""
+    return f"sweep/{chunk.sweep_id}/{kind.value.lower()}/{chunk.kind}/{item.path}"
+
+
+def record_evicted(
+    connection: Connection,
+    removal: Removal,
+    items: Sequence[SweepItem],
+    tokens: Mapping[datetime, int],
+    as_of: datetime,
+    replaced: Collection[SweepItem] = (),
+) -> None:
+    """Log that paths were removed; for data, mark the instances EVICTED and drop all that is planned for them.
+
+    Adds one outbox message for each path. `tokens` are those of the leases held. Instances that were `replaced`
+    meanwhile keep their rows.
+    """
+    if not items:
+        return
+    lock_log(connection)
+    keys = removal.keys(items)
+    rows = FeedInstances(connection).get_many(keys)
+    pairs = list(zip(items, keys, strict=True))
+    seqs = EventLog(connection).append([_evicted(removal, item, key, rows.get(key), as_of) for item, key in pairs])
+    if removal.is_data:
+        gone = {key: seq for item, key, seq in zip(items, keys, seqs, strict=True) if item not in replaced}
+        FeedInstances(connection).put(
+            FeedInstance(
+                feed=key.feed,
+                cluster=key.cluster,
+                nominal_time=key.nominal_time,
+                status=FeedInstanceStatus.EVICTED,
+                updated_at=as_of,
+                event_seq=seq,
+                fence=tokens.get(key.nominal_time, 0),
+            )
+            for key, seq in gone.items()
+        )
+        Manifests(connection).remove(gone)
+        LateChecks(connection).remove([LateKey(Kind.FEED.value, *key) for key in gone])
+    kind = FeedEventKind.EVICTED
+    Outbox(connection).append_many([_message(removal, item, DELETE, kind, as_of) for item in items])
+
+
+def record_restored(
+    connection: Connection,
+    removal: Removal,
+    rows: Mapping[SweepItem, FeedInstance | None],
+    as_of: datetime,
+) -> None:
+    """Log that paths were restored, with their new rows (None if not data) and one message each."""
+    if not rows:
+        return
+    lock_log(connection)
+    events = [
+        NewFeedEvent(
+            feed=removal.chunk.feed,
+            cluster=removal.cluster,
+            nominal_time=item.nominal_time,
+            kind=FeedEventKind.RESTORED,
+            origin=removal.origin,
+            recorded_at=as_of,
+            manifest_digest=row.manifest_digest if row else None,
+            bytes=row.bytes if row else item.bytes,
+            files=row.files if row else item.files,
+            payload={"sweep": removal.chunk.sweep_id, "path": item.path, "kind": removal.chunk.kind},
+            idempotency_key=event_key(removal.chunk, FeedEventKind.RESTORED, item),
+        )
+        for item, row in rows.items()
+    ]
+    seqs = EventLog(connection).append(events)
+    FeedInstances(connection).put(
+        FeedInstance(
+            feed=row.feed,
+            cluster=row.cluster,
+            nominal_time=row.nominal_time,
+            status=row.status,
+            updated_at=as_of,
+            manifest_digest=row.manifest_digest,
+            bytes=row.bytes,
+            files=row.files,
+            available_at=row.available_at,
+            event_seq=seq,
+            fence=row.fence,
+        )
+        for row, seq in zip(rows.values(), seqs, strict=True)
+        if row is not None
+    )
+    kind = FeedEventKind.RESTORED
+    Outbox(connection).append_many([_message(removal, item, RESTORE, kind, as_of) for item in rows])
+
+
+def find_evictions(connection: Connection, removal: Removal, items: Iterable[SweepItem]) -> dict[SweepItem, FeedEvent]:
+    """Return the events that evicted the items of a chunk; items without one are left out."""
+    items = list(items)
+    events = EventLog(connection).for_instances(removal.keys(items))
+    by_key = {event.idempotency_key: event for found in events.values() for event in found}
+    return {
+        item: event
+        for item in items
+        if (event := by_key.get(event_key(removal.chunk, FeedEventKind.EVICTED, item))) is not None
+    }
+
+
+def past_row(event: FeedEvent, lease: Lease | None) -> FeedInstance | None:
+    """Return the row that an eviction displaced, to be restored under a lease; None if there was none."""
+    was = event.payload.get(_WAS)
+    if not isinstance(was, Mapping):
+        return None
+    available_at = was.get("available_at")
+    return FeedInstance(
+        feed=event.feed,
+        cluster=event.cluster,
+        nominal_time=event.nominal_time,
+        status=FeedInstanceStatus(str(was["status"])),
+        updated_at=event.recorded_at,
+        manifest_digest=event.manifest_digest,
+        bytes=event.bytes,
+        files=event.files,
+        available_at=None if available_at is None else datetime.fromisoformat(str(available_at)),
+        fence=lease.token if lease else 0,
+    )
+
+
+def _evicted(
+    removal: Removal, item: SweepItem, key: FeedKey, row: FeedInstance | None, as_of: datetime
+) -> NewFeedEvent:
+    payload: dict[str, Any] = {
+        "sweep": removal.chunk.sweep_id,
+        "path": item.path,
+        "kind": removal.chunk.kind,
+        "rule": item.rule,
+        "reason": item.reason,
+        "store": removal.store,
+    }
+    to_path = (removal.archived or {}).get(item.path)
+    if to_path is not None:
+        payload |= {"action": "archive", "archive": {"store": removal.archive, "path": to_path}}
+    else:
+        payload |= {"action": "delete"}
+    if removal.is_data and row is not None:
+        available_at = row.available_at.isoformat() if row.available_at else None
+        payload[_WAS] = {"status": row.status.value, "available_at": available_at, "event": row.event_seq}
+    return NewFeedEvent(
+        feed=key.feed,
+        cluster=key.cluster,
+        nominal_time=key.nominal_time,
+        kind=FeedEventKind.EVICTED,
+        origin=removal.origin,
+        recorded_at=as_of,
+        manifest_digest=row.manifest_digest if removal.is_data and row else None,
+        bytes=row.bytes if removal.is_data and row and row.bytes is not None else item.bytes,
+        files=row.files if removal.is_data and row and row.files is not None else item.files,
+        payload=payload,
+        idempotency_key=event_key(removal.chunk, FeedEventKind.EVICTED, item),
+    )
+
+
+def _message(removal: Removal, item: SweepItem, operation: str, kind: FeedEventKind, as_of: datetime) -> OutboxMessage:
+    return OutboxMessage(
+        topic=TOPIC,
+        recorded_at=as_of,
+        payload={
+            "operation": operation,
+            "feed": removal.chunk.feed,
+            "cluster": removal.cluster,
+            "nominal_time": item.nominal_time.isoformat(),
+            "kind": removal.chunk.kind,
+            "store": removal.store,
+            "path": item.path,
+            "sweep": removal.chunk.sweep_id,
+            "rule": item.rule,
+        },
+        idempotency_key=event_key(removal.chunk, kind, item),
+    )

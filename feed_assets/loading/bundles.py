@@ -1,0 +1,185 @@
+"""Load entity files into a bundle, with the issues found and the source position of every field."""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from feed_assets.entities.bundle import AnyEntity, Bundle
+from feed_assets.entities.common import label_of
+from feed_assets.entities.graph import DependencyGraph
+from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap
+from feed_assets.loading.entity_documents import EntityDocument, iter_entities
+from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files, read_entity_files
+from feed_assets.loading.interpolation import Values
+
+MAX_MISTAKES = 200
+"""Mistakes in one file after which the rest of the file is skipped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedFile:
+    """The documents parsed from one file, and the issues that concern the file as a whole."""
+
+    name: str
+    documents: tuple[EntityDocument, ...] = ()
+    issues: tuple[Issue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedBundle:
+    """The entities of a location.
+
+    `bundle` contains the entities that could be read. `broken` contains the keys of entities that are declared but
+    could not be read. `digest` covers the files and the values they refer to; it changes whenever the bundle can
+    change.
+    """
+
+    bundle: Bundle
+    issues: tuple[Issue, ...]
+    sources: SourceMap
+    broken: frozenset[EntityKey]
+    digest: str
+
+
+def load_bundle(
+    location: str | Path, *, variables: Mapping[str, str], environ: Mapping[str, str] | None = None
+) -> LoadedBundle:
+    """Load the entities of a location. Mistakes in their content become issues, not exceptions.
+
+    Args:
+        location: a folder (all `*.yaml`, `*.yml` and `*.xml` below it, hidden ones skipped), a file, or an fsspec URL
+            of either.
+        variables: values of `${NAME}` in clusters; a name missing here is looked up in the environment.
+        environ: the environment, also for `${env:NAME}`; None means the environment of this process.
+
+    Raises:
+        LocationUnreadableError: the location does not exist or cannot be read.
+    """
+    files = read_entity_files(location)
+    return load_files(files, Values(variables=variables, environ=os.environ if environ is None else environ))
+
+
+def load_files(files: Iterable[EntityFile], values: Values) -> LoadedBundle:
+    """Return the bundle of files that have already been read."""
+    files = tuple(files)
+    return gather_files((parse_file(file, values) for file in files), digest_files(files, values))
+
+
+def parse_file(file: EntityFile, values: Values | None) -> ParsedFile:
+    """Parse the entities of one file. The result depends only on the arguments, so it can be cached.
+
+    Without `values`, references to outside values stay as written.
+    """
+    text = decode_file(file)
+    if isinstance(text, Issue):
+        return ParsedFile(name=file.name, issues=(text,))
+    documents: list[EntityDocument] = []
+    mistakes = 0
+    for document in iter_entities(file.name, text, values):
+        documents.append(document)
+        mistakes += len(document.issues)
+        if mistakes > MAX_MISTAKES:
+            message = f"there are more than {MAX_MISTAKES} mistakes in the file; it is not read further"
+            issue = _issue("more-mistakes", message, "Correct those above first.", document.sources.locate())
+            return ParsedFile(name=file.name, documents=tuple(documents), issues=(issue,))
+    return ParsedFile(name=file.name, documents=tuple(documents))
+
+
+def decode_file(file: EntityFile) -> str | Issue:
+    """Return the text of a file, or an issue that says why it cannot be used."""
+    if file.problem is not None:
+        message = f"the file cannot be read: {file.problem}"
+        return _issue("file-unreadable", message, "Check its rights, or remove it.", Source(file=file.name))
+    if len(file.content) > MAX_FILE_BYTES:
+        message = f"the file has more than {MAX_FILE_BYTES:,} bytes"
+        return _issue("file-too-big", message, "Split it into several files.", Source(file=file.name))
+    try:
+        return file.content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = file.content.count(b"\n", 0, exc.start) + 1
+        message = f"the file is not UTF-8 text: {exc.reason}"
+        return _issue("file-encoding", message, "Save it as UTF-8.", Source(file=file.name, line=line))
+
+
+def gather_files(files: Iterable[ParsedFile], digest: str) -> LoadedBundle:
+    """Combine parsed files into one bundle."""
+    builder = _BundleBuilder()
+    for file in files:
+        builder.issues.extend(file.issues)
+        for document in file.documents:
+            builder.add_document(document)
+    return builder.loaded(digest)
+
+
+def usable_bundle(loaded: LoadedBundle, issues: Iterable[Issue]) -> tuple[Bundle, tuple[Issue, ...]]:
+    """Return the bundle without entities that have errors and without everything that depends on them.
+
+    Also returns an issue for each such dependent. `issues` come from validation; issues from loading are already in
+    `loaded`.
+    """
+    with_errors = {issue.entity for issue in issues if issue.severity is Severity.ERROR}
+    refused = loaded.broken | {entity.key for entity in loaded.bundle.entities if entity.label in with_errors}
+    graph = DependencyGraph.of(loaded.bundle)
+    blocked = sorted(graph.dependents_of(refused) - refused)
+    found = tuple(_blocked_issue(loaded, graph, key, refused) for key in blocked)
+    return loaded.bundle.without(refused.union(blocked)), found
+
+
+def _blocked_issue(
+    loaded: LoadedBundle, graph: DependencyGraph, key: EntityKey, refused: Collection[EntityKey]
+) -> Issue:
+    causes = " and ".join(label_of(cause) for cause in sorted(graph.dependencies_of([key]).intersection(refused)))
+    return Issue(
+        severity=Severity.ERROR,
+        code="blocked-by",
+        entity=label_of(key),
+        message=f"it is left out, blocked by errors of {causes}",
+        remedy="Correct those first.",
+        source=loaded.sources.locate(key),
+    )
+
+
+class _BundleBuilder:
+    def __init__(self) -> None:
+        self.entities: dict[EntityKey, AnyEntity] = {}
+        self.issues: list[Issue] = []
+        self.sources: dict[EntityKey, FieldSources] = {}
+        self.broken: set[EntityKey] = set()
+
+    def add_document(self, document: EntityDocument) -> None:
+        self.issues.extend(document.issues)
+        key = document.key
+        if key is None:
+            return
+        first = self.sources.setdefault(key, document.sources)
+        if first is not document.sources:
+            place = first.locate(("name",)).render()
+            message = f"there is another {label_of(key)} at {place}"
+            source = document.sources.locate(("name",))
+            self.issues.append(_issue("duplicate-entity", message, "Rename one of them.", source, key))
+        if document.entity is None or first is not document.sources:
+            self.broken.add(key)
+        else:
+            self.entities[key] = document.entity
+
+    def loaded(self, digest: str) -> LoadedBundle:
+        usable = tuple(entity for key, entity in self.entities.items() if key not in self.broken)
+        return LoadedBundle(
+            bundle=Bundle(entities=usable),
+            issues=tuple(self.issues),
+            sources=SourceMap(self.sources),
+            broken=frozenset(self.broken),
+            digest=digest,
+        )
+
+
+def _issue(code: str, message: str, remedy: str, source: Source, key: EntityKey | None = None) -> Issue:
+    return Issue(
+        severity=Severity.ERROR,
+        code=code,
+        entity=label_of(key) if key else None,
+        message=message,
+        remedy=remedy,
+        source=source,
+    )

@@ -1,0 +1,168 @@
+"""The context of operations: the current definitions, the state, storage, and the clocks."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import NoReturn, assert_never
+
+from sqlalchemy import Connection
+
+from feed_assets.clock import SystemClock, open_clock
+from feed_assets.entities.common import Kind, label_of
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.lifecycle.instances.context import LifecycleContext
+from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.lifecycle.instances.schedules import state_without_row
+from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.loading.interpolation import Values
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.plan.location import find_plan_cache, load_location
+from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+from feed_assets.settings import Settings
+from feed_assets.state.database import Database
+from feed_assets.state.definition_records import ScheduleState
+from feed_assets.storage.pool import StorePool
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
+from feed_assets.timing.sequence import InstanceSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationContext(LifecycleContext):
+    """A context for queries. It adds the release timeline and `as_of`, the data's present; `as_of` stays fixed while
+    `clock` advances. `webserver` is the URL of Dagster's webserver, for links to runs.
+    """
+
+    timeline: ReleaseTimeline
+    as_of: datetime
+    without_row: ScheduleState = ScheduleState.SCHEDULED
+    webserver: str | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the current definitions."""
+        return self.timeline.plan
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a read transaction with the releases of the same moment."""
+        with self.database.read() as connection:
+            self.timeline.refresh(connection, self.as_of)
+            yield connection
+
+    def run_url(self, run_id: str | None) -> str | None:
+        """Return the URL of a run in Dagster; None without a run or a configured webserver."""
+        if not run_id or is_command(run_id) or not self.webserver:
+            return None
+        return f"{self.webserver.rstrip('/')}/runs/{run_id}"
+
+    def feed_url(self, record: FeedRecord, nominal_time: datetime) -> str:
+        """Return the URL of a feed's instance."""
+        return self.stores.get(record.store).url(record.path(nominal_time))
+
+    def records(self, kind: Kind) -> Mapping[Key, FeedRecord | ProcessRecord]:
+        """Return all feeds or all processes. Raises InstanceQueryError for kinds without instances."""
+        match kind:
+            case Kind.FEED:
+                return self.plan.feeds
+            case Kind.PROCESS:
+                return self.plan.processes
+            case Kind.CLUSTER | Kind.DATASOURCE:
+                raise InstanceQueryError(
+                    subject=kind.value, reason="it has no instances", next_step="Name a feed or a process."
+                )
+            case _:
+                assert_never(kind)
+
+    def clusters_of(self, kind: Kind, name: str) -> tuple[str, ...]:
+        """Return the clusters of a feed or process, by name.
+
+        Raises:
+            EntityNotFoundError: it is on no cluster.
+        """
+        records = self.records(kind)
+        found = tuple(cluster for cluster in sorted(self.plan.clusters) if (name, cluster) in records)
+        if not found:
+            known = sorted({entity for entity, _ in records})
+            raise EntityNotFoundError(
+                kind=kind.value, name=name, suggestions=tuple(get_close_matches(name, known, n=2))
+            )
+        return found
+
+    def kind_of(self, name: str) -> Kind:
+        """Return whether a feed or a process has this name; the process if both have it.
+
+        Raises:
+            EntityNotFoundError: neither has it.
+        """
+        for kind in (Kind.PROCESS, Kind.FEED):
+            if any((name, cluster) in self.records(kind) for cluster in self.plan.clusters):
+                return kind
+        known = sorted({entity for kind in (Kind.PROCESS, Kind.FEED) for entity, _ in self.records(kind)})
+        raise EntityNotFoundError(
+            kind="feed or process", name=name, suggestions=tuple(get_close_matches(name, known, n=2))
+        )
+
+    def feed_on(self, name: str, cluster: str) -> FeedRecord:
+        """Return a feed on a cluster. Raises InstanceQueryError if the feed is not on it."""
+        record = self.plan.feeds.get((name, cluster))
+        return record if record is not None else self._not_on(Kind.FEED, name, cluster)
+
+    def process_on(self, name: str, cluster: str) -> ProcessRecord:
+        """Return a process on a cluster. Raises InstanceQueryError if the process is not on it."""
+        record = self.plan.processes.get((name, cluster))
+        return record if record is not None else self._not_on(Kind.PROCESS, name, cluster)
+
+    def active_release(self, connection: Connection, name: str, cluster: str, nominal_time: datetime) -> ActiveRelease:
+        """Return the definitions that govern an instance of a process.
+
+        Raises:
+            InstanceQueryError: the process is not on the cluster.
+            InstanceError: the time is no instance of it.
+        """
+        record = self.process_on(name, cluster)
+        active = self.timeline.find_or_declared(connection, record.key, nominal_time)
+        if active is None:
+            record.sequence.index(nominal_time)
+            raise InstanceError(
+                subject=render_datetime(nominal_time),
+                reason="the release of this time has no such instance",
+                next_step=f"List the instances of process {name!r} around it.",
+            )
+        return active
+
+    def _not_on(self, kind: Kind, name: str, cluster: str) -> NoReturn:
+        raise InstanceQueryError(
+            subject=describe_process(name) if kind is Kind.PROCESS else label_of((kind, name)),
+            reason=f"it is not on cluster {cluster!r}",
+            next_step=f"It is on {', '.join(self.clusters_of(kind, name))}.",
+        )
+
+    def sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence:
+        """Return the instances of a feed or process on a cluster, by the current definition."""
+        return self.records(kind)[name, cluster].sequence
+
+
+def open_context(settings: Settings, database: Database) -> OperationContext:
+    """Open the context that the settings name. It leaves out entities with errors.
+
+    Raises:
+        DefinitionsError: the location of the definitions cannot be read.
+    """
+    clock = open_clock(settings)
+    as_of = clock.now()
+    values = Values(variables=settings.cluster_variables, environ=os.environ)
+    return OperationContext(
+        timeline=ReleaseTimeline(load_location(settings, as_of, find_plan_cache(os.environ)).plan, values),
+        database=database,
+        stores=StorePool(),
+        clock=clock,
+        real_clock=SystemClock(),
+        as_of=as_of,
+        without_row=state_without_row(settings.schedule),
+        webserver=settings.webserver,
+    )

@@ -1,0 +1,58 @@
+"""Evictions and restorations of feed instances, as rows of instance lists."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle
+from feed_assets.operations.instances.rows import InstanceRow
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEvent, FeedEventKind
+
+
+def find_evictions(
+    context: OperationContext,
+    connection: Connection,
+    query: InstanceQuery,
+    cluster: str,
+    start: datetime,
+    stop: datetime,
+) -> list[InstanceRow]:
+    """Return the last action of retention on each instance of a range: EVICTED or RESTORED.
+
+    Raises:
+        InstanceQueryError: the feed is not on the cluster.
+    """
+    record, log = context.feed_on(query.name, cluster), EventLog(connection)
+    events = [*log.for_feed(*record.key, FeedEventKind.EVICTED), *log.for_feed(*record.key, FeedEventKind.RESTORED)]
+    newest = {
+        event.nominal_time: event
+        for event in sorted(events, key=lambda event: event.seq)
+        if start <= event.nominal_time < stop and event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
+    }
+    statuses, after = query.filter.statuses, query.filter.started_after
+    return [
+        _row(context, record, event)
+        for event in newest.values()
+        if (statuses is None or event.kind.value in statuses) and (after is None or event.recorded_at > after)
+    ]
+
+
+def _row(context: OperationContext, record: FeedRecord, event: FeedEvent) -> InstanceRow:
+    reason, sweep = event.payload.get("reason"), event.payload.get("sweep")
+    return InstanceRow(
+        kind=Kind.FEED,
+        name=record.feed,
+        cluster=record.cluster,
+        lifecycle=Lifecycle.EVICTION,
+        nominal_time=event.nominal_time,
+        status=event.kind.value,
+        reason="; ".join(str(text) for text in (f"sweep {sweep}" if sweep else event.origin, reason) if text),
+        ended_at=event.recorded_at,
+        bytes=event.bytes,
+        files=event.files,
+        url=context.feed_url(record, event.nominal_time) if record.sequence.contains(event.nominal_time) else None,
+    )

@@ -1,0 +1,142 @@
+"""Report to Dagster why instances are not done, as observations with the text of `feed-assets why`.
+
+An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
+from sqlalchemy import Connection
+
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.instances.overdue_notices import decide_notice
+from feed_assets.lifecycle.instances.schedules import state_without_row
+from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.explaining.explanations import explain_process_instance
+from feed_assets.operations.explaining.records import Explanation
+from feed_assets.orchestration import names
+from feed_assets.orchestration.layout import AssetLayout
+from feed_assets.orchestration.runtime import Runtime
+from feed_assets.state.database import Database
+from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
+from feed_assets.state.records import ProcessInstance
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
+
+EXPLAINED_A_TICK = 20
+MOST_LINES = 200
+
+_logger = logging.getLogger(__name__)
+
+
+def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Database, as_of: datetime) -> OperationContext:
+    """Build the context of a tick, which is the same as that of the commands."""
+    return OperationContext(
+        timeline=timeline,
+        database=database,
+        stores=runtime.stores,
+        as_of=as_of,
+        clock=runtime.clock,
+        real_clock=runtime.real_clock,
+        without_row=state_without_row(runtime.settings.schedule),
+        webserver=runtime.settings.webserver,
+    )
+
+
+def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
+    """Report to Dagster why instances are overdue, have timed out or have failed for good, once per cause.
+
+    If no notice is due, this takes one query. An error here is logged and affects nothing else.
+
+    Returns:
+        The number of reported instances.
+    """
+    try:
+        with context.database.read() as connection:
+            due = OverdueNotices(connection, without_row=context.without_row).due(
+                cluster, context.as_of, EXPLAINED_A_TICK
+            )
+        return _report(context, layout, due, instance) if due else 0
+    except Exception:
+        _logger.warning("the unfinished instances on %s could not be explained", cluster, exc_info=True)
+        return 0
+
+
+def _report(
+    context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: DagsterInstance
+) -> int:
+    with context.read() as connection:
+        found = [(row, find_explanation(context, connection, row)) for row in due]
+    reported = 0
+    notices: list[OverdueNotice] = []
+    for row, explanation in found:
+        notice = decide_notice(row, explanation.digest if explanation else None, context.as_of)
+        notices.append(notice)
+        if explanation is not None and notice.digest != row.notice_digest:
+            reported += 1
+            for observation in build_observations(layout, explanation):
+                instance.report_runless_asset_event(observation)
+    with context.database.begin() as connection:
+        OverdueNotices(connection).mark(notices)
+    return reported
+
+
+def find_explanation(context: OperationContext, connection: Connection, row: ProcessInstance) -> Explanation | None:
+    """Return why an instance is in its state; None if it is not an instance by the current definitions."""
+    try:
+        return explain_process_instance(context, connection, *row.key)
+    except (EntityNotFoundError, InstanceError, InstanceQueryError):
+        return None
+
+
+def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
+    """Yield the observations of a process instance, at the partition of each output or of the process's own asset."""
+    for key, partition in _partitions(layout, explanation):
+        yield AssetObservation(
+            asset_key=key,
+            partition=partition,
+            description=explanation.headline,
+            metadata={
+                names.META_WHY: MetadataValue.md(_shortened(explanation.render())),
+                names.META_STATUS: explanation.status,
+                names.META_NOMINAL: render_datetime(explanation.nominal_time),
+            },
+        )
+
+
+def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple[AssetKey, str]]:
+    process = layout.plan.processes[explanation.name, explanation.cluster]
+    if layout.is_own_asset(process):
+        assets = [(names.process_key(layout.plan, process), layout.process_grid(process))]
+    else:
+        assets = [layout.feed_asset(edge.feed_key) for edge in process.outputs]
+    for key, grid in assets:
+        if grid.sequence.contains(explanation.nominal_time):
+            yield key, grid.key(explanation.nominal_time)
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    if len(lines) <= MOST_LINES:
+        return text
+    more = len(lines) - MOST_LINES
+    return "\n".join([*lines[:MOST_LINES], f"… and {more} more lines, see `feed-assets why`"])
+
+
+def describe_oldest(context: OperationContext, cluster: str) -> str:
+    """Return a phrase about the longest-waiting instance with its first root cause; empty if none waits.
+
+    Only one instance is explained, however many wait.
+    """
+    try:
+        with context.database.read() as connection:
+            row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
+            explanation = find_explanation(context, connection, row) if row else None
+    except Exception:
+        _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
+        return ""
+    return f"; oldest waiting instance: {explanation.root_sentence}" if explanation else ""

@@ -1,0 +1,174 @@
+"""Locations: the entities declared in one place, validated and compiled, with their issues.
+
+Every run of Dagster loads its location anew. A compiled plan is cached beside the state and used again while the files
+are unchanged; code that parses, validates and compiles is imported only when needed.
+"""
+
+import hashlib
+import logging
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.issues import Issue, Severity, SourceMap
+from feed_assets.loading.entity_files import digest_files, read_entity_files
+from feed_assets.loading.interpolation import Values
+from feed_assets.plan.records import Plan
+from feed_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from feed_assets.entities.bundle import AnyEntity
+    from feed_assets.loading.bundles import LoadedBundle
+    from feed_assets.loading.process_functions import ProcessFunction
+
+Declared: TypeAlias = "AnyEntity | ProcessFunction[..., Any]"
+"""A declaration in Python: an entity, or the function of a process."""
+
+_CACHED_PLANS = 4
+_CHECKSUM_BYTES = 32
+_COMPILING = ("entities", "loading", "plan", "timing", "validation")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Location:
+    """The plan of all usable declarations of one place, with every issue found.
+
+    `declared` are entities that were built in Python; None if they are declared in files.
+    """
+
+    plan: Plan
+    issues: tuple[Issue, ...]
+    digest: str
+    declared: "tuple[AnyEntity, ...] | None" = None
+
+    @property
+    def errors(self) -> tuple[Issue, ...]:
+        """The issues that keep an entity out of the plan."""
+        return tuple(issue for issue in self.issues if issue.severity is Severity.ERROR)
+
+
+def load_location(settings: Settings, as_of: datetime, cache: Path | None = None) -> Location:
+    """Load, validate and compile the entities that the settings name.
+
+    Entities with errors, and those that depend on them, are left out of the plan and named in `issues`. `cache` is a
+    folder for compiled plans.
+
+    Raises:
+        DefinitionsError: the files cannot be read, or they have errors and the settings are strict.
+    """
+    files = read_entity_files(settings.entities_location)
+    values = Values(variables=settings.cluster_variables, environ=os.environ)
+    digest = digest_files(files, values)
+    location = _find_cached(cache, digest)
+    if location is None:
+        from feed_assets.loading.bundles import load_files
+
+        location = compile_location(load_files(files, values), as_of, settings.root)
+        if not location.errors:
+            _keep(cache, digest, location)
+    if settings.strict and location.errors:
+        raise _definitions_error(settings.entities_location, location)
+    return location
+
+
+def find_plan_cache(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder for compiled plans, beside the Dagster instance of `DAGSTER_HOME`; None without one."""
+    home = environ.get("DAGSTER_HOME")
+    return Path(home) / "feed_assets" / "plans" if home else None
+
+
+def declare_location(entities: Sequence[Declared], as_of: datetime) -> Location:
+    """Validate and compile entities that were built in Python.
+
+    Raises:
+        DefinitionsError: the entities have errors. Declarations in code are corrected at once.
+    """
+    from feed_assets.entities.bundle import Bundle
+    from feed_assets.loading.bundles import LoadedBundle
+    from feed_assets.loading.process_functions import ProcessFunction
+
+    functions = [each for each in entities if isinstance(each, ProcessFunction)]
+    sources = SourceMap({function.entity.key: function.sources for function in functions})
+    bundle = Bundle(entities=tuple(each.entity if isinstance(each, ProcessFunction) else each for each in entities))
+    loaded = LoadedBundle(bundle=bundle, issues=(), sources=sources, broken=frozenset(), digest=bundle.digest)
+    location = compile_location(loaded, as_of)
+    if location.errors:
+        raise _definitions_error("entities built in Python", location)
+    return replace(location, declared=bundle.entities)
+
+
+def compile_location(loaded: "LoadedBundle", as_of: datetime, root: Path | None = None) -> Location:
+    """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`."""
+    from feed_assets.loading.bundles import usable_bundle
+    from feed_assets.plan.compile import compile_plan
+    from feed_assets.validation.rules import validate_bundle
+
+    issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, root))
+    usable, blocked = usable_bundle(loaded, issues)
+    return Location(plan=compile_plan(usable, loaded.sources), issues=(*issues, *blocked), digest=loaded.digest)
+
+
+def _definitions_error(place: str, location: Location) -> DefinitionsError:
+    return DefinitionsError(
+        location=place,
+        reason=f"{len(location.errors)} {'error' if len(location.errors) == 1 else 'errors'}",
+        next_step="Correct these issues:",
+        issues=location.errors,
+    )
+
+
+def _find_cached(cache: Path | None, digest: str) -> Location | None:
+    """Return the result of an earlier load of the same files by the same code; None if it is missing or damaged."""
+    if cache is None:
+        return None
+    try:
+        content = _cached_file(cache, digest).read_bytes()
+    except OSError:
+        return None
+    checksum, pickled = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
+    if hashlib.sha256(pickled).digest() != checksum:
+        return None
+    location = pickle.loads(pickled)
+    assert isinstance(location, Location)
+    return location
+
+
+def _keep(cache: Path | None, digest: str, location: Location) -> None:
+    """Store a location for the next load; if the folder is not writable, every load compiles anew."""
+    if cache is None:
+        return
+    pickled = pickle.dumps(location, protocol=pickle.HIGHEST_PROTOCOL)
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+            file.write(hashlib.sha256(pickled).digest() + pickled)
+        Path(file.name).replace(_cached_file(cache, digest))
+        plans = sorted(cache.glob("*.plan"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in plans[_CACHED_PLANS:]:
+            old.unlink(missing_ok=True)
+    except OSError as exc:
+        _logger.warning("compiled plans cannot be cached in %s: %s", cache, exc)
+
+
+def _cached_file(cache: Path, digest: str) -> Path:
+    return cache / f"{hashlib.sha256(f'{_code_stamp()}|{digest}'.encode()).hexdigest()[:40]}.plan"
+
+
+@lru_cache
+def _code_stamp() -> str:
+    """Return a digest of the code that loads, validates and compiles, so that no cached plan outlives a code change."""
+    package = Path(__file__).parents[1]
+    folders = [package.glob("*.py"), *((package / folder).rglob("*.py") for folder in _COMPILING)]
+    files = [file for folder in folders for file in sorted(folder)]
+    stats = [(file.name, stat.st_size, stat.st_mtime_ns) for file in files if (stat := file.stat())]
+    return f"{sys.version_info}|{stats}"

@@ -1,0 +1,67 @@
+"""Store when to poll storage next for instances of external feeds that have not arrived yet.
+
+This small table is separate from the instances, so that polling costs the same however long the history is.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, update
+
+from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
+from feed_assets.state.records import ArrivalPoll, FeedKey
+from feed_assets.state.rows import RowMapper, delete_keys, has_key, key_parameters
+from feed_assets.state.schema import arrival_polls
+from feed_assets.state.upserts import build_upsert
+
+_T = arrival_polls.c
+_ROWS = RowMapper(arrival_polls, ArrivalPoll)
+
+
+class ArrivalPolls:
+    """The planned polls as one transaction sees them; instances that have arrived or were evicted have none."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._dialect = connection.dialect.name
+
+    def due(self, cluster: str, as_of: datetime, limit: int) -> list[ArrivalPoll]:
+        """Return the due polls, the longest waiting first."""
+        statement = _ROWS.select.where(_T.cluster == cluster, _T.next_poll_at <= as_of)
+        order = (_T.next_poll_at, _T.feed, _T.nominal_time)
+        return _ROWS.find(self._connection, statement.order_by(*order).limit(limit))
+
+    def find(self, feed: str, cluster: str, nominal_time: datetime) -> ArrivalPoll | None:
+        """Return the poll of one instance."""
+        is_it = (_T.feed == feed, _T.cluster == cluster, _T.nominal_time == nominal_time)
+        return _ROWS.find_one(self._connection, _ROWS.select.where(*is_it))
+
+    def find_many(self, keys: Collection[tuple[str, str, datetime]]) -> dict[FeedKey, ArrivalPoll]:
+        """Return the polls of several instances in one statement; instances without one are left out."""
+        if not keys:
+            return {}
+        statement = select_keyed(self._dialect, arrival_polls, FeedKey._fields, _ROWS.columns)
+        found = _ROWS.find(self._connection, statement, {KEY_ROWS: render_rows(keys)})
+        return {poll.key: poll for poll in found}
+
+    def put(self, planned: Iterable[ArrivalPoll]) -> None:
+        """Plan polls; replace existing ones."""
+        rows = [_ROWS.values(poll) for poll in sorted(planned)]
+        if rows:
+            self._connection.execute(build_upsert(self._dialect, arrival_polls), rows)
+
+    def move(self, planned: Iterable[ArrivalPoll]) -> None:
+        """Put off planned polls; ignore polls that were removed meanwhile, because the instance was found."""
+        parameters = [
+            key_parameters(FeedKey._fields, poll.key) | {"seen_at": poll.polled_at, "next_at": poll.next_poll_at}
+            for poll in sorted(planned)
+        ]
+        if parameters:
+            moved = update(arrival_polls).where(has_key(arrival_polls, FeedKey._fields))
+            moved = moved.values(polled_at=bindparam("seen_at"), next_poll_at=bindparam("next_at"))
+            self._connection.execute(moved, parameters)
+
+    def remove(self, keys: Iterable[tuple[Any, ...]]) -> None:
+        """Remove the polls of instances, by (feed, cluster, nominal time)."""
+        delete_keys(self._connection, arrival_polls, FeedKey._fields, keys)

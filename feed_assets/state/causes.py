@@ -1,0 +1,56 @@
+"""Name the causes of state changes of process instances, and describe them in sentences."""
+
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """The cause of a process instance's last transition, or of an attempt at it.
+
+    Decisions depend on the cause, never on its sentence.
+    """
+
+    INPUTS = "INPUTS"
+    BY_HAND = "BY_HAND"
+    REPAIR = "REPAIR"
+    COMMAND = "COMMAND"
+    RETRY = "RETRY"
+    LATE_DATA = "LATE_DATA"
+    LATE_DATA_REFUSED = "LATE_DATA_REFUSED"
+    SUPERSEDED = "SUPERSEDED"
+    MISSED = "MISSED"
+    OVERTAKEN = "OVERTAKEN"
+    TIMED_OUT = "TIMED_OUT"
+    FAILURE = "FAILURE"
+    RETRIES_EXHAUSTED = "RETRIES_EXHAUSTED"
+    INTERRUPTED = "INTERRUPTED"
+    RUN_CANCELLED = "RUN_CANCELLED"
+    RUN_LOST = "RUN_LOST"
+    WORKERS_LOST = "WORKERS_LOST"
+    UNDECLARED = "UNDECLARED"
+    REMOVED = "REMOVED"
+
+
+_SENTENCES = {
+    Cause.INPUTS: "its inputs are there",
+    Cause.BY_HAND: "a run that was started by hand",
+    Cause.SUPERSEDED: "a newer instance has come into being, and the order is LAST_ONLY",
+    Cause.MISSED: "its time came while nobody looked, and catch_up is none",
+    Cause.OVERTAKEN: "its time and that of a newer instance came while nobody looked, and catch_up is latest",
+    Cause.TIMED_OUT: "its mandatory inputs did not all become available in time",
+    Cause.RUN_CANCELLED: "its run was cancelled",
+    Cause.RUN_LOST: "its run ended without recording a result",
+    Cause.UNDECLARED: "it is not declared any more",
+}
+
+
+def describe_cause(cause: Cause | None, detail: str | None) -> str | None:
+    """Return the sentence for people: the detail if there is one; None if nothing is known.
+
+    >>> describe_cause(Cause.RUN_CANCELLED, None)
+    'its run was cancelled'
+    >>> describe_cause(Cause.COMMAND, "killed by ann")
+    'killed by ann'
+    """
+    if detail or cause is None:
+        return detail or None
+    return _SENTENCES.get(cause)

@@ -1,0 +1,32 @@
+"""Store small values by name: positions of readers, revisions, times."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, select
+
+from feed_assets.state.schema import cursors
+from feed_assets.state.upserts import build_upsert
+
+_T = cursors.c
+
+
+class Cursors:
+    """The values as one transaction sees them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> str | None:
+        """Return the last value; None if there is none."""
+        value: str | None = self._connection.scalar(select(_T.value).where(_T.name == name))
+        return value
+
+    def get_many(self, names: Collection[str]) -> dict[str, str]:
+        """Return the last values, in one statement; names without a value are left out."""
+        found = self._connection.execute(select(_T.name, _T.value).where(_T.name.in_(sorted(names))))
+        return {row.name: row.value for row in found}
+
+    def put(self, name: str, value: str) -> None:
+        """Write a value; replace an existing one."""
+        upsert = build_upsert(self._connection.dialect.name, cursors)
+        self._connection.execute(upsert, {"name": name, "value": value})

@@ -1,0 +1,294 @@
+"""A local store as the source and target of copies: listed without reading, read by descriptor."""
+# System calls on text and descriptors.
+# ruff: noqa: PTH112, PTH114, PTH116, PTH123
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import islice
+
+from feed_assets.storage.copy_port import Copying, Reading, Staging, Standing, Survey
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    ManifestError,
+    PathRefusedError,
+    StorageError,
+)
+from feed_assets.storage.listing import decide_availability, source_files
+from feed_assets.storage.local.calls import LocalCalls, find_mounts, is_network, touches_mount
+from feed_assets.storage.local.files import entry_of, is_at, is_wanted_content, iter_files, read_chunks
+from feed_assets.storage.local.reader import LocalReader
+from feed_assets.storage.local.snapshots import LocalSnapshots
+from feed_assets.storage.local.staging import LocalStaging
+from feed_assets.storage.local.tree import flush_file
+from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
+from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, PUBLISHING_NAME, parse_flag, parse_path
+from feed_assets.storage.records import Availability, ManifestEntry
+from feed_assets.storage.refusals import Refuse, Translated
+from feed_assets.storage.snapshots import Snapshots
+
+_WORTH_FLUSHING_ALL = 64
+_TRIES = 3
+_HEAD = 1 << 13
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_CLOEXEC
+_PLAIN_FILE = _FILE | os.O_NOFOLLOW
+_OWN = frozenset({MANIFEST_NAME, PUBLISHING_NAME})
+
+OpenStaging = Callable[[str, str], LocalStaging]
+"""Gives the staging of a path and a token."""
+
+
+class LocalCopying(Copying):
+    """Copies from and to instances below a root. `recover` and `open_staging` are those of the store."""
+
+    def __init__(
+        self,
+        root: str,
+        root_url: str,
+        calls: LocalCalls,
+        reader: LocalReader,
+        recover: Callable[[str], bool],
+        open_staging: OpenStaging,
+        refuse: Refuse,
+    ) -> None:
+        self._root = root
+        self._root_url = root_url
+        self._calls = calls
+        self._reader = reader
+        self._recover = recover
+        self._open_staging = open_staging
+        self._refuse = refuse
+
+    @property
+    def is_remote(self) -> bool:
+        return is_network(self._root)
+
+    def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
+        with self._translated(path):
+            flag, target = parse_flag(self._root_url, flag), self._reader.target(path)
+            for _ in range(_TRIES):
+                try:
+                    folder = self._open(path, target)
+                except FileNotFoundError:
+                    self._require_root()
+                    return Survey(availability=Availability.MISSING)
+                try:
+                    survey = self._survey_folder(path, target, folder, flag, now, everything)
+                    if os.path.samestat(os.fstat(folder), os.stat(target)):
+                        return survey
+                except FileNotFoundError:
+                    continue
+                finally:
+                    os.close(folder)
+            raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+
+    def mark(self, path: str) -> str:
+        with self._translated(path):
+            target = self._reader.target(path)
+            try:
+                return _mark(os.lstat(target), os.lstat(f"{target}/{MANIFEST_NAME}"))
+            except (FileNotFoundError, NotADirectoryError):
+                return ""
+
+    def standing(self, path: str) -> Standing:
+        self._recover(path)
+        return Standing(self.mark(path), self._open_staging(path, "look").standing(), is_unfinished=False)
+
+    def find_publication(self, path: str, flags: Sequence[str]) -> Publication | None:
+        with self._translated(path):
+            target = self._reader.target(path)
+            try:
+                for flag in flags:
+                    os.lstat(f"{target}/{flag}")
+                file = os.open(f"{target}/{MANIFEST_NAME}", _PLAIN_FILE)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                head = parse_head(os.read(file, _HEAD))
+                if head is None:
+                    os.lseek(file, 0, os.SEEK_SET)
+                    head = parse_head(os.read(file, os.fstat(file).st_size))
+            finally:
+                os.close(file)
+            return head
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[Reading]:
+        with self._translated(path):
+            target = self._reader.target(path)
+            try:
+                folder = self._open(path, target)
+            except FileNotFoundError:
+                raise InstanceNotFoundError(store=self._root_url, path=path) from None
+            try:
+                yield LocalReading(folder, path, target, self._root_url, self._reader)
+            finally:
+                os.close(folder)
+
+    def staging(self, path: str, token: str) -> Staging:
+        self._recover(path)
+        return self._open_staging(path, token)
+
+    def find_obstacle(self, path: str) -> str | None:
+        plain, target = parse_path(self._root_url, path), self._reader.target(path)
+        with self._translated(path):
+            if os.path.islink(target):
+                return "it is a symbolic link"
+            if os.path.lexists(target) and not os.path.isdir(target):
+                return "it is no directory"
+            mounts = find_mounts(self._root)
+        return "something is mounted on it, in it or around it" if touches_mount(plain, mounts) else None
+
+    def snapshots(self, path: str, shelf: str) -> Snapshots:
+        plain = parse_path(self._root_url, path)
+        return LocalSnapshots(self._root, self._root_url, self._calls, plain, shelf, self._refuse)
+
+    def flush(self, stagings: Sequence[Staging]) -> None:
+        """Flush what is staged and was swapped; the whole filesystem at once where that is many files."""
+        local = [each for each in stagings if isinstance(each, LocalStaging)]
+        with self._translated(""):
+            touched = list(islice((path for each in local for path in each.touched()), _WORTH_FLUSHING_ALL + 1))
+            if len(touched) <= _WORTH_FLUSHING_ALL:
+                for path in touched:
+                    flush_file(path)
+                return
+            folder = self._calls.open_root(self._root)
+            try:
+                self._calls.flush_all(folder)
+            finally:
+                self._calls.close(folder)
+
+    def _open(self, path: str, target: str) -> int:
+        """Open the directory of an instance unless it is out of the root."""
+        try:
+            folder = os.open(target, _FOLDER)
+        except FileNotFoundError:
+            self._reader.check_inside(path, target)
+            raise
+        try:
+            if not is_at(folder, target):
+                self._reader.check_inside(path, target)
+        except BaseException:
+            os.close(folder)
+            raise
+        return folder
+
+    def _require_root(self) -> None:
+        if not os.path.isdir(self._root or "/"):
+            raise StorageError(
+                store=self._root_url,
+                path="",
+                reason="the root is not there",
+                next_step="Mount the storage, or correct the cluster's address; nothing is taken for deleted.",
+            )
+
+    def _survey_folder(
+        self, path: str, target: str, folder: int, flag: str | None, now: int, everything: bool
+    ) -> Survey:
+        before = os.fstat(folder)
+        wants = _is_copied if everything else is_wanted_content
+        walk = iter_files(folder, wants=wants, follow=partial(self._follow, path, target))
+        found = [entry_of(name, seen) for name, seen in walk if name != flag]
+        has_flag = flag is not None and _has(folder, flag)
+        availability = decide_availability(flag, has_flag, sum([entry.size for entry in found]))
+        if availability is Availability.PARTIAL:
+            return Survey(availability=availability)
+        known, manifest = self._published(folder, path)
+        files = source_files(found, known, manifest.st_mtime_ns if manifest else 0, now)
+        return Survey(availability=availability, files=files, mark=_mark(before, manifest) if manifest else "")
+
+    def _follow(self, path: str, target: str, file: str) -> os.stat_result:
+        self._reader.check_inside(f"{path}/{file}", f"{target}/{file}")
+        try:
+            seen = os.stat(f"{target}/{file}")
+        except FileNotFoundError:
+            os.lstat(f"{target}/{file}")
+            reason = "it is a symbolic link that leads nowhere"
+            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason) from None
+        if stat.S_ISDIR(seen.st_mode):
+            reason = "it is a symbolic link to a directory"
+            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason)
+        return seen
+
+    def _published(self, folder: int, path: str) -> tuple[Mapping[str, ManifestEntry], os.stat_result | None]:
+        """What the manifest of the publication says of the files, and when it was written."""
+        try:
+            file = os.open(MANIFEST_NAME, _PLAIN_FILE, dir_fd=folder)
+        except FileNotFoundError:
+            return {}, None
+        with open(file, "rb", buffering=0) as stream:
+            seen, text = os.fstat(file), stream.read()
+        with suppress(ManifestError):
+            manifest = parse_manifest(text, store=self._root_url, path=path)
+            return {entry.path: entry for entry in (*manifest.entries, *hidden_entries(manifest))}, seen
+        return {}, None
+
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refuse, path)
+
+
+class LocalReading(Reading):
+    """The files below an open directory."""
+
+    def __init__(self, folder: int, path: str, target: str, root_url: str, reader: LocalReader) -> None:
+        self._folder = folder
+        self._path = path
+        self._target = target
+        self._root_url = root_url
+        self._reader = reader
+
+    def chunks(self, file: str) -> Iterator[bytes | memoryview]:
+        try:
+            descriptor = self._open(file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise InstanceNotFoundError(store=self._root_url, path=f"{self._path}/{file}") from None
+        except OSError as exc:
+            raise self._refused(file, exc) from exc
+        try:
+            yield from read_chunks(descriptor)
+        except OSError as exc:
+            raise self._refused(file, exc) from exc
+        finally:
+            os.close(descriptor)
+
+    def _open(self, file: str) -> int:
+        try:
+            return os.open(file, _PLAIN_FILE, dir_fd=self._folder)
+        except OSError as exc:
+            if exc.errno != errno.ELOOP:
+                raise
+        self._reader.check_inside(f"{self._path}/{file}", f"{self._target}/{file}")
+        return os.open(file, _FILE, dir_fd=self._folder)
+
+    def _refused(self, file: str, exc: OSError) -> StorageError:
+        return StorageError(
+            store=self._root_url,
+            path=f"{self._path}/{file}",
+            reason=f"the filesystem refused: {exc.strerror or exc}",
+            next_step="Check that the storage is reachable and that this user may read the file.",
+        )
+
+
+def _is_copied(prefix: str, name: str) -> bool:
+    """Want all but what belongs to us: to the publication, or to a store whose root is in the source."""
+    return name != CONTROL_FOLDER and (bool(prefix) or name not in _OWN)
+
+
+def _has(folder: int, file: str) -> bool:
+    try:
+        os.stat(file, dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _mark(folder: os.stat_result, manifest: os.stat_result) -> str:
+    return (
+        f"{folder.st_ino:x}.{folder.st_mtime_ns:x}.{folder.st_ctime_ns:x}."
+        f"{manifest.st_ino:x}.{manifest.st_mtime_ns:x}.{manifest.st_ctime_ns:x}.{manifest.st_size:x}"
+    )

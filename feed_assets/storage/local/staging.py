@@ -1,0 +1,399 @@
+"""Stagings on a local filesystem: a folder beside the instances, filled by one or many, whose content is exchanged.
+
+The folder `staging/<token>/<name of the path>/` has `data`, the next content, its partial manifest, and `slot.json`,
+which exists while the staging may be published and has the inode of `data`: it tells after a crash where that stands.
+"""
+# System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
+# ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123
+
+import errno
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+
+from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
+from feed_assets.storage.local.files import (
+    Follow,
+    clone_file,
+    is_at,
+    iter_files,
+    parents,
+    read_chunks,
+    take_all_rights,
+    write_all,
+    write_file,
+)
+from feed_assets.storage.local.partial_manifest import PartialManifest
+from feed_assets.storage.local.slot import (
+    Slot,
+    find_slot,
+    join_writers,
+    remove_staging,
+    slot_path,
+    take_first,
+    take_over,
+)
+from feed_assets.storage.local.tree import (
+    flush_file,
+    make_directories,
+    read_files,
+    write_flushed,
+)
+from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
+from feed_assets.storage.records import Guard, Manifest, StagingPlace
+from feed_assets.storage.refusals import Refuse, Translated
+
+_TRIES = 10
+_PART = ".feed-assets.part-"
+_NOT_EMPTY = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+_OLD = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+Swap = Callable[["LocalStaging", Guard], None]
+
+
+class StagingState(StrEnum):
+    """How far a publication from a staging has come."""
+
+    LOST = "LOST"
+    STAGED = "STAGED"
+    SWAPPED = "SWAPPED"
+
+
+class LocalStaging(Staging):
+    """A staging in the absolute `folder`. `target` is the absolute path of the instance, which `check` refuses if it is
+    outside of the root; `swap` is the exchange of the store.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        token: str,
+        folder: str,
+        target: str,
+        store: str,
+        check: Callable[[], None],
+        swap: Swap,
+        refuse: Refuse,
+    ) -> None:
+        self.path = path
+        self.token = token
+        self.folder = folder
+        self.target = target
+        self._data_path = f"{folder}/data"
+        self._slot_path = slot_path(folder)
+        self._store = store
+        self._check = check
+        self._swap = swap
+        self._refuse = refuse
+        self._lock: int | None = None
+        self._data: int | None = None
+        self._records = PartialManifest(folder)
+        self._parts = count()
+        self._writer = uuid.uuid4().hex
+        self._made = {""}
+        self._is_published = False
+
+    def create(self) -> StagingPlace:
+        with self._translated():
+            remove_staging(self.folder)
+            for _ in range(_TRIES):
+                with suppress(FileNotFoundError):  # the last other staging of this token was just removed
+                    make_directories(self._data_path)
+                    break
+            slot = Slot(path=self.path, inode=os.lstat(self._data_path).st_ino, generation=0)
+            write_flushed(self._slot_path, slot.render())
+        data = self._data_path
+        return StagingPlace(path=self.path, token=self.token, url=f"file://{data}", local_path=Path(data))
+
+    def open(self) -> int:
+        generation, lock = self._open()
+        os.close(lock)
+        return generation
+
+    def seal(self) -> None:
+        _, self._lock = self._open()
+
+    def join(self, generation: int) -> None:
+        with self._translated():
+            try:
+                self._lock = join_writers(self._slot_path, generation)
+            except FileNotFoundError:
+                raise self._lost() from None
+
+    def close(self) -> None:
+        self._records.close()
+        for descriptor in (self._data, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._data = self._lock = None
+        self._made = {""}
+
+    def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        data, part, written = self._opened_data(), f"{_PART}{self._writer}-{next(self._parts)}", 0
+        with self._translated(file):
+            descriptor = os.open(part, _NEW, 0o666, dir_fd=data)
+            try:
+                try:
+                    for chunk in chunks:
+                        write_all(descriptor, chunk)
+                        written += len(chunk)
+                finally:
+                    os.close(descriptor)
+                if written != size:
+                    raise self._unlike(file, written, size)
+                try:
+                    os.rename(part, file, src_dir_fd=data, dst_dir_fd=data)
+                except FileNotFoundError:
+                    self._make_parents(file)
+                    os.rename(part, file, src_dir_fd=data, dst_dir_fd=data)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(part, dir_fd=data)
+                raise
+
+    def record(self, files: Sequence[StagedFile]) -> None:
+        with self._translated():
+            self._records.add(files)
+
+    def recorded(self) -> list[StagedFile]:
+        with self._translated():
+            # A file with another link stands at the target, too: an earlier try has adopted it.
+            sizes = {path: seen.st_size for path, seen in iter_files(self._opened_data()) if seen.st_nlink == 1}
+            found = self._records.read()
+        return [file for file in found.values() if sizes.get(file.path) == file.size]
+
+    def chunks(self, file: str) -> Iterator[bytes | memoryview]:
+        with self._translated(file):
+            try:
+                descriptor = os.open(file, _OLD, dir_fd=self._opened_data())
+            except (FileNotFoundError, NotADirectoryError):
+                raise InstanceNotFoundError(store=self._store, path=f"{self.path}/{file}") from None
+            try:
+                yield from read_chunks(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def drop(self, files: Collection[str]) -> None:
+        with self._translated():
+            self._records.drop(files)
+            for file in files:
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    os.unlink(file, dir_fd=self._opened_data())
+
+    def standing(self) -> dict[str, int]:
+        """Return the files of what stands at the path now, with their sizes."""
+        with self._translated(), self._standing() as folder:
+            if folder is None:
+                self._check()
+                return {}
+            found = {path: seen.st_size for path, seen in iter_files(folder)}
+        return {path: size for path, size in found.items() if path not in (MANIFEST_NAME, PUBLISHING_NAME)}
+
+    def adopt(self, files: Collection[str]) -> None:
+        if not files:
+            return
+        with self._translated(), self._standing() as folder:
+            if folder is None:
+                raise FileNotFoundError(2, os.strerror(2), self.target)
+            data = self._opened_data()
+            for file in files:
+                self._make_parents(file)
+                try:
+                    clone_file(folder, data, file)
+                except FileExistsError:  # an earlier try has left it
+                    os.unlink(file, dir_fd=data)
+                    clone_file(folder, data, file)
+
+    def dress(self, file: str, modified: int | None, mode: int | None) -> None:
+        with self._translated(file):
+            if mode is not None:
+                os.chmod(file, mode, dir_fd=self._opened_data())
+            if modified is not None:
+                os.utime(file, ns=(modified, modified), dir_fd=self._opened_data(), follow_symlinks=False)
+
+    def prepare(self, prepared: Prepared) -> None:
+        with self._translated():
+            data = self._opened_data()
+            meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
+            found = {path: seen.st_size for path, seen in iter_files(data)}
+            for path, size in meant.items():
+                if found.get(path) != size:
+                    raise self._unlike(path, found.get(path), size)
+            for path in found.keys() - meant.keys():
+                os.unlink(path, dir_fd=data)
+                self._remove_parents(path)
+            for flag in prepared.flags:
+                self._make_parents(flag)
+                os.close(os.open(flag, _NEW, 0o666, dir_fd=data))
+            write_file(f"{self._data_path}/{MANIFEST_NAME}", render_manifest(prepared.manifest))
+            with self._standing() as folder:
+                if folder is not None:
+                    take_all_rights(folder, data)
+
+    def publish(self, guard: Guard) -> None:
+        with self._translated():
+            self._check()
+            make_directories(os.path.dirname(self.target))
+        self._swap(self, guard)
+        self._is_published = True
+
+    def remove(self) -> None:
+        self.close()
+        with self._translated():
+            remove_staging(self.folder)
+
+    def touched(self) -> Iterator[str]:
+        """Find the files and directories to be flushed: of the staging, or of the publication that followed."""
+        if self._is_published:
+            yield from (os.path.dirname(self.target), self.folder)
+            return
+        folders = {self._data_path}
+        for path, seen in iter_files(self._opened_data()):
+            if seen.st_nlink == 1:
+                yield f"{self._data_path}/{path}"
+            folders.update(f"{self._data_path}/{parent}" for parent in parents(path))
+        yield from sorted(folders)
+        yield from (self._slot_path, self.folder, os.path.dirname(self.folder))
+
+    def state(self) -> StagingState:
+        """Tell whether what a writer has staged is still here, stands at the target, or is neither here nor there."""
+        slot = find_slot(self.folder)
+        if slot is None:
+            return StagingState.LOST
+        if not slot.is_prepared:
+            return StagingState.STAGED
+        if _inode(self.target) == slot.inode:
+            return StagingState.SWAPPED
+        return StagingState.STAGED if _inode(self._data_path) == slot.inode else StagingState.LOST
+
+    def complete(self, flag: str | None, extra: Mapping[str, str], follow: Follow) -> Manifest:
+        """Complete what a writer has left in `data` with manifest and flag, and bring all of it to disk."""
+        data = self._data_path
+        with suppress(FileExistsError):
+            os.mkdir(data)
+        with suppress(FileNotFoundError):
+            os.unlink(f"{data}/{MANIFEST_NAME}")
+        if flag:
+            make_directories(os.path.dirname(f"{data}/{flag}"))
+            with open(f"{data}/{flag}", "ab"):
+                pass
+        directory = os.open(data, _FOLDER)
+        try:
+            paths = [path for path, _ in iter_files(directory, follow=follow)]
+            entries = read_files(directory, paths, flush=True)
+            manifest = Manifest.of((entry for entry in entries if is_content(entry.path, flag)), extra)
+            write_flushed(f"{data}/{MANIFEST_NAME}", render_manifest(manifest))
+            for folder, _, _ in os.walk(data, topdown=False):
+                flush_file(folder)
+            inode = os.fstat(directory).st_ino
+        finally:
+            os.close(directory)
+        slot = Slot(path=self.path, inode=inode, generation=0, is_prepared=True)
+        write_flushed(f"{self._slot_path}.new", slot.render())
+        os.rename(f"{self._slot_path}.new", self._slot_path)
+        flush_file(self.folder)
+        return manifest
+
+    def _open(self) -> tuple[int, int]:
+        """Make the staging or take it over; its generation, and the descriptor that holds its lock."""
+        with self._translated(), suppress(TimeoutError):
+            for _ in range(_TRIES):
+                with suppress(FileNotFoundError, FileExistsError):
+                    if self._is_there():
+                        return take_over(self._slot_path)
+                    return self._make()
+        reason = "another process still works on the same copy of it"
+        raise InstanceChangingError(store=self._store, path=self.path, reason=reason)
+
+    def _is_there(self) -> bool:
+        """Whether there is a staging to go on with; what an ended publication has left is removed."""
+        slot = find_slot(self.folder)
+        if slot is None and not os.path.exists(self.folder):
+            return False
+        if slot is not None and (slot.path, slot.inode) == (self.path, _inode(self._data_path)):
+            return True
+        remove_staging(self.folder)
+        return False
+
+    def _make(self) -> tuple[int, int]:
+        above = os.path.dirname(self.folder)
+        with suppress(FileExistsError):
+            try:
+                os.mkdir(above)
+            except FileNotFoundError:
+                os.makedirs(above, exist_ok=True)
+        os.mkdir(self.folder)
+        os.mkdir(self._data_path)
+        inode = os.lstat(self._data_path).st_ino
+        return take_first(self._slot_path, Slot(path=self.path, inode=inode, generation=1))
+
+    def _opened_data(self) -> int:
+        if self._data is None:
+            try:
+                self._data = os.open(self._data_path, _FOLDER)
+            except FileNotFoundError:
+                raise self._lost() from None
+            except OSError as exc:
+                raise self._refuse(self.path, exc) from exc
+        return self._data
+
+    def _make_parents(self, file: str) -> None:
+        parent = file.rpartition("/")[0]
+        if parent in self._made:
+            return
+        parts = parent.split("/")
+        for number in range(1, len(parts) + 1):
+            with suppress(FileExistsError):
+                os.mkdir("/".join(parts[:number]), dir_fd=self._opened_data())
+        self._made.add(parent)
+
+    def _remove_parents(self, file: str) -> None:
+        """Remove the directories of a file that is gone, as far as they are empty."""
+        for parent in parents(file):
+            try:
+                os.rmdir(parent, dir_fd=self._opened_data())
+            except OSError as exc:
+                if exc.errno not in _NOT_EMPTY:
+                    raise
+                return
+            self._made.discard(parent)
+
+    @contextmanager
+    def _standing(self) -> Iterator[int | None]:
+        try:
+            folder = os.open(self.target, _FOLDER)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            if not is_at(folder, self.target):
+                self._check()
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _unlike(self, file: str, found: int | None, size: int) -> StorageError:
+        there = "no" if found is None else f"{found:,}"
+        reason = f"the copy of {file!r} has {there} bytes instead of {size:,}"
+        return StorageError(store=self._store, path=self.path, reason=reason, next_step="Copy the instance again.")
+
+    def _lost(self) -> StagingLostError:
+        return StagingLostError(store=self._store, path=self.path, token=self.token)
+
+    def _translated(self, file: str = "") -> Translated:
+        return Translated(self._refuse, f"{self.path}/{file}" if file else self.path)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ino
+    except (FileNotFoundError, NotADirectoryError):
+        return None

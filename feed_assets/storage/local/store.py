@@ -1,0 +1,311 @@
+"""Instances on a local or mounted filesystem: looked at by system calls, published by exchanging directories."""
+# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# ruff: noqa: PTH100, PTH110, PTH120, PTH123
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from errno import EACCES, ENOTDIR
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, assert_never
+
+from feed_assets.storage.copy_port import Copying
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts
+from feed_assets.storage.local.copying import LocalCopying
+from feed_assets.storage.local.exchange import Exchange, find_token
+from feed_assets.storage.local.files import Follow
+from feed_assets.storage.local.reader import LocalReader
+from feed_assets.storage.local.slot import find_slot, remove_staging
+from feed_assets.storage.local.staging import LocalStaging, StagingState
+from feed_assets.storage.local.trash import LocalTrash
+from feed_assets.storage.local.tree import (
+    copy_files,
+    list_directory,
+    make_directories,
+    newest_change,
+    read_files,
+)
+from feed_assets.storage.local.walk import LocalMeasure, walk_below
+from feed_assets.storage.manifests import parse_manifest
+from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, StagingPlace
+from feed_assets.storage.refusals import Translated
+
+
+class LocalStore(InstanceStore):
+    """Instances below a directory of this machine, which is made at the first staging."""
+
+    spark_scheme = "file"
+
+    def __init__(self, root: str | Path, calls: LocalCalls | None = None) -> None:
+        self._calls = calls or LocalCalls()
+        self._root = os.path.abspath(root).rstrip("/")
+        self._control = f"{self._root}/{CONTROL_FOLDER}"
+        self.root_url = f"file://{self._root or '/'}"
+        self._reader = LocalReader(self._root, self.root_url)
+        self._copying = LocalCopying(
+            self._root,
+            self.root_url,
+            self._calls,
+            self._reader,
+            self.recover,
+            partial(self._staging, is_copy=True),
+            self._refused,
+        )
+
+    def check_root(self) -> None:
+        place = Path(self._root or "/")
+        with self._translated(""):
+            while not place.exists():
+                place = place.parent
+            if not place.is_dir():
+                raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(place))
+            if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES), str(place))
+
+    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
+        flag = parse_flag(self.root_url, flag)
+        inside: set[str] = set()
+        looks = []
+        for path in paths:
+            try:
+                looks.append(self._reader.look(path, flag, inside))
+            except OSError as exc:
+                raise self._refused(path, exc) from exc
+        return looks
+
+    def manifest(self, path: str, flag: str | None = None) -> Manifest:
+        with self._translated(path):
+            return Manifest.of(self._reader.read_whole(path, parse_flag(self.root_url, flag), read_files))
+
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        with self._translated(path):
+            return self._reader.scan(path, parse_flag(self.root_url, flag), earlier, now)
+
+    def published_manifest(self, path: str) -> Manifest | None:
+        target = self._reader.target(path)
+        with self._translated(path):
+            self._reader.check_inside(path, f"{target}/{MANIFEST_NAME}")
+            try:
+                with open(f"{target}/{MANIFEST_NAME}", "rb") as stream:
+                    text = stream.read()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return parse_manifest(text, store=self.root_url, path=path)
+
+    def open(self, path: str, file: str) -> BinaryIO:
+        whole = f"{path}/{file}"
+        target = self._reader.target(whole)
+        with self._translated(whole):
+            self._reader.check_inside(whole, target)
+            try:
+                return open(target, "rb")
+            except (FileNotFoundError, NotADirectoryError):
+                raise InstanceNotFoundError(store=self.root_url, path=whole) from None
+
+    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
+        with self._translated(path):
+            to.mkdir(parents=True, exist_ok=True)
+            if any(to.iterdir()):
+                raise self._not_empty(path, to)
+            return Manifest.of(
+                self._reader.read_whole(
+                    path, parse_flag(self.root_url, flag), lambda directory, files: copy_files(directory, files, to)
+                )
+            )
+
+    def stage(self, path: str, token: str) -> StagingPlace:
+        self.recover(path)
+        return self._staging(path, token).create()
+
+    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+        flag = parse_flag(self.root_url, flag)
+        own = self._staging(staging.path, staging.token)
+        path = own.path
+        with self._translated(path):
+            self._reader.check_inside(path, os.path.dirname(own.target))
+            with self._locked(path):
+                self._finish_swap(path)
+                state = own.state()
+                published = self.published_manifest(path) if state is StagingState.SWAPPED else None
+        match state:
+            case StagingState.LOST:
+                raise StagingLostError(store=self.root_url, path=path, token=own.token)
+            case StagingState.SWAPPED if published is not None:
+                manifest = published
+            case StagingState.SWAPPED | StagingState.STAGED:
+                with self._translated(path):
+                    manifest = own.complete(flag, extra, self._refuse_links(path))
+                own.publish(guard)
+            case never:
+                assert_never(never)
+        own.remove()
+        return manifest
+
+    def discard(self, staging: StagingPlace) -> None:
+        own = self._staging(staging.path, staging.token)
+        if not os.path.exists(own.folder):
+            return
+        with self._translated(own.path), self._locked(own.path):
+            self._finish_swap(own.path)
+            own.remove()
+
+    def recover(self, path: str) -> bool:
+        path = parse_path(self.root_url, path)
+        if not os.path.exists(self._record(path)):
+            return False
+        with self._translated(path), self._locked(path):
+            return self._finish_swap(path)
+
+    def sweep_staging(self, older_than: datetime) -> int:
+        limit = int(older_than.timestamp() * 1_000_000_000)
+        staging = f"{self._control}/staging"
+        with self._translated(CONTROL_FOLDER):
+            folders = [
+                f"{staging}/{token}/{name}"
+                for token in list_directory(staging)
+                for name in list_directory(f"{staging}/{token}")
+            ]
+            return sum(self._sweep(folder, limit) for folder in folders)
+
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
+        plain = parse_path(self.root_url, base) if base.strip("/") else ""
+        with self._translated(base), ExitStack() as stack:
+            try:
+                root = self._calls.open_root(self._root)
+                stack.callback(self._calls.close, root)
+                folder = stack.enter_context(self._calls.opened(root, plain))
+            except FileNotFoundError:
+                return
+            except OSError as exc:
+                if exc.errno in OBSTACLES:
+                    raise PathRefusedError(store=self.root_url, path=base, reason=OBSTACLES[exc.errno]) from exc
+                raise
+            yield from walk_below(self._calls, folder, depth, choose, f"{plain}/" if plain else "")
+
+    def measure(self, paths: Sequence[str]) -> list[Measure]:
+        with self._translated(""), self._measuring() as measuring:
+            return [self._measure(measuring, path) for path in paths]
+
+    def all_files(self, path: str) -> tuple[str, ...]:
+        with self._translated(path), self._measuring() as measuring:
+            plain = parse_path(self.root_url, path)
+            count = None if measuring is None else measuring.count(plain)
+        if count is None:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        reason = count.obstacle or (None if count.other is None else f"{count.other!r} in it is no regular file")
+        if reason is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=reason)
+        return tuple(sorted(count.names))
+
+    def trash(self) -> Trash:
+        return LocalTrash(self, self._root, self._calls)
+
+    def copying(self) -> Copying:
+        return self._copying
+
+    def url(self, path: str) -> str:
+        return f"file://{self._reader.target(path)}"
+
+    def local_path(self, path: str) -> Path | None:
+        return Path(self._reader.target(path))
+
+    @contextmanager
+    def _measuring(self) -> Iterator[LocalMeasure | None]:
+        """What measures below the root; None if there is no root."""
+        try:
+            root = self._calls.open_root(self._root)
+        except FileNotFoundError:
+            yield None
+            return
+        with ExitStack() as stack:
+            stack.callback(self._calls.close, root)
+            measuring = LocalMeasure(self._calls, root, find_mounts(self._root))
+            stack.callback(measuring.close)
+            yield measuring
+
+    def _measure(self, measuring: LocalMeasure | None, path: str) -> Measure:
+        try:
+            plain = parse_path(self.root_url, path)
+        except PathRefusedError as exc:
+            return Measure(path=path, obstacle=exc.reason)
+        if measuring is None:
+            return Measure(path=path)
+        return measuring.measure(path, plain)
+
+    def _staging(self, path: str, token: str, *, is_copy: bool = False) -> LocalStaging:
+        plain, target = parse_path(self.root_url, path), self._reader.target(path)
+        folder = self._staging_folder(plain, parse_token(self.root_url, token))
+        check = partial(self._reader.check_inside, plain, os.path.dirname(target))
+        swap = partial(self._swap, is_copy=is_copy)
+        return LocalStaging(plain, token, folder, target, self.root_url, check, swap, self._refused)
+
+    def _staging_folder(self, path: str, token: str) -> str:
+        return f"{self._control}/staging/{token}/{path_name(path)}"
+
+    def _swap(self, staging: LocalStaging, guard: Guard, *, is_copy: bool) -> None:
+        """Publish a staging that is prepared; that of a copy stays when it is forbidden, and is not flushed here."""
+        path = staging.path
+        with ExitStack() as stack:
+            with self._translated(path):
+                stack.enter_context(self._locked(path))
+                self._finish_swap(path)
+            with ExitStack() as forbidden:
+                if not is_copy:
+                    forbidden.callback(staging.remove)
+                guard()
+                forbidden.pop_all()
+            with self._translated(path):
+                self._exchange(path, staging.folder).run(flush=not is_copy)
+
+    def _exchange(self, path: str, folder: str) -> Exchange:
+        return Exchange(folder=folder, target=self._reader.target(path), record=self._record(path))
+
+    def _record(self, path: str) -> str:
+        return f"{self._control}/swaps/{path_name(path)}.json"
+
+    def _finish_swap(self, path: str) -> bool:
+        """Finish an exchange that broke off, if there is a record of one."""
+        if not os.path.exists(record := self._record(path)):
+            return False
+        if (token := find_token(record)) is not None:
+            self._exchange(path, self._staging_folder(path, token)).finish()
+        return True
+
+    def _sweep(self, folder: str, limit: int) -> bool:
+        slot = find_slot(folder)
+        if slot is not None:
+            self.recover(slot.path)
+        with self._locked(folder if slot is None else slot.path):
+            if newest_change(folder) >= limit:
+                return False
+            remove_staging(folder)
+            return True
+
+    def _refuse_links(self, path: str) -> Follow:
+        def follow(file: str) -> os.stat_result | None:
+            raise PathRefusedError(
+                store=self.root_url, path=f"{path}/{file}", reason="a symbolic link cannot be published"
+            )
+
+        return follow
+
+    @contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        """Hold the lock under which the swaps of a path follow one another; 256 locks serve all paths."""
+        folder = f"{self._control}/locks"
+        make_directories(folder)
+        descriptor = os.open(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refused, path)

@@ -1,0 +1,276 @@
+"""The trash of a local filesystem: each tree moves by one rename, and its location alone records the state.
+
+A tree from a path of n parts is at `.feed-assets/trash/<sweep>/tree/<n>/<path>`; the directories above that depth are
+only parents. A purge begins with one rename of the sweep's folder into `.feed-assets/purging-trash/`. Put and restore
+hold a shared lock of the sweep; the start of a purge holds it exclusively.
+"""
+
+import errno
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from feed_assets.storage.archiving import Copied, check_copy, receive_instance
+from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
+from feed_assets.storage.local.purge import LocalPurge
+from feed_assets.storage.local.trash_mover import Place, TrashMover
+from feed_assets.storage.local.tree import flush_file, make_directories
+from feed_assets.storage.local.walk import walk_below
+from feed_assets.storage.manifests import read_entry
+from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
+
+_DESCRIPTION = "sweep.json"
+_STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
+
+
+class LocalTrash(Trash):
+    """The trash of a store at `root`, an absolute directory. `area` is its folder in the hidden folder."""
+
+    def __init__(self, store: InstanceStore, root: str, calls: LocalCalls, area: str = "trash") -> None:
+        self.store = store
+        self._root = root
+        self._calls = calls
+        self._area = f"{CONTROL_FOLDER}/{area}"
+        self._purging = f"{CONTROL_FOLDER}/purging-{area}"
+
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        folder = self._folder(sweep)
+        text = json.dumps(document, indent=1).encode()
+        try:
+            make_directories(f"{self._root}/{self._area}")
+        except OSError as exc:
+            raise self.store._refused("", exc) from exc
+        with self._opened() as root:
+            if root is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
+            with self._moving(root, sweep) as mover:
+                mover.make(folder)
+                with self._calls.opened(root, folder) as opened:
+                    self._calls.write_file(opened, f"{_DESCRIPTION}.new", text)
+                    self._calls.replace(opened, f"{_DESCRIPTION}.new", _DESCRIPTION)
+                mover.flush()
+
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        with self._opened(self._folder(sweep)) as folder:
+            if folder is None:
+                return None
+            try:
+                found = json.loads(self._calls.read_file(folder, _DESCRIPTION))
+            except (FileNotFoundError, ValueError):
+                return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:  # noqa: ARG002
+        return self._move(sweep, paths, TrashMover.put, Outcome.VANISHED)
+
+    def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
+        return self._move(sweep, paths, TrashMover.restore, Outcome.LOST)
+
+    def purge(self, sweep: str) -> Purged:
+        folder = self._folder(sweep)
+        with self._opened() as root:
+            if root is None:
+                return Purged(sweep=sweep, files=0, is_complete=True)
+            mounts = find_mounts(self._root)
+            if touches_mount(folder, mounts) or touches_mount(f"{self._purging}/{sweep}", mounts):
+                return Purged(sweep=sweep, files=0, is_complete=False, obstacle="something is mounted in it")
+            earlier = self._remove(root, sweep)
+            if not earlier.is_complete:
+                return earlier
+            try:
+                self._start_purge(root, sweep, folder)
+            except FileExistsError:
+                return replace(earlier, is_complete=False, obstacle="another purge of it is in progress")
+            now = self._remove(root, sweep)
+        return replace(now, files=earlier.files + now.files)
+
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:
+        plain_base = parse_path(self.store.root_url, base) if base.strip("/") else ""
+        removed: list[str] = []
+        occupied: set[str] = set()
+        with self._opened() as root:
+            if root is None:
+                return removed
+            for parent in self._parents(plain_base, paths):
+                is_removed = None if parent in occupied else self._remove_if_empty(root, parent)
+                if is_removed:
+                    removed.append(parent)
+                elif is_removed is None:
+                    occupied.add(parent.rpartition("/")[0])
+        return removed
+
+    def sweeps(self) -> list[str]:
+        found: set[str] = set()
+        for area in (self._area, self._purging):
+            with self._opened(area) as folder:
+                if folder is not None:
+                    found.update(self._calls.list_folder(folder))
+        return sorted(found)
+
+    def contents(self, sweep: str) -> Iterator[str]:
+        with self._opened(f"{self._folder(sweep)}/tree") as folder:
+            if folder is None:
+                return
+            for depth in self._calls.list_folder(folder):
+                if depth.isdecimal():
+                    with self._calls.opened(folder, depth) as opened:
+                        for found in walk_below(self._calls, opened, int(depth), lambda _, names: names):
+                            yield from (found.folder + name for name in found.names)
+
+    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+        intake = LocalTrash(self.store, self._root, self._calls, "incoming")
+        return receive_instance(self.store, intake, source, path, to_path, flag)
+
+    def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:  # noqa: ARG002
+        """Write a copy into the trash and check it; see `Intake`."""
+        plain = parse_path(self.store.root_url, to_path)
+        target = Path(self._root, self._folder(token), "tree", str(plain.count("/") + 1), plain)
+        try:
+            make_directories(str(target.parent))
+            for file in copied.files:
+                self._fill_file(plain, copied, file, target / file)
+            for folder, _, _ in os.walk(target):
+                flush_file(folder)
+            flush_file(str(target.parent))
+        except OSError as exc:
+            raise self.store._refused(to_path, exc) from exc
+
+    def resume(self, token: str, to_path: str) -> None:
+        """Do nothing: one rename moves a copy to its place; see `Intake`."""
+
+    def _fill_file(self, plain: str, copied: Copied, file: str, place: Path) -> None:
+        make_directories(str(place.parent))
+        with place.open("wb", buffering=0) as stream:
+            read = copied.read(file, stream)
+            os.fsync(stream.fileno())
+        with place.open("rb") as stream:
+            check_copy(self.store.root_url, plain, read, read_entry(file, stream))
+
+    def _folder(self, sweep: str) -> str:
+        return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
+
+    def _move(
+        self,
+        sweep: str,
+        paths: Sequence[str],
+        move: Callable[[TrashMover, Sequence[Place]], Iterator[Moved]],
+        nothing: Outcome,
+    ) -> list[Moved]:
+        self._folder(sweep)
+        places, refused = self._parse(paths)
+        with self._opened() as root:
+            if root is None:
+                return [Moved(path=path, outcome=nothing, reason="it does not exist") for path in paths]
+            with self._moving(root, sweep) as mover:
+                moved = list(move(mover, places))
+                mover.flush()
+        if not refused:
+            return moved
+        rest = iter(moved)
+        return [refused[path] if path in refused else next(rest) for path in paths]
+
+    def _parse(self, paths: Sequence[str]) -> tuple[list[Place], dict[str, Moved]]:
+        """Return the places of valid paths, and the results for invalid paths."""
+        places: list[Place] = []
+        refused: dict[str, Moved] = {}
+        for path in paths:
+            try:
+                parent, _, name = parse_path(self.store.root_url, path).rpartition("/")
+            except PathRefusedError as exc:
+                refused[path] = Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
+            else:
+                places.append(Place(path, parent, name))
+        return places, refused
+
+    def _start_purge(self, root: int, sweep: str, folder: str) -> None:
+        """Move the folder of a sweep, if it exists, out of the reach of restores."""
+        try:
+            self._calls.close(self._calls.open_folder(root, folder))
+        except FileNotFoundError:
+            return
+        with self._moving(root, sweep, fcntl.LOCK_EX) as mover:
+            mover.make(self._purging)
+            with (
+                self._calls.opened(root, self._area) as area,
+                self._calls.opened(root, self._purging) as purging,
+            ):
+                try:
+                    self._calls.move(area, sweep, purging, sweep)
+                except FileNotFoundError:
+                    return
+                self._calls.flush_folder(purging)
+                self._calls.flush_folder(area)
+
+    def _remove(self, root: int, sweep: str) -> Purged:
+        """Delete the folder of a sweep whose purge has begun, if there is one."""
+        try:
+            with self._calls.opened(root, self._purging) as purging:
+                with self._calls.opened(purging, sweep) as purged_folder:
+                    purge = LocalPurge(self._calls, purged_folder)
+                    is_complete = purge.run()
+                if is_complete:
+                    self._calls.remove_folder(purging, sweep)
+        except FileNotFoundError:
+            return Purged(sweep=sweep, files=0, is_complete=True)
+        return Purged(sweep=sweep, files=purge.files, is_complete=is_complete, obstacle=purge.obstacle)
+
+    def _parents(self, base: str, paths: Sequence[str]) -> list[str]:
+        """Return the parents of paths that are strictly below a base, deepest first."""
+        found: set[str] = set()
+        below = f"{base}/" if base else ""
+        for path in paths:
+            with suppress(PathRefusedError):
+                parent = parse_path(self.store.root_url, path).rpartition("/")[0]
+                while parent and parent.startswith(below) and parent not in found:
+                    found.add(parent)
+                    parent = parent.rpartition("/")[0]
+        return sorted(found, key=lambda parent: (-parent.count("/"), parent))
+
+    def _remove_if_empty(self, root: int, path: str) -> bool | None:
+        """Remove a directory if it is empty; return True if removed, False if already gone, None if it stays."""
+        parent, _, name = path.rpartition("/")
+        try:
+            with self._calls.opened(root, parent) as folder:
+                self._calls.remove_folder(folder, name)
+        except FileNotFoundError:
+            return False
+        except OSError as exc:
+            if exc.errno in _STAYS or exc.errno in OBSTACLES:
+                return None
+            raise
+        return True
+
+    @contextmanager
+    def _opened(self, path: str = "") -> Iterator[int | None]:
+        """Open a folder below the root; yield None if it or the root does not exist. Translates OS errors."""
+        try:
+            with ExitStack() as stack:
+                folder = None
+                with suppress(FileNotFoundError):
+                    root = self._calls.open_root(self._root)
+                    stack.callback(self._calls.close, root)
+                    folder = stack.enter_context(self._calls.opened(root, path)) if path else root
+                yield folder
+        except OSError as exc:
+            raise self.store._refused("", exc) from exc
+
+    @contextmanager
+    def _moving(self, root: int, sweep: str, lock: int = fcntl.LOCK_SH) -> Iterator[TrashMover]:
+        """Hold the lock of a sweep: shared for moves, exclusive for the start of a purge."""
+        folder = f"{self._root}/{CONTROL_FOLDER}/locks"
+        make_directories(folder)
+        with ExitStack() as stack:
+            name = f"{folder}/trash-{path_name(sweep)[:2]}"
+            descriptor = os.open(name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, lock)
+            mover = TrashMover(self._calls, root, f"{self._folder(sweep)}/tree", find_mounts(self._root))
+            stack.callback(mover.close)
+            yield mover

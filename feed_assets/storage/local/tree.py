@@ -1,0 +1,112 @@
+"""Directory trees of the local filesystem: reading them by descriptor, flushing them.
+
+A descriptor stays with the directory it was opened on, so a tree read through one is never a mix of the directory
+that stood at a path before an exchange and the one that stands there after it.
+"""
+# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# ruff: noqa: PTH102, PTH108, PTH112, PTH114, PTH120, PTH123, PTH208
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
+from pathlib import Path
+
+from feed_assets.storage.manifests import read_entry
+from feed_assets.storage.records import ManifestEntry
+
+_THREADS = 8
+_WORTH_THREADS = 32
+
+
+def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:
+    """Read a file below an open directory to its end; `flush` also brings it to disk."""
+    with _open_below(directory, path) as stream:
+        entry = read_entry(path, stream)
+        if flush:
+            os.fsync(stream.fileno())
+    return entry
+
+
+def _open_below(directory: int, path: str) -> FileIO:
+    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags, dir_fd=directory))
+
+
+def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> list[ManifestEntry]:
+    """Read many files below an open directory, several at a time where they are many."""
+    if len(paths) < _WORTH_THREADS:
+        return [read_file(directory, path, flush=flush) for path in paths]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda path: read_file(directory, path, flush=flush), paths))
+
+
+def copy_files(directory: int, paths: Sequence[str], to: Path) -> list[ManifestEntry]:
+    """Copy files below an open directory into a directory, in place of all that it holds."""
+    for name in list_directory(str(to)):
+        remove_tree(str(to / name))
+    entries = []
+    for path in paths:
+        (to / path).parent.mkdir(parents=True, exist_ok=True)
+        with open(to / path, "wb") as copy, _open_below(directory, path) as stream:
+            entries.append(read_entry(path, stream, copy))
+    return entries
+
+
+def list_directory(path: str) -> list[str]:
+    """The names in a directory; none if it does not exist."""
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+
+
+def remove_tree(path: str) -> None:
+    """Remove a file, a link (not what it leads to) or a directory with all it holds."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def flush_file(path: str) -> None:
+    """Bring a file or directory to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_flushed(path: str, data: bytes) -> None:
+    """Write a file and bring it to disk; its directory is the caller's to flush."""
+    with open(path, "wb", buffering=0) as stream:
+        stream.write(data)
+        os.fsync(stream.fileno())
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and its parents, and bring what was made to disk."""
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for path in reversed(missing):
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+        flush_file(os.path.dirname(path))
+
+
+def newest_change(path: str) -> int:
+    """The newest modification time (ns) of a file, or of a directory and all that is below it; 0 if it is gone."""
+    try:
+        newest = os.lstat(path).st_mtime_ns
+        if os.path.isdir(path) and not os.path.islink(path):
+            with os.scandir(path) as entries:
+                newest = max([newest, *(newest_change(entry.path) for entry in entries)])
+    except FileNotFoundError:
+        return 0
+    return newest

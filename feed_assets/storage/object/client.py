@@ -1,0 +1,132 @@
+"""The port to clients of object storages: the requests that an object store makes.
+
+Keys are relative to the root of a store. A missing object raises `FileNotFoundError`, a failed condition raises
+`FileExistsError`, and every other refusal raises another `OSError`.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+_THREADS = 16
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectFile:
+    """An object: path relative to the listed key ("" for that key itself), size in bytes, time (UTC).
+
+    `tag` changes with every write, as far as the storage reports writes; it begins with a space if it is only a time.
+    `checksum` is the storage's own checksum of the content; "" if it keeps none.
+    """
+
+    path: str
+    size: int
+    modified_at: datetime | None
+    tag: str
+    checksum: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectListing:
+    """All objects below a key. `exists` is also true for an empty directory, on storages with directories."""
+
+    exists: bool
+    files: dict[str, ObjectFile]
+
+
+class Children(NamedTuple):
+    """The names directly below a key."""
+
+    folders: Sequence[str]
+    files: Sequence[str]
+
+
+class ObjectClient(ABC):
+    """The requests to one storage; thread-safe."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Contact the storage. Raises `OSError` unless the bucket, or the directory, of the root exists."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> ObjectListing:
+        """List all objects below the folder `prefix`, never from a cache and without an object of that very name."""
+
+    @abstractmethod
+    def children(self, prefix: str) -> Children:
+        """List the names directly below the folder `prefix`; "" is the root."""
+
+    @abstractmethod
+    def find(self, key: str) -> ObjectFile | None:
+        """Return one object, with the same tag as in a listing; None if it does not exist."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """Read a small object."""
+
+    @abstractmethod
+    def get_versioned(self, key: str) -> tuple[bytes, object]:
+        """Read a small object; return its bytes and the version for the condition `replaces` of `put`."""
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        """Read the bytes from `start`, which is before the object's end, to `end` or to the object's end."""
+
+    @abstractmethod
+    def chunks(self, key: str) -> Iterator[bytes]:
+        """Read an object from start to end, in chunks."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
+        """Write a small object, whole or not at all.
+
+        Raises `FileExistsError` and writes nothing if `is_new` and the object exists, or if its version is not the one
+        that `replaces` names. This can also happen after success: the request of a late answer is repeated and then
+        finds its own object.
+        """
+
+    @abstractmethod
+    def put_chunks(self, key: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        """Write an object of any size, whole or not at all.
+
+        Raises `OSError` if the chunks do not have `size` bytes in total.
+        """
+
+    @abstractmethod
+    def copy(self, key: str, to: str, size: int | None) -> None:
+        """Copy an object within the storage; `size` is its size in bytes, None if unknown."""
+
+    @abstractmethod
+    def remove(self, keys: Sequence[str]) -> None:
+        """Remove objects; missing ones are no error."""
+
+
+def each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Call `work` for many objects, several at a time; return results in order, raise the first exception."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(_THREADS, len(items))) as pool:
+        return list(pool.map(work, items))
+
+
+def counted(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
+    """Yield chunks as bytes. Raises `OSError` at the end unless they had `size` bytes in total."""
+    received = 0
+    for chunk in chunks:
+        received += len(chunk)
+        yield bytes(chunk)
+    if received != size:
+        raise OSError(f"it has {received:,} bytes instead of {size:,}")
+
+
+def is_content_of(file: ObjectFile | None, data: bytes) -> bool:
+    """Return whether the checksum of an object proves that it has this content."""
+    digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return file is not None and file.checksum == f"etag:{digest}"

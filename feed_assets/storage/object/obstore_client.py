@@ -1,0 +1,217 @@
+"""The client of S3, Google Cloud Storage, Azure and memory: obstore with Python's own file exceptions."""
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from functools import cache
+from queue import SimpleQueue
+from threading import Event, Semaphore
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import ObjectStore
+
+from feed_assets.storage.object.client import Children, ObjectClient, ObjectFile, ObjectListing, counted, each
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutMode
+
+_PART = 8 << 20
+_MOST_PARTS = 10_000
+_UPLOADS = 4
+_LARGEST_COPY = 5 << 30
+_ETAG_OF_CONTENT = re.compile(r"[0-9a-f]{32}")  # "900150983cd24fb0d6963f7d28e17f72", not "…-2" of two parts
+_MESSAGE = re.compile(r"<Message>([^<\n]*)")  # "<Message>The specified bucket does not exist</Message>"
+_CAUSE = re.compile(r'message: "([^"]*)"')  # 'Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }'
+
+
+class ObstoreClient(ObjectClient):
+    """The objects of an obstore store; the prefix of that store is the root."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def check(self) -> None:
+        self.list(".feed-assets/none")
+
+    def list(self, prefix: str) -> ObjectListing:
+        with _REQUEST:
+            found = [meta for batch in obstore.list(self._store, prefix or None) for meta in batch]
+        start = len(prefix) + 1 if prefix else 0
+        names = sorted(meta["path"] for meta in found)
+        files = {}
+        for meta in found:
+            path = meta["path"]
+            if len(path) >= start and not (meta["size"] == 0 and _is_folder(path, names)):
+                files[path[start:]] = _object_file(path[start:], meta)
+        return ObjectListing(exists=bool(found), files=files)
+
+    def children(self, prefix: str) -> Children:
+        with _REQUEST:
+            found = obstore.list_with_delimiter(self._store, prefix or None)
+        start = len(prefix) + 1 if prefix else 0
+        folders = [path[start:] for path in found["common_prefixes"]]
+        return Children(folders, [meta["path"][start:] for meta in found["objects"] if len(meta["path"]) >= start])
+
+    def find(self, key: str) -> ObjectFile | None:
+        with suppress(FileNotFoundError), _REQUEST:
+            return _object_file("", obstore.head(self._store, key))
+        return None
+
+    def get(self, key: str) -> bytes:
+        with _REQUEST:
+            return bytes(obstore.get(self._store, key).bytes())
+
+    def get_versioned(self, key: str) -> tuple[bytes, object]:
+        with _REQUEST:
+            found = obstore.get(self._store, key)
+            meta = found.meta
+            return bytes(found.bytes()), {name: meta[name] for name in ("e_tag", "version") if meta[name]}
+
+    def get_range(self, key: str, start: int, end: int) -> bytes:
+        with _REQUEST:
+            return bytes(obstore.get_range(self._store, key, start=start, end=end))
+
+    def chunks(self, key: str) -> Iterator[bytes]:
+        with _REQUEST:
+            yield from obstore.get(self._store, key).stream(min_chunk_size=_PART)
+
+    def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
+        mode = "create" if is_new else replaces or "overwrite"
+        with _REQUEST:
+            obstore.put(self._store, key, data, mode=cast("PutMode", mode), use_multipart=False)
+
+    def put_chunks(self, key: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
+        if size <= _PART:
+            self.put(key, b"".join(counted(chunks, size)))
+            return
+        ready: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
+        room, is_over = Semaphore(_UPLOADS), Event()
+
+        def queued_chunks() -> Iterator[bytes]:
+            while (chunk := ready.get()) is not None:
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                room.release()
+                yield chunk
+
+        def upload() -> None:
+            try:
+                part = max(_PART, -(-size // _MOST_PARTS))
+                with _REQUEST:
+                    obstore.put(
+                        self._store,
+                        key,
+                        queued_chunks(),
+                        use_multipart=True,
+                        chunk_size=part,
+                        max_concurrency=_UPLOADS,
+                    )
+            finally:
+                is_over.set()
+                room.release()
+
+        # The upload has its own thread: chunks that come from obstore cannot be read while obstore writes in this one.
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(upload)
+            try:
+                for chunk in counted(chunks, size):
+                    room.acquire()
+                    if is_over.is_set():
+                        break
+                    ready.put(chunk)
+                ready.put(None)
+            except BaseException as exc:
+                ready.put(exc)
+                wait([done])
+                raise
+            done.result()
+
+    def copy(self, key: str, to: str, size: int | None) -> None:
+        if size is not None and size > _LARGEST_COPY:  # the limit of S3 for one copy request
+            self.put_chunks(to, size, self.chunks(key))
+            return
+        with _REQUEST:
+            obstore.copy(self._store, key, to)
+
+    def remove(self, keys: Sequence[str]) -> None:
+        if not keys:
+            return
+        try:
+            with _REQUEST:
+                obstore.delete(self._store, keys)
+        except FileNotFoundError:  # some storages stop at the first missing object
+            if len(keys) > 1:
+                each(lambda key: self.remove([key]), keys)
+
+
+class _Request:
+    """A context that translates errors of obstore into file errors.
+
+    A process forked from one that made requests can make none: the threads of obstore do not exist in it.
+    """
+
+    def __enter__(self) -> None:
+        if _owner() != os.getpid():
+            raise OSError("this process was forked off one that has used the storage; start it anew instead (spawn)")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        match error:
+            case FileNotFoundError() if error.errno is None:
+                raise FileNotFoundError(_reason(error)) from error
+            case AlreadyExistsError() | PreconditionError():
+                raise FileExistsError(_reason(error)) from error
+            case PermissionDeniedError() | UnauthenticatedError():
+                raise PermissionError(_reason(error)) from error
+            case BaseError() | ValueError():
+                raise OSError(_reason(error)) from error
+
+
+_REQUEST = _Request()
+
+
+@cache
+def _owner() -> int:
+    """Return the id of the process that made the first request; forked processes inherit the cached value."""
+    return os.getpid()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the message of a storage error, without its debug details."""
+    said, _, debug = str(error).partition("\n\nDebug source")
+    if message := _MESSAGE.search(said):
+        return message.group(1).rstrip(". ")
+    cause = _CAUSE.search(debug)
+    return said.partition(": <?xml")[0].rstrip(". ") + (f" ({cause.group(1)})" if cause else "")
+
+
+def _is_folder(path: str, names: Sequence[str]) -> bool:
+    """Return whether an empty object is only the marker of a folder with other objects (its key ends with a slash)."""
+    place = bisect_left(names, f"{path}/")
+    return place < len(names) and names[place].startswith(f"{path}/")
+
+
+def _object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile:
+    """Convert the metadata of one object; its tag has whole seconds, because some answers have no more."""
+    modified_at = meta["last_modified"]
+    etag = (meta["e_tag"] or "").strip('"')
+    return ObjectFile(
+        path=path,
+        size=meta["size"],
+        modified_at=modified_at,
+        tag=f"{etag} {modified_at.replace(microsecond=0)}" if etag else f" {modified_at}",
+        checksum=f"etag:{etag}" if _ETAG_OF_CONTENT.fullmatch(etag) else "",
+    )

@@ -1,0 +1,287 @@
+"""Slots: the objects of one staging on an object store, and their publication as an instance.
+
+A slot is the prefix `staging/<token>/<name of the path>/`. Its header `slot.json` names the path and exists while the
+staging may be published. `data/<generation>/…` has the files. `intent.json` exists once everything is prepared. A
+publication begins when a marker with the token of the slot is created inside the instance, and ends when the marker is
+removed. In between the instance counts as PARTIAL, and any process can finish the work from marker and intent.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from feed_assets.storage.errors import InstanceChangingError
+from feed_assets.storage.manifests import parse_manifest, render_manifest
+from feed_assets.storage.object.client import ObjectClient, each, is_content_of
+from feed_assets.storage.object.looks import broken_off
+from feed_assets.storage.object.tree import list_objects, read_document, remove_below
+from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, PUBLISHING_NAME, parse_token, path_name
+from feed_assets.storage.records import Guard, Manifest
+
+STAGING_PREFIX = f"{CONTROL_FOLDER}/staging"
+HEADER, INTENT = "slot.json", "intent.json"
+_BATCH = 64
+_TRIES = 10
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The content that a prepared slot gives to an instance.
+
+    `files` maps all staged files, except flags and manifest, to the generation that wrote them. `kept` are files of the
+    instance that stay unchanged. `flags` are written last, the first of them at the very end.
+    """
+
+    manifest: Manifest
+    flags: tuple[str, ...]
+    files: Mapping[str, int]
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSlot:
+    """The slot of a path and a token, for the instance at the key `path`; `store` is the URL of the root."""
+
+    client: ObjectClient
+    store: str
+    path: str
+    token: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{STAGING_PREFIX}/{self.token}/{path_name(self.path)}"
+
+    def data(self, generation: int) -> str:
+        """Return the prefix for the files of one generation of writers."""
+        return f"{self.prefix}/data/{generation}"
+
+    def make(self, names: Collection[str] | None = None) -> None:
+        """Recreate the slot, empty and in its first generation. `names` are its current objects, if known."""
+        self.remove(names)
+        try:
+            self.write_header(1, is_new=True)
+        except FileExistsError:
+            if self.read_generation() != 1:
+                raise self._take_over_conflict() from None
+
+    def list_names(self) -> dict[str, int]:
+        """Return the objects of the slot, relative to its prefix, with their sizes."""
+        return {name: file.size for name, file in self.client.list(self.prefix).files.items()}
+
+    def read_generation(self) -> int | None:
+        """Return the generation of the writers; None if the staging does not exist."""
+        document = read_document(self.client, f"{self.prefix}/{HEADER}")
+        return None if document is None else int(document["generation"])
+
+    def write_header(self, generation: int, *, is_new: bool = False, replaces: object = None) -> None:
+        """Write the header with the generation that may write. The conditions are those of `ObjectClient.put`."""
+        text = _render({"path": self.path, "generation": generation})
+        self.client.put(f"{self.prefix}/{HEADER}", text, is_new=is_new, replaces=replaces)
+
+    def take_over(self) -> int | None:
+        """Give the slot the next generation and return it; None if the staging does not exist.
+
+        Raises `InstanceChangingError` if another process takes over the slot at the same time.
+        """
+        try:
+            text, version = self.client.get_versioned(f"{self.prefix}/{HEADER}")
+        except FileNotFoundError:
+            return None
+        former = int(json.loads(text)["generation"])
+        try:
+            self.write_header(former + 1, replaces=version)
+        except FileExistsError:
+            if self.read_generation() != former + 1:
+                raise self._take_over_conflict() from None
+        except FileNotFoundError:
+            raise self._take_over_conflict() from None
+        if former > 1:  # the first generation of a copy has no intent
+            self.client.remove([f"{self.prefix}/{INTENT}"])
+        return former + 1
+
+    def remove(self, names: Collection[str] | None = None) -> None:
+        """Remove the slot, the header first, so that a half-removed slot never looks like a valid one."""
+        names = self.list_names() if names is None else names
+        if HEADER in names:
+            self.client.remove([f"{self.prefix}/{HEADER}"])
+        self.client.remove([f"{self.prefix}/{name}" for name in names if name != HEADER])
+
+    def write_intent(self, intent: Intent) -> None:
+        document = {
+            "flags": intent.flags,
+            "files": dict(intent.files),
+            "kept": intent.kept,
+            "manifest": render_manifest(intent.manifest).decode(),
+        }
+        self.client.put(f"{self.prefix}/{INTENT}", _render(document))
+
+    def read_intent(self) -> Intent | None:
+        """Return the intent of the slot; None if it was never prepared or no longer exists."""
+        document = read_document(self.client, f"{self.prefix}/{INTENT}")
+        if document is None:
+            return None
+        return Intent(
+            manifest=parse_manifest(document["manifest"], store=self.store, path=self.path),
+            flags=tuple(document["flags"]),
+            files=document["files"],
+            kept=tuple(document["kept"]),
+        )
+
+    def begin(self, guard: Guard) -> None:
+        """Finish an interrupted publication of another slot, call the guard, then put the marker of this slot."""
+        for _ in range(_TRIES):
+            lost = None
+            marker = _read_marker(self.client, self.path)
+            if marker is not None and marker[0] != self.token:
+                if replace(self, token=marker[0]).read_intent() is None:
+                    lost = marker[1]
+                else:
+                    recover(self)
+            guard()
+            if put_marker(self.client, self.path, self.token, replaces=lost):
+                return
+        raise InstanceChangingError(store=self.store, path=self.path, reason="others keep publishing it")
+
+    def roll_forward(self, intent: Intent, names: Collection[str] | None = None) -> None:
+        """Publish the intent from any intermediate state, then remove marker and slot.
+
+        `names` are the objects of the slot, if known. It is no error if another process finishes this publication
+        meanwhile.
+        """
+        try:
+            self._roll_forward(intent, names)
+        except (FileNotFoundError, InstanceChangingError):
+            if read_marker(self.client, self.path) is not None or not self._is_published(intent):
+                raise
+
+    def _roll_forward(self, intent: Intent, names: Collection[str] | None) -> None:
+        """Publish in steps; read the marker before every step and stop if it is missing or belongs to another slot.
+
+        Only a request that is already in flight at that moment cannot be stopped.
+        """
+        before = list_objects(self.client, self.path).files
+        closing = [*intent.flags, MANIFEST_NAME]
+        keep = {*intent.files, *intent.kept, *closing, PUBLISHING_NAME}
+        is_fresh = is_content_of(before.get(PUBLISHING_NAME), _render({"token": self.token}))  # as the listing proves
+        for name in (*closing, ""):
+            if name in before:
+                self._in_batches(self.client.remove, [_key(self.path, name)], is_fresh=is_fresh)
+                is_fresh = False
+        sizes = {entry.path: entry.size for entry in intent.manifest.entries}
+
+        def copy(name: str) -> None:
+            key = f"{self.data(intent.files[name])}/{name}"
+            self.client.copy(key, f"{self.path}/{name}", sizes.get(name))
+
+        self._in_batches(lambda names: each(copy, names), sorted(intent.files), is_fresh=is_fresh)
+        others = [f"{self.path}/{name}" for name in before if name and name not in keep]
+        self._in_batches(self.client.remove, others)
+        self._in_batches(self._close, [intent])
+        self._in_batches(self.client.remove, [f"{self.path}/{PUBLISHING_NAME}"])
+        self.remove(names)
+
+    def _in_batches(
+        self, work: Callable[[Sequence[Item]], object], items: Sequence[Item], *, is_fresh: bool = False
+    ) -> None:
+        """Call `work` for batches of objects; check before each that the marker is still that of this slot.
+
+        `is_fresh` says that the marker was checked just now, so the first batch needs no check.
+
+        Raises:
+            InstanceChangingError: the marker is missing or belongs to another slot.
+        """
+        for start in range(0, len(items), _BATCH):
+            if not (is_fresh and start == 0) and read_marker(self.client, self.path) != self.token:
+                reason = "another publication has overtaken it"
+                raise InstanceChangingError(store=self.store, path=self.path, reason=reason)
+            work(items[start : start + _BATCH])
+
+    def _close(self, intents: Sequence[Intent]) -> None:
+        """Write the manifest, then the flags, the flag of the whole instance last."""
+        (intent,) = intents
+        self.client.put(f"{self.path}/{MANIFEST_NAME}", render_manifest(intent.manifest))
+        for flag in intent.flags[::-1]:
+            self.client.put(f"{self.path}/{flag}", b"")
+
+    def _is_published(self, intent: Intent) -> bool:
+        with suppress(FileNotFoundError):
+            return self.client.get(f"{self.path}/{MANIFEST_NAME}") == render_manifest(intent.manifest)
+        return False
+
+    def _take_over_conflict(self) -> InstanceChangingError:
+        reason = f"another process is taking over the staging {self.token!r}"
+        return InstanceChangingError(store=self.store, path=self.path, reason=reason)
+
+
+def recover(slot: ObjectSlot, *, if_possible: bool = False) -> bool:
+    """Finish an interrupted publication of the path of a slot, from any slot; return whether there was one.
+
+    Raises `StorageError` if the slot of that publication no longer exists; with `if_possible`, returns False instead.
+    """
+    token = read_marker(slot.client, slot.path)
+    if token is None:
+        return False
+    slot = replace(slot, token=parse_token(slot.store, token))
+    intent = slot.read_intent()
+    if intent is not None:
+        slot.roll_forward(intent)
+    elif read_marker(slot.client, slot.path) == token:
+        if if_possible:
+            return False
+        raise broken_off(slot.store, slot.path, token)
+    return True
+
+
+def sweep_slot(client: ObjectClient, store: str, token: str, name: str) -> None:
+    """Remove the slot with this name in the hidden folder; finish its publication first, if that has begun."""
+    prefix = f"{STAGING_PREFIX}/{token}/{name}"
+    if (header := read_document(client, f"{prefix}/{HEADER}")) is not None:
+        slot = ObjectSlot(client=client, store=store, path=str(header["path"]), token=token)
+        if read_marker(client, slot.path) == token:
+            recover(slot)
+        slot.remove()
+    remove_below(client, prefix)
+
+
+def read_marker(client: ObjectClient, target: str) -> str | None:
+    """Return the token of the publication in progress in an instance; None if there is none."""
+    found = _read_marker(client, target)
+    return None if found is None else found[0]
+
+
+def put_marker(client: ObjectClient, target: str, token: str, *, replaces: object = None) -> bool:
+    """Put a marker into an instance, and return whether it is there.
+
+    Returns False if another marker exists, unless `replaces` is its version. A marker with the same token counts as
+    this one: a request that was answered late may have been repeated.
+    """
+    try:
+        key = f"{target}/{PUBLISHING_NAME}"
+        client.put(key, _render({"token": token}), is_new=replaces is None, replaces=replaces)
+    except FileExistsError:
+        return read_marker(client, target) == token
+    except FileNotFoundError:
+        if replaces is None:
+            raise
+        return False
+    return True
+
+
+def _read_marker(client: ObjectClient, target: str) -> tuple[str, object] | None:
+    try:
+        text, version = client.get_versioned(f"{target}/{PUBLISHING_NAME}")
+    except FileNotFoundError:
+        return None
+    return str(json.loads(text)["token"]), version
+
+
+def _key(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if name else prefix
+
+
+def _render(document: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": 1, **document}).encode()

@@ -1,0 +1,302 @@
+"""A store on storages without atomic renames: S3, Google Cloud Storage, Azure, memory, and sftp by fsspec."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from feed_assets.storage.checksums import Checksum
+from feed_assets.storage.copy_port import Copying, Prepared
+from feed_assets.storage.errors import (
+    InstanceChangingError,
+    InstanceNotFoundError,
+    PathRefusedError,
+)
+from feed_assets.storage.listing import scan_listing
+from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks
+from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
+from feed_assets.storage.object.copying import ObjectCopying
+from feed_assets.storage.object.looks import content_of, look_into, measure_listing
+from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
+from feed_assets.storage.object.staging import ObjectStaging
+from feed_assets.storage.object.trash import ObjectTrash
+from feed_assets.storage.object.tree import find_present, list_objects, open_object, read_object
+from feed_assets.storage.object.walk import walk_keys
+from feed_assets.storage.paths import (
+    CONTROL_FOLDER,
+    MANIFEST_NAME,
+    PUBLISHING_NAME,
+    is_content,
+    parse_flag,
+    parse_path,
+    parse_token,
+)
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.records import (
+    Guard,
+    Look,
+    Manifest,
+    ManifestEntry,
+    Measure,
+    Scan,
+    StagingPlace,
+)
+from feed_assets.storage.refusals import Translated
+from feed_assets.storage.scratch import Scratch
+
+_TRIES = 10
+_SCANS = 3
+
+
+class ObjectStore(InstanceStore):
+    """A store of the instances below the root of a client.
+
+    Writers without a connector for the store write below `StagingPlace.local_path`, in `scratch`.
+    """
+
+    def __init__(
+        self, client: ObjectClient, *, root_url: str, spark_scheme: str | None = None, scratch: Path | None = None
+    ) -> None:
+        self.client = client
+        self.root_url = root_url.rstrip("/")
+        self.spark_scheme = spark_scheme
+        self._scratch = Scratch.of(self.root_url, scratch)
+
+    def check_root(self) -> None:
+        with self._translated(""):
+            self.client.check()
+
+    def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
+        flag = parse_flag(self.root_url, flag)
+        plain = [parse_path(self.root_url, path) for path in paths]
+        with self._translated(paths[0] if len(paths) == 1 else ""):
+            present = find_present(self.client, plain)
+            listings = dict(zip(present, each(self._list, list(present)), strict=True))
+        return [look_into(path, listings.get(key), flag) for path, key in zip(paths, plain, strict=True)]
+
+    def manifest(self, path: str, flag: str | None = None) -> Manifest:
+        return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), None))
+
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        key, flag = self._key(path), parse_flag(self.root_url, flag)
+        with self._translated(path):
+            for _ in range(_SCANS):
+                listing = self._list(key)
+                look, content = look_into(path, listing, flag), content_of(listing, flag)
+                try:
+                    scan = scan_listing(look.availability, content, earlier, now, partial(self._read_all, key))
+                except FileNotFoundError:
+                    continue
+                if not scan.read or self._list(key).files == listing.files:
+                    return scan
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
+
+    def published_manifest(self, path: str) -> Manifest | None:
+        with self._translated(path):
+            text = read_object(self.client, f"{self._key(path)}/{MANIFEST_NAME}")
+        return None if text is None else parse_manifest(text, store=self.root_url, path=path)
+
+    def open(self, path: str, file: str) -> BinaryIO:
+        whole = f"{path}/{file}"
+        key = self._key(whole)
+        with self._translated(whole):
+            found = self.client.find(key)
+            if found is None:
+                raise InstanceNotFoundError(store=self.root_url, path=whole)
+            return open_object(self.client, key, found.size)
+
+    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
+        with self._translated(path):
+            to.mkdir(parents=True, exist_ok=True)
+            if any(to.iterdir()):
+                raise self._not_empty(path, to)
+        return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), to))
+
+    def stage(self, path: str, token: str) -> StagingPlace:
+        return self._staging(path, token).create()
+
+    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+        flag = parse_flag(self.root_url, flag)
+        staged = self._staging(staging.path, staging.token)
+        slot = staged.slot
+        staged.join(1)
+        with self._translated(slot.path):
+            intent = slot.read_intent()
+            if intent is not None and read_marker(self.client, slot.path) == slot.token:
+                slot.roll_forward(intent)
+                self._scratch.remove(slot.token, slot.path)
+                return intent.manifest
+        prepared = self._prepare(staged, flag, extra)
+        staged.prepare(prepared)
+
+        def decide() -> None:
+            with ExitStack() as forbidden:
+                forbidden.callback(self._drop, slot)
+                guard()
+                forbidden.pop_all()
+
+        staged.publish(decide)
+        self._scratch.remove(slot.token, slot.path)
+        return prepared.manifest
+
+    def discard(self, staging: StagingPlace) -> None:
+        slot = self._staging(staging.path, staging.token).slot
+        with self._translated(slot.path):
+            if read_marker(self.client, slot.path) == slot.token:
+                recover(slot)
+            self._drop(slot)
+
+    def recover(self, path: str) -> bool:
+        path = parse_path(self.root_url, path)
+        with self._translated(path):
+            return recover(self._staging(path, "recovery").slot)
+
+    def sweep_staging(self, older_than: datetime) -> int:
+        with self._translated(CONTROL_FOLDER):
+            newest: dict[tuple[str, str], datetime | None] = {}
+            for file in self.client.list(STAGING_PREFIX).files.values():
+                token, _, rest = file.path.partition("/")
+                name = rest.partition("/")[0]
+                newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified_at)), default=None)
+            old = [slot for slot, changed_at in newest.items() if changed_at is not None and changed_at < older_than]
+            for token, name in old:
+                sweep_slot(self.client, self.root_url, token, name)
+        self._scratch.sweep(older_than)
+        return len(old)
+
+    def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
+        plain = parse_path(self.root_url, base) if base.strip("/") else ""
+        prefix = f"{plain}/" if plain else ""
+        with self._translated(base):
+            self.check_root()
+            for found in walk_keys(self.client, plain, depth, choose):
+                yield found._replace(folder=prefix + found.folder)
+
+    def measure(self, paths: Sequence[str]) -> list[Measure]:
+        with self._translated(""):
+            return each(self._measure, paths)
+
+    def all_files(self, path: str) -> tuple[str, ...]:
+        with self._translated(path):
+            listing = self._list(parse_path(self.root_url, path))
+        if not listing.files:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        if (obstacle := measure_listing(path, listing).obstacle) is not None:
+            raise PathRefusedError(store=self.root_url, path=path, reason=obstacle)
+        return tuple(sorted(listing.files))
+
+    def trash(self) -> Trash:
+        return ObjectTrash(self, self.client, partial(self._translated, ""))
+
+    def copying(self) -> Copying:
+        return ObjectCopying(self.client, self.root_url, self._refused, self._staging)
+
+    def _key(self, path: str) -> str:
+        return parse_path(self.root_url, path)
+
+    def _staging(self, path: str, token: str) -> ObjectStaging:
+        slot = ObjectSlot(
+            client=self.client,
+            store=self.root_url,
+            path=parse_path(self.root_url, path),
+            token=parse_token(self.root_url, token),
+        )
+        return ObjectStaging(slot, self._refused, self._place)
+
+    def _place(self, slot: ObjectSlot) -> StagingPlace:
+        """Return the place for the writers of a staging, and create its local folder."""
+        local = self._scratch.make(slot.token, slot.path)
+        url = f"file://{local}"
+        if self.spark_scheme:
+            url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{slot.data(1)}"
+        return StagingPlace(path=slot.path, token=slot.token, url=url, local_path=local)
+
+    def _measure(self, path: str) -> Measure:
+        try:
+            return measure_listing(path, self._list(parse_path(self.root_url, path)))
+        except PathRefusedError as exc:
+            return Measure(path=path, obstacle=exc.reason)
+
+    def _list(self, path: str) -> ObjectListing:
+        return list_objects(self.client, path)
+
+    def _content(self, path: str, flag: str | None) -> dict[str, ObjectFile]:
+        """List the content files of an instance; raise `InstanceChangingError` if a publication is in progress."""
+        listing = self._list(parse_path(self.root_url, path))
+        if not listing.exists:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        if PUBLISHING_NAME in listing.files:
+            raise InstanceChangingError(store=self.root_url, path=path, reason="a publication of it is under way")
+        if "" in listing.files:
+            raise NotADirectoryError("it is a file, and an instance is a directory")
+        return {name: file for name, file in listing.files.items() if is_content(name, flag)}
+
+    def _read_whole(self, path: str, flag: str | None, to: Path | None) -> list[ManifestEntry]:
+        """Read all content, into a directory if given; repeat if the instance changed meanwhile."""
+        key = self._key(path)
+        with self._translated(path):
+            for _ in range(_TRIES):
+                before = self._content(path, flag)
+                if to is not None:
+                    Scratch.clear(to)
+                try:
+                    entries = self._read_all(key, list(before), to)
+                except FileNotFoundError:
+                    continue
+                if self._content(path, flag) == before:
+                    return entries
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
+
+    def _read_all(self, key: str, files: Sequence[str], to: Path | None = None) -> list[ManifestEntry]:
+        return each(partial(self._read, key, to), files)
+
+    def _read(self, key: str, to: Path | None, file: str) -> ManifestEntry:
+        with ExitStack() as stack:
+            copy = None
+            if to is not None:
+                (to / file).parent.mkdir(parents=True, exist_ok=True)
+                copy = stack.enter_context((to / file).open("wb"))
+            return read_chunks(file, self.client.chunks(f"{key}/{file}".rstrip("/")), copy)
+
+    def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Prepared:
+        """Upload the locally written files, and read the files that were written into the store directly."""
+        slot = staged.slot
+        with self._translated(slot.path):
+            local = self._scratch.folder(slot.token, slot.path)
+            uploaded = {
+                entry.path: entry for entry in each(partial(self._upload, staged, local), self._scratch.files(local))
+            }
+            listed = self.client.list(slot.data(1)).files
+            names = {name: listed[name] for name in sorted(listed.keys() - {flag, MANIFEST_NAME, PUBLISHING_NAME})}
+            remote = [name for name in names if is_content(name, flag) and name not in uploaded]
+            read = {entry.path: entry for entry in self._read_all(slot.data(1), remote)}
+            entries = {**read, **{name: entry for name, entry in uploaded.items() if name in names}}
+            content = {name: entry for name, entry in entries.items() if is_content(name, flag)}
+            hidden = [ManifestEntry(name, file.size, "") for name, file in names.items() if name not in content]
+        missing = [ManifestEntry(name, entry.size, "") for name, entry in uploaded.items() if name not in listed]
+        return Prepared(
+            manifest=Manifest.of(content.values(), extra), flags=(flag,) if flag else (), hidden=(*hidden, *missing)
+        )
+
+    def _upload(self, staged: ObjectStaging, local: Path, name: str) -> ManifestEntry:
+        with (local / name).open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            checksum = Checksum()
+
+            def read() -> Iterator[bytes]:
+                while chunk := stream.read(CHUNK):
+                    checksum.update(chunk)
+                    yield chunk
+
+            staged.put(name, size, read())
+        return ManifestEntry(path=name, size=size, checksum=checksum.render())
+
+    def _drop(self, slot: ObjectSlot) -> None:
+        slot.remove()
+        self._scratch.remove(slot.token, slot.path)
+
+    def _translated(self, path: str) -> Translated:
+        return Translated(self._refused, path)

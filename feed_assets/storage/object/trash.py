@@ -1,0 +1,185 @@
+"""The trash of an object store.
+
+`.feed-assets/trash/<sweep>/` has a record of each move in `moves/` and the objects in `tree/<path>/`. It also has
+`purging.json` from the beginning of a purge to its end.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from feed_assets.storage.archiving import Copied, check_copy, receive_instance
+from feed_assets.storage.errors import PathRefusedError
+from feed_assets.storage.manifests import CHUNK, read_chunks
+from feed_assets.storage.object.client import ObjectClient, each
+from feed_assets.storage.object.trash_mover import MoveRecord, MoveStep, TrashMove
+from feed_assets.storage.object.tree import list_objects, read_object, remove_below
+from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
+
+
+class ObjectTrash(Trash):
+    """The trash of an object store. `area` is its folder in the hidden folder.
+
+    `translated` is a context that turns file errors into errors of the store.
+    """
+
+    def __init__(
+        self,
+        store: InstanceStore,
+        client: ObjectClient,
+        translated: Callable[[], AbstractContextManager[None]],
+        area: str = "trash",
+    ) -> None:
+        self.store = store
+        self._client = client
+        self._translated = translated
+        self._area = f"{CONTROL_FOLDER}/{area}"
+
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        key = f"{self._prefix(sweep)}/sweep.json"
+        with self._translated():
+            self._client.put(key, json.dumps(document, indent=1).encode())
+
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        with self._translated():
+            text = read_object(self._client, f"{self._prefix(sweep)}/sweep.json")
+        try:
+            found = None if text is None else json.loads(text)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
+        if self._is_purging(sweep):
+            return [Moved(path=path, outcome=Outcome.REFUSED, reason="the sweep is being purged") for path in paths]
+        return self._move(sweep, paths, lambda trash_move: trash_move.put(flag))
+
+    def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
+        if self._is_purging(sweep):
+            return [Moved(path=path, outcome=Outcome.LOST, reason="the sweep is being purged") for path in paths]
+        return self._move(sweep, paths, lambda trash_move: trash_move.restore())
+
+    def purge(self, sweep: str) -> Purged:
+        prefix = self._prefix(sweep)
+        with self._translated():
+            if not self._is_purging(sweep):
+                obstacle = self._settle(sweep)
+                if obstacle is not None:
+                    return Purged(sweep=sweep, files=0, is_complete=False, obstacle=obstacle)
+                if not list_objects(self._client, prefix).files:
+                    return Purged(sweep=sweep, files=0, is_complete=True)
+                self._client.put(f"{prefix}/purging.json", b"{}")
+            kept = len(list_objects(self._client, f"{prefix}/tree").files)
+            for part in ("tree", "moves"):
+                remove_below(self._client, f"{prefix}/{part}")
+            self._client.remove([f"{prefix}/sweep.json"])
+            self._client.remove([f"{prefix}/purging.json"])
+        return Purged(sweep=sweep, files=kept, is_complete=True)
+
+    def sweeps(self) -> list[str]:
+        with self._translated():
+            return sorted(self._client.children(self._area).folders)
+
+    def contents(self, sweep: str) -> Iterator[str]:
+        with self._translated():
+            moves = [] if self._is_purging(sweep) else self._moves(sweep)
+        yield from (move.path for move in moves if move.step in (MoveStep.TAKING, MoveStep.TAKEN, MoveStep.RETURNING))
+
+    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+        intake = ObjectTrash(self.store, self._client, self._translated, "incoming")
+        return receive_instance(self.store, intake, source, path, to_path, flag)
+
+    def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:
+        """Write a copy into the trash and check it; see `Intake`."""
+        plain = parse_path(self.store.root_url, to_path)
+        kept = f"{self._prefix(token)}/tree/{plain}"
+        with self._translated(), tempfile.TemporaryDirectory() as scratch:
+            for file in copied.files:
+                self._fill_file(plain, copied, file, f"{kept}/{file}".rstrip("/"), Path(scratch) / "file")
+            files = tuple((file.path, file.size, file.tag) for file in list_objects(self._client, kept).files.values())
+            self._trash_move(token, plain).record(MoveRecord(path=plain, flag=flag, step=MoveStep.TAKEN, files=files))
+
+    def resume(self, token: str, to_path: str) -> None:
+        """Finish moving a copy to its place; see `Intake`."""
+        with self._translated():
+            move = self._trash_move(token, parse_path(self.store.root_url, to_path)).find()
+            if move is not None:
+                self._settle_one(token, move)
+
+    def _fill_file(self, plain: str, copied: Copied, file: str, key: str, scratch: Path) -> None:
+        with scratch.open("wb") as stream:
+            read = copied.read(file, stream)
+        with scratch.open("rb") as stream:
+            self._client.put_chunks(key, read.size, iter(lambda: stream.read(CHUNK), b""))
+        check_copy(self.store.root_url, plain, read, read_chunks(file, self._client.chunks(key)))
+
+    def _has_begun(self, sweep: str, path: str) -> bool:
+        plain = self._plain(path)
+        with self._translated():
+            return isinstance(plain, str) and self._trash_move(sweep, plain).find() is not None
+
+    def _prefix(self, sweep: str) -> str:
+        return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
+
+    def _trash_move(self, sweep: str, plain: str) -> TrashMove:
+        return TrashMove(self._client, prefix=self._prefix(sweep), path=plain)
+
+    def _is_purging(self, sweep: str) -> bool:
+        """Return whether a purge of the sweep has begun."""
+        with self._translated():
+            return read_object(self._client, f"{self._prefix(sweep)}/purging.json") is not None
+
+    def _moves(self, sweep: str) -> list[MoveRecord]:
+        prefix = f"{self._prefix(sweep)}/moves"
+        names = list(list_objects(self._client, prefix).files)
+        texts = each(lambda name: read_object(self._client, f"{prefix}/{name}"), names)
+        return [MoveRecord.parse(text) for text in texts if text is not None]
+
+    def _settle(self, sweep: str) -> str | None:
+        """Settle interrupted moves so that a purge loses nothing; return the obstacle if that is impossible."""
+        moves = self._moves(sweep)
+        for move in moves:
+            if move.step is MoveStep.RETURNING:
+                return f"the restore of {move.path!r} broke off: restore it again first"
+        each(partial(self._settle_one, sweep), moves)
+        return None
+
+    def _settle_one(self, sweep: str, move: MoveRecord) -> None:
+        trash_move = self._trash_move(sweep, move.path)
+        match move.step:
+            case MoveStep.COPYING:
+                trash_move.abandon(move)
+            case MoveStep.TAKING:
+                trash_move.put(move.flag)
+            case MoveStep.TAKEN:
+                trash_move.release()
+            case MoveStep.RETURNING | MoveStep.RETURNED:
+                trash_move.restore()
+
+    def _move(self, sweep: str, paths: Sequence[str], move: Callable[[TrashMove], Moved]) -> list[Moved]:
+        """Move many paths, several at a time; handle a repeated path after its first move."""
+        plain = [self._plain(path) for path in paths]
+        first = list(dict.fromkeys(one for one in plain if isinstance(one, str)))
+        answers: list[Moved] = []
+        with self._translated():
+            early = dict(zip(first, each(lambda one: move(self._trash_move(sweep, one)), first), strict=True))
+            for path, one in zip(paths, plain, strict=True):
+                if isinstance(one, Moved):
+                    answers.append(one)
+                else:
+                    answer = early.pop(one) if one in early else move(self._trash_move(sweep, one))
+                    answers.append(replace(answer, path=path))
+        return answers
+
+    def _plain(self, path: str) -> str | Moved:
+        """Return a path without superfluous slashes, or the result for an invalid path."""
+        try:
+            return parse_path(self.store.root_url, path)
+        except PathRefusedError as exc:
+            return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)

@@ -1,0 +1,52 @@
+"""Open each store once per process, on first use."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.registry import open_store
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class StorePool:
+    """Opens and keeps stores by address. A process creates its pool at the start and passes it down.
+
+    `threads` is the number of instances processed at a time; several requests then wait for storage in parallel.
+    """
+
+    def __init__(
+        self, opener: Callable[[str, dict[str, object]], InstanceStore] = open_store, *, threads: int = 8
+    ) -> None:
+        self._opener = opener
+        self._threads = threads
+        self._stores: dict[StoreAddress, InstanceStore] = {}
+
+    def get(self, address: StoreAddress) -> InstanceStore:
+        """Return the store at `address`.
+
+        Raises:
+            StorageError: the scheme is unknown, its package is not installed, or an option is wrong.
+        """
+        store = self._stores.get(address)
+        if store is None:
+            options = {name: _thaw(value) for name, value in address.options.items()}
+            store = self._stores[address] = self._opener(address.url, options)
+        return store
+
+    def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Call `work` for many instances, several at a time; return results in order, raise the first exception."""
+        if min(self._threads, len(items)) < 2:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(min(self._threads, len(items))) as pool:
+            return list(pool.map(work, items))
+
+
+def _thaw(value: object) -> object:
+    """Convert a frozen option for fsspec: maps to dicts, sequences to lists."""
+    if isinstance(value, Mapping):
+        return {name: _thaw(item) for name, item in value.items()}
+    return [_thaw(item) for item in value] if isinstance(value, tuple) else value

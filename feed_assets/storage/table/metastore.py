@@ -1,0 +1,295 @@
+"""The client of a Hive metastore: read and change the partitions of tables over Thrift, without a JVM.
+
+It works with the metastores of Hive 2.3 and later. Connections are pooled; a dead one is replaced without the caller
+noticing.
+"""
+
+import base64
+import copy
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift import TSerialization
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated, TBinaryProtocolFactory
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.table.partition_names import render_partition
+
+_CONNECT_MILLISECONDS = 8_000
+_ANSWER_MILLISECONDS = 300_000
+_NAMES_A_CALL = 500
+_IDLE_CONNECTIONS = 8
+_CHANGED = "transient_lastDdlTime"
+# Statistics of the old content, which readers would apply to the new content.
+_STATISTICS = ("COLUMN_STATS_ACCURATE", "numRows", "rawDataSize", "totalSize", "numFiles", "numFilesErasureCoded")
+_SPARK_STATISTICS = "spark.sql.statistics."
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of the metastore: its location, its partition keys with their Hive types, and its parameters."""
+
+    database: str
+    name: str
+    kind: str
+    location: str
+    keys: tuple[tuple[str, str], ...]
+    buckets: int
+    parameters: Mapping[str, str]
+    described: Any = field(repr=False, compare=False)
+
+    def render(self, values: Sequence[str]) -> str:
+        """Return the name of the partition with these values."""
+        return render_partition(values, self.keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition: its values in the order of the keys, its location, and the time of its last change (UTC)."""
+
+    values: tuple[str, ...]
+    location: str
+    changed_at: datetime | None
+    described: Any = field(repr=False, compare=False)
+
+    def pack(self) -> str:
+        """Serialize the whole definition as text, from which `Metastore.put_back` restores the partition."""
+        return base64.b64encode(TSerialization.serialize(self.described, TBinaryProtocolFactory())).decode()
+
+
+class Metastore:
+    """The metastores of one address, `thrift://one:9083,two:9083`; the first that answers is used. Thread-safe.
+
+    `store` is the URL in error messages. Every method raises `StorageError` if no metastore answers, or one refuses.
+    """
+
+    def __init__(self, hosts: Sequence[tuple[str, int]], store: str) -> None:
+        self._hosts = tuple(hosts)
+        self._store = store
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+
+    def find_table(self, database: str, name: str) -> Table | None:
+        """Return a table by name; None if it does not exist."""
+        try:
+            found = self._request(lambda client: _get_table(client, database, name))
+        except _Missing:
+            return None
+        sd = found.sd
+        return Table(
+            database=database,
+            name=name,
+            kind=found.tableType or "",
+            location=(sd.location or "").rstrip("/"),
+            keys=tuple((key.name, key.type) for key in found.partitionKeys or ()),
+            buckets=max(sd.numBuckets or 0, 0),
+            parameters=dict(found.parameters or {}),
+            described=found,
+        )
+
+    def find_partitions(self, table: Table, names: Sequence[str]) -> list[Partition]:
+        """Return the existing ones of the named partitions, in no particular order."""
+        found: list[Partition] = []
+        for start in range(0, len(names), _NAMES_A_CALL):
+            batch = list(names[start : start + _NAMES_A_CALL])
+            found += [_partition(each) for each in self._request(partial(_get_partitions, table=table, names=batch))]
+        return found
+
+    def partition_names(self, table: Table, values: Mapping[str, str]) -> list[str]:
+        """Return the names of all partitions, or of those with the given values of some keys."""
+        if not values:
+            return list(self._request(lambda client: client.get_partition_names(table.database, table.name, -1)))
+        some_values = [values.get(key.lower(), "") for key, _ in table.keys]
+        return list(
+            self._request(lambda client: client.get_partition_names_ps(table.database, table.name, some_values, -1))
+        )
+
+    def add_partition(self, table: Table, values: Sequence[str], location: str) -> bool:
+        """Add a partition in the table's current format; return False if one with these values exists."""
+        described = ttypes.Partition(
+            values=list(values),
+            dbName=table.database,
+            tableName=table.name,
+            createTime=0,
+            lastAccessTime=0,
+            sd=_storage(table, location),
+            parameters={},
+        )
+        return self._add(described)
+
+    def alter_partition(self, table: Table, partition: Partition, location: str) -> bool:
+        """Point a partition to another location, in the table's current format; return False if it no longer exists.
+
+        Statistics of the old content are removed, because readers answer `COUNT(*)` from them.
+        """
+        described = copy.copy(partition.described)
+        kept = (described.parameters or {}).items()
+        described.parameters = {
+            name: text
+            for name, text in kept
+            if name not in (*_STATISTICS, _CHANGED) and not name.startswith(_SPARK_STATISTICS)
+        }
+        described.sd = _storage(table, location)
+        try:
+            self._request(lambda client: client.alter_partition(table.database, table.name, described))
+        except _Missing:
+            return False
+        return True
+
+    def drop_partitions(self, table: Table, partitions: Sequence[Partition]) -> None:
+        """Drop the partitions that still exist; do not delete their files."""
+        for start in range(0, len(partitions), _NAMES_A_CALL):
+            names = [table.render(each.values) for each in partitions[start : start + _NAMES_A_CALL]]
+            request = ttypes.DropPartitionsRequest(
+                dbName=table.database,
+                tblName=table.name,
+                parts=ttypes.RequestPartsSpec(names=names),
+                deleteData=False,
+                ifExists=True,
+                needResult=False,
+            )
+            self._request(partial(_drop_partitions, request=request))
+
+    def put_back(self, packed: str) -> bool:
+        """Restore a dropped partition (see `Partition.pack`); return False if one with its values exists."""
+        described = TSerialization.deserialize(ttypes.Partition(), base64.b64decode(packed), TBinaryProtocolFactory())
+        return self._add(described)
+
+    def _add(self, described: Any) -> bool:
+        try:
+            self._request(lambda client: client.add_partition(described))
+        except _Existing:
+            return False
+        return True
+
+    def _request(self, call: Callable[[Any], Answer]) -> Answer:
+        """Make a call on a pooled connection; use a new connection if the pooled one is dead."""
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            is_new = connection is None
+            connection = connection or self._connect()
+            try:
+                answer = call(connection.client)
+            except (TTransportException, OSError, EOFError) as exc:
+                connection.close()
+                if is_new:
+                    raise self._refused(f"it broke off: {_message(exc)}") from exc
+            except TException as exc:
+                self._put_idle(connection)
+                raise self._translated(exc) from exc
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._put_idle(connection)
+                return answer
+
+    def _connect(self) -> "_Connection":
+        reasons = []
+        for host, port in self._hosts:
+            try:
+                return _Connection(host, port)
+            except (TTransportException, OSError) as exc:
+                reasons.append(f"{host}:{port}: {_message(exc)}")
+        raise self._refused(f"it does not answer at {', '.join(reasons)}")
+
+    def _put_idle(self, connection: "_Connection") -> None:
+        with self._lock:
+            if len(self._idle) < _IDLE_CONNECTIONS:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _translated(self, exc: TException) -> Exception:
+        match exc:
+            case ttypes.NoSuchObjectException():
+                return _Missing()
+            case ttypes.AlreadyExistsException():
+                return _Existing()
+            case ttypes.InvalidOperationException() if "does not exist" in _message(exc):
+                return _Missing()
+            case _:
+                return self._refused(f"it refused: {_message(exc)}")
+
+    def _refused(self, reason: str) -> StorageError:
+        return StorageError(
+            store=self._store,
+            path="",
+            reason=f"the metastore: {reason}",
+            next_step="Check catalog of the cluster, and that a Hive metastore runs there.",
+        )
+
+
+class _Missing(Exception):
+    """The table or partition does not exist."""
+
+
+class _Existing(Exception):
+    """The partition already exists."""
+
+
+class _Connection:
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = TSocket(host, port)
+        self._socket.setTimeout(_CONNECT_MILLISECONDS)
+        self._transport = TBufferedTransport(self._socket)
+        self._transport.open()
+        self._socket.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setTimeout(_ANSWER_MILLISECONDS)
+        self.client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(self._transport))
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _get_partitions(client: Any, table: Table, names: list[str]) -> Any:
+    return client.get_partitions_by_names(table.database, table.name, names)
+
+
+def _drop_partitions(client: Any, request: Any) -> None:
+    client.drop_partitions_req(request)
+
+
+def _get_table(client: Any, database: str, name: str) -> Any:
+    try:
+        return client.get_table_req(ttypes.GetTableRequest(dbName=database, tblName=name)).table
+    except TApplicationException as exc:
+        if exc.type != TApplicationException.UNKNOWN_METHOD:
+            raise
+        return client.get_table(database, name)
+
+
+def _partition(described: Any) -> Partition:
+    seconds = (described.parameters or {}).get(_CHANGED) or described.createTime
+    return Partition(
+        values=tuple(described.values),
+        location=(described.sd.location or "").rstrip("/"),
+        changed_at=datetime.fromtimestamp(int(seconds), UTC) if seconds else None,
+        described=described,
+    )
+
+
+def _storage(table: Table, location: str) -> Any:
+    described = copy.copy(table.described.sd)
+    described.location = location
+    return described
+
+
+def _message(exc: Exception) -> str:
+    message = getattr(exc, "message", None) or str(exc) or type(exc).__name__
+    return str(message).strip().partition("\n")[0]

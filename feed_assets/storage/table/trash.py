@@ -1,0 +1,288 @@
+"""The trash of a table: drop partitions and move their directories to the trash of their stores.
+
+The definition of each partition is written into the trash before the partition is dropped, so that it can be restored.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.paths import parse_token, path_name
+from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.records import Moved, Outcome, Purged
+from feed_assets.storage.table.metastore import Partition, Table
+from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
+from feed_assets.storage.table.partitions import TablePartitions
+from feed_assets.storage.table.places import VERSIONS_FOLDER, Place, version_path
+
+_VERSION = 1
+_SUPERSEDED = "superseded-"
+_RECORDS = "partitions-"
+
+
+def remove_superseded(store: InstanceStore, path: str) -> None:
+    """Delete a directory that no partition points to any more, or that none ever pointed to."""
+    sweep = f"{_SUPERSEDED}{path_name(path)}"
+    trash = store.trash()
+    trash.put(sweep, [path])
+    trash.purge(sweep)
+
+
+def purge_superseded(store: InstanceStore) -> None:
+    """Finish interrupted calls of `remove_superseded`."""
+    trash = store.trash()
+    for sweep in trash.sweeps():
+        if sweep.startswith(_SUPERSEDED):
+            trash.purge(sweep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """A dropped partition: the given `path`, its definition `packed` by `Partition.pack`, and its directory `place`."""
+
+    path: str
+    packed: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PathRequest:
+    """The parsed paths of a call.
+
+    `specs` has the partitions by Hive's names, `names` the name for each path, `first` the first path for each name,
+    and `refused` the results for paths that do not name a partition.
+    """
+
+    paths: tuple[str, ...]
+    specs: dict[str, PartitionSpec]
+    names: dict[str, str]
+    first: dict[str, str]
+    refused: dict[str, Moved]
+
+    def answer(self, done: Mapping[str, Moved], again: Mapping[Outcome, Outcome]) -> list[Moved]:
+        """Return one result per path; `again` maps the first outcome of a partition to that of repeated paths."""
+        answers: list[Moved] = []
+        seen: set[str] = set()
+        for path in self.paths:
+            name = self.names.get(path)
+            found = self.refused[path] if name is None else done[name]
+            if name is not None and name in seen and found.outcome in again:
+                found = _moved_nothing(again[found.outcome], "it was named before")
+            seen |= {name} if name is not None else set()
+            answers.append(replace(found, path=path))
+        return answers
+
+
+class TableTrash(Trash):
+    """The trash of a table's partitions.
+
+    A put first drops the partition from the metastore, then moves the directory. A restore moves the directory back
+    first, then adds the partition. Directories outside the table's location are moved too, to the trash of their
+    parent.
+
+    Differs from Falcon: there Hive deletes the directories of managed tables, and Falcon those of external tables.
+    """
+
+    def __init__(self, store: InstanceStore, partitions: TablePartitions) -> None:
+        self.store = store
+        self._partitions = partitions
+
+    def describe(self, sweep: str, document: Mapping[str, object]) -> None:
+        self._root().describe(sweep, document)
+
+    def find_description(self, sweep: str) -> Mapping[str, object] | None:
+        return self._root().find_description(sweep)
+
+    def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
+        table, request = self._parse_paths(sweep, paths)
+        records = self._records(sweep)
+        standing = self._partitions.find(table, list(request.specs.values()))
+        done = dict.fromkeys(request.specs, _moved_nothing(Outcome.VANISHED, "the table has no such partition"))
+        for name in self._in_trash(sweep, {name: records[name] for name in standing if name in records}):
+            del standing[name]
+            reason = "this sweep has removed the partition, and another one has arrived since"
+            done[name] = _moved_nothing(Outcome.CHANGED, reason)
+        for measure in self.store.measure([request.first[name] for name in standing]):
+            if measure.obstacle is not None:
+                name = request.names[measure.path]
+                del standing[name]
+                done[name] = _moved_nothing(Outcome.REFUSED, measure.obstacle)
+        if standing:
+            fresh = {name: self._record(table, partition, request.first[name]) for name, partition in standing.items()}
+            self._write_records(sweep, fresh)
+            self._partitions.metastore.drop_partitions(table, list(standing.values()))
+            records |= fresh
+        dropped_names = [name for name in request.specs if done[name].outcome is Outcome.VANISHED and name in records]
+        done |= self._move(sweep, {name: records[name] for name in dropped_names}, set(standing), flag)
+        return request.answer(done, again={Outcome.MOVED: Outcome.ALREADY})
+
+    def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
+        table, request = self._parse_paths(sweep, paths)
+        records = {name: record for name, record in self._records(sweep).items() if name in request.specs}
+        standing = self._partitions.find(table, list(request.specs.values()))
+        in_trash = set(self._in_trash(sweep, records))
+        done = dict.fromkeys(request.specs, _moved_nothing(Outcome.LOST, "it is not in the trash"))
+        for name in in_trash & standing.keys():
+            done[name] = _moved_nothing(Outcome.OCCUPIED, "the table has such a partition")
+        restorable = {name: record for name, record in records.items() if name not in standing}
+        for store, places in _by_store(restorable).items():
+            measures = store.measure(list(places.values()))
+            restored = store.trash().restore(sweep, list(places.values()))
+            for (name, found), measure in zip(zip(places, restored, strict=True), measures, strict=True):
+                was_restored = found.outcome is Outcome.LOST and measure.exists
+                if found.outcome is Outcome.MOVED or was_restored:
+                    self._partitions.metastore.put_back(records[name].packed)
+                    found = replace(found, outcome=Outcome.MOVED, reason=None)
+                done[name] = found
+        return request.answer(done, again={Outcome.MOVED: Outcome.LOST})
+
+    def purge(self, sweep: str) -> Purged:
+        parse_token(self.store.root_url, sweep)
+        records = self._records(sweep)
+        root = self._partitions.root(self._partitions.table())
+        stores = dict.fromkeys([root, *(record.place.store for record in records.values())])
+        purged = [store.trash().purge(sweep) for store in stores]
+        is_complete = all(each.is_complete for each in purged)
+        if is_complete:
+            for name in self._record_names(sweep):
+                root.trash().purge(name)
+        obstacle = next((each.obstacle for each in purged if each.obstacle is not None), None)
+        files = sum(each.files for each in purged)
+        return Purged(sweep=sweep, files=files, is_complete=is_complete, obstacle=obstacle)
+
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002 - the contract's
+        """Remove the empty parents of Hive's folders and of those of feed-assets; report none, as tables show none."""
+        table = self._partitions.table()
+        folders = []
+        for path in paths:
+            name = parse_partition(self.store.root_url, path, table.keys).name
+            folders += [name, f"{VERSIONS_FOLDER}/{name}/any"]
+        self._root().remove_empty_parents("", folders)
+        return []
+
+    def sweeps(self) -> list[str]:
+        found = self._root().sweeps()
+        undescribed = {
+            str(document["sweep"])
+            for name in found
+            if name.startswith(_RECORDS) and (document := self._root().find_description(name)) is not None
+        }
+        return sorted(undescribed | {name for name in found if not name.startswith((_RECORDS, _SUPERSEDED))})
+
+    def contents(self, sweep: str) -> Iterator[str]:
+        parse_token(self.store.root_url, sweep)
+        records = self._records(sweep)
+        yield from (records[name].path for name in self._in_trash(sweep, records))
+
+    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+        try:
+            table, spec = self._partitions.parse_one(to_path)
+        except StorageError as exc:
+            return Moved(path=to_path, outcome=Outcome.REFUSED, reason=exc.reason)
+        partition = self._partitions.find(table, [spec]).get(spec.name)
+        if partition is not None:
+            place = self._partitions.place(table, partition)
+            return replace(place.store.trash().receive(source, path, place.path, flag=flag), path=to_path)
+        version = version_path(spec, f"received-{path_name(path)}")
+        received = self._root().receive(source, path, version, flag=flag)
+        if received.outcome in (Outcome.MOVED, Outcome.ALREADY):
+            self._partitions.metastore.add_partition(table, spec.values, f"{table.location}/{version}")
+            return replace(received, path=to_path, outcome=Outcome.MOVED)
+        return replace(received, path=to_path)
+
+    def _root(self) -> Trash:
+        return self._partitions.root(self._partitions.table()).trash()
+
+    def _parse_paths(self, sweep: str, paths: Sequence[str]) -> "tuple[Table, _PathRequest]":
+        parse_token(self.store.root_url, sweep)
+        table = self._partitions.table()
+        request = _PathRequest(paths=tuple(paths), specs={}, names={}, first={}, refused={})
+        for path in paths:
+            try:
+                spec = parse_partition(self.store.root_url, path, table.keys)
+            except StorageError as exc:
+                request.refused[path] = _moved_nothing(Outcome.REFUSED, exc.reason)
+            else:
+                request.specs[spec.name] = spec
+                request.names[path] = spec.name
+                request.first.setdefault(spec.name, path)
+        return table, request
+
+    def _move(
+        self, sweep: str, records: Mapping[str, _Record], dropped: set[str], flag: str | None
+    ) -> dict[str, Moved]:
+        """Move the directories of dropped partitions; restore a partition whose directory cannot be moved."""
+        done: dict[str, Moved] = {}
+        for store, places in _by_store(records).items():
+            for name, found in zip(places, store.trash().put(sweep, list(places.values()), flag=flag), strict=True):
+                if found.outcome is Outcome.VANISHED:
+                    found = replace(found, outcome=Outcome.MOVED if name in dropped else Outcome.ALREADY, files=0)
+                elif found.outcome in (Outcome.REFUSED, Outcome.CHANGED) and name in dropped:
+                    self._partitions.metastore.put_back(records[name].packed)
+                done[name] = found
+        return done
+
+    def _in_trash(self, sweep: str, records: Mapping[str, _Record]) -> Iterator[str]:
+        """Yield the names of the partitions whose directories are in the trash."""
+        for store, places in _by_store(records).items():
+            there = set(store.trash().contents(sweep))
+            yield from (name for name, inner in places.items() if inner in there)
+
+    def _record(self, table: Table, partition: Partition, path: str) -> _Record:
+        return _Record(path=path, packed=partition.pack(), place=self._partitions.place(table, partition))
+
+    def _write_records(self, sweep: str, records: Mapping[str, _Record]) -> None:
+        """Write the records of a call next to those of the sweep's other calls; a repeated call overwrites its own."""
+        digest = hashlib.sha256("\n".join(sorted(records)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        name = f"{_record_prefix(sweep)}{digest}"
+        partitions = {
+            name: {
+                "asked": record.path,
+                "partition": record.packed,
+                "store": record.place.store.root_url,
+                "path": record.place.path,
+            }
+            for name, record in records.items()
+        }
+        self._root().describe(
+            name,
+            {
+                "version": _VERSION,
+                "sweep": sweep,
+                "number": len(self._record_names(sweep)),
+                "table": self.store.root_url,
+                "partitions": partitions,
+            },
+        )
+
+    def _record_names(self, sweep: str) -> list[str]:
+        return [name for name in self._root().sweeps() if name.startswith(_record_prefix(sweep))]
+
+    def _records(self, sweep: str) -> dict[str, _Record]:
+        trash = self._root()
+        documents = [document for name in self._record_names(sweep) if (document := trash.find_description(name))]
+        found: dict[str, _Record] = {}
+        for document in sorted(documents, key=lambda each: int(str(each["number"]))):
+            partitions = document["partitions"]
+            assert isinstance(partitions, Mapping)
+            for name, values in partitions.items():
+                place = Place(store=self._partitions.open(values["store"]), path=values["path"])
+                found[name] = _Record(path=values["asked"], packed=values["partition"], place=place)
+        return found
+
+
+def _moved_nothing(outcome: Outcome, reason: str) -> Moved:
+    return Moved(path="", outcome=outcome, reason=reason)
+
+
+def _record_prefix(sweep: str) -> str:
+    return f"{_RECORDS}{path_name(sweep)}-"
+
+
+def _by_store(records: Mapping[str, _Record]) -> dict[InstanceStore, dict[str, str]]:
+    grouped: dict[InstanceStore, dict[str, str]] = defaultdict(dict)
+    for path, record in records.items():
+        grouped[record.place.store][path] = record.place.path
+    return grouped

@@ -1,0 +1,207 @@
+"""Audit replicas: compare a target with its manifest and with the current content of its source.
+
+An audit writes nothing, with one exception: an interrupted publication is finished by the first reader that finds it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from feed_assets.clock import Clock
+from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.copy_port import Reading
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
+from feed_assets.storage.listing import nanoseconds
+from feed_assets.storage.manifests import hidden_entries
+from feed_assets.storage.paths import MANIFEST_NAME, is_content
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, ManifestEntry
+from feed_assets.transfer.errors import SourceEmptiedError, SourceNotAvailableError
+from feed_assets.transfer.filters import CopyFilter
+from feed_assets.transfer.plans import (
+    CopyPlan,
+    Replica,
+    Side,
+    copy_filter,
+    copy_flags,
+    parse_replica,
+    plan_copy,
+    replica_key,
+)
+
+_TRIES = 3
+
+OnBytes = Callable[[int], None]
+"""Called with the number of bytes read since the last call; by several threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """The faults of a replica, file by file.
+
+    `is_there` says whether anything exists at the target. `replica` is the manifest's record of the source; None if
+    nothing at the target was copied from that source. Compared with the manifest, files are `lost`, `rotten` (size or
+    bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would transfer them) or `removed` (a
+    copy would remove them). `hopeless` are rotten files that the source no longer has and a copy would keep. `plan` is
+    the repair; None if the source has no whole instance, and then `reason` says why.
+    """
+
+    is_there: bool
+    replica: Replica | None = None
+    lost: tuple[str, ...] = ()
+    rotten: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    hopeless: tuple[str, ...] = ()
+    plan: CopyPlan | None = None
+    reason: str = ""
+
+    @property
+    def distrusted(self) -> frozenset[str]:
+        """The files for which a repair must not trust the manifest of the target."""
+        return frozenset({*self.lost, *self.rotten, *self.extra}) - frozenset(self.hopeless)
+
+    @property
+    def has_source(self) -> bool:
+        """Whether the source has a whole instance."""
+        return self.plan is not None
+
+
+def audit_copy(
+    stores: StorePool,
+    source: Side | None,
+    target: Side,
+    options: CopyOptions,
+    clock: Clock,
+    *,
+    deep: bool = False,
+    is_new: bool = False,
+    others: Sequence[CopyFilter] = (),
+    on_bytes: OnBytes | None = None,
+) -> Audit:
+    """Compare a replica with its manifest and its source.
+
+    Args:
+        stores: the pool that opens both sides.
+        source: None if the source no longer exists; the target is then compared with its manifest only.
+        target: the expected location of the replica.
+        options: the options of the copy.
+        clock: the real clock.
+        deep: read every byte of the target, instead of names and sizes only.
+        is_new: nothing was ever copied to this target, so a missing storage root does not mean an unmounted storage.
+        others: the parts that other copies write to the same target; files in these parts are not `extra`.
+        on_bytes: called with the number of bytes read.
+
+    Raises:
+        InstanceChangingError: the target changes during the audit.
+        StorageError: a storage refused, or does not exist.
+    """
+    copying = stores.get(target.store).copying()
+    if is_new and _is_nothing_there(stores, target):
+        found = Audit(is_there=False)
+        return found if source is None else _compare(stores, source, target, options, clock, found)
+    for _ in range(_TRIES):
+        mark = copying.mark(target.path)
+        found = _audit_target(stores, target, options, clock, deep, others, on_bytes)
+        if copying.mark(target.path) == mark:
+            return found if source is None else _compare(stores, source, target, options, clock, found)
+    raise InstanceChangingError(
+        store=target.store.url, path=target.path, reason="others publish it again and again while it is looked at"
+    )
+
+
+def _is_nothing_there(stores: StorePool, target: Side) -> bool:
+    (look,) = stores.get(target.store).look([target.path], None)
+    return look.availability is Availability.MISSING
+
+
+def _audit_target(
+    stores: StorePool,
+    target: Side,
+    options: CopyOptions,
+    clock: Clock,
+    deep: bool,
+    others: Sequence[CopyFilter],
+    on_bytes: OnBytes | None,
+) -> Audit:
+    """Compare the target with its manifest."""
+    store, part = stores.get(target.store), copy_filter(options)
+    survey = store.copying().survey(target.path, None, nanoseconds(clock.now()), everything=True)
+    existing = {file.path: file.size for file in survey.files}
+    try:
+        manifest = store.published_manifest(target.path)
+    except ManifestError:
+        return Audit(is_there=True, rotten=(MANIFEST_NAME,))
+    replica = parse_replica(manifest.extra.get(replica_key(part.name))) if manifest else None
+    if manifest is None or replica is None:
+        return Audit(is_there=survey.availability is not Availability.MISSING)
+    entries = {entry.path: entry for entry in (*manifest.entries, *hidden_entries(manifest))}
+    part_entries = {path: entry for path, entry in entries.items() if part.matches(path)}
+    lost = {path for path in part_entries if path not in existing}
+    lost |= {flag for flag in copy_flags(target, part, options) if flag not in existing}
+    rotten = {path for path, entry in part_entries.items() if path in existing and existing[path] != entry.size}
+    if deep:
+        unread = [entry for path, entry in part_entries.items() if entry.checksum and path not in lost | rotten]
+        gone, damaged = _read(stores, target, unread, on_bytes)
+        lost, rotten = lost | gone, rotten | damaged
+    extra = {
+        path
+        for path in existing
+        if path not in entries
+        and is_content(path, target.flag)
+        and not path.endswith(f"/{target.flag}")
+        and (part.matches(path) or not any(other.matches(path) for other in others))
+    }
+    return Audit(
+        is_there=True,
+        replica=replica,
+        lost=tuple(sorted(lost)),
+        rotten=tuple(sorted(rotten)),
+        extra=tuple(sorted(extra)),
+    )
+
+
+def _read(
+    stores: StorePool, target: Side, entries: Sequence[ManifestEntry], on_bytes: OnBytes | None
+) -> tuple[set[str], set[str]]:
+    """Read whole files and return the lost ones and those whose bytes differ from the manifest."""
+    lost: set[str] = set()
+    rotten: set[str] = set()
+    with stores.get(target.store).copying().reading(target.path) as reading:
+        for entry in entries:
+            try:
+                checksum = _checksum(reading, entry, on_bytes)
+            except InstanceNotFoundError:
+                lost.add(entry.path)
+            else:
+                if checksum != entry.checksum:
+                    rotten.add(entry.path)
+    return lost, rotten
+
+
+def _checksum(reading: Reading, entry: ManifestEntry, on_bytes: OnBytes | None) -> str:
+    def chunks() -> Iterator[bytes | memoryview]:
+        for chunk in reading.chunks(entry.path):
+            yield chunk
+            if on_bytes is not None:
+                on_bytes(len(chunk))
+
+    return checksum_of(chunks(), like=entry.checksum)
+
+
+def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, found: Audit) -> Audit:
+    """Complete the audit of the target with the differences from its source."""
+    wrong = {*found.lost, *found.rotten, *found.extra}
+    try:
+        plan = plan_copy(stores, source, target, replace(options, overwrite=False), clock, found.distrusted)
+    except (SourceNotAvailableError, SourceEmptiedError) as exc:
+        return replace(found, reason=str(exc))
+    kept = {each.path for each in plan.kept}
+    return replace(
+        found,
+        behind=tuple(file.path for file in plan.transfers if file.path not in wrong),
+        removed=tuple(path for path in plan.removed if path not in wrong),
+        hopeless=tuple(path for path in found.rotten if path in kept),
+        plan=plan,
+    )

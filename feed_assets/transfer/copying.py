@@ -1,0 +1,228 @@
+"""Copy one instance or many, from the plan to the publication, with the threads of this process."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from feed_assets.clock import Clock, Stopwatch
+from feed_assets.errors import FeedAssetsError
+from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.errors import StorageError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Guard
+from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
+from feed_assets.transfer.finishing import Finishing, RepeatError
+from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
+from feed_assets.transfer.requests import CopyRequest, Meter, OnProgress
+from feed_assets.transfer.running import TaskResult, run_task
+from feed_assets.transfer.tasks import LARGE, CopyTask, OpenCopy, open_copy, part_tasks
+from feed_assets.transfer.throttle import Throttle
+
+BATCH = 128
+"""The number of instances that are copied together: they share tasks, and one flush to disk."""
+_LANES = 2
+"""The number of concurrent batches: one flushes to disk while the other copies."""
+
+RunTasks = Callable[[Sequence[CopyTask]], Iterable[TaskResult] | None]
+"""Runs tasks outside this process and returns all results; returns None if the work is too small for that."""
+
+
+def copy_instance(
+    stores: StorePool,
+    source: Side,
+    target: Side,
+    options: CopyOptions,
+    guard: Guard,
+    clock: Clock,
+    *,
+    extra: Mapping[str, str] | None = None,
+    run_tasks: RunTasks | None = None,
+    on_progress: OnProgress | None = None,
+) -> Copied:
+    """Copy one instance and publish it.
+
+    `guard` is called after verification and before anything becomes visible; it raises to forbid the publication.
+    `clock` is the real clock. The copy is repeated while the source changes, at most `options.tries` times. A failed
+    copy leaves the target unchanged, and the next copy of the same source continues with its staging.
+
+    Raises:
+        SourceNotAvailableError: the source has no whole instance.
+        SourceEmptiedError: an empty source would empty the target, and nothing proves that this is intended.
+        SourceChangingError: the source changed during every try.
+        SourceDamagedError: a file of the source differs from its manifest.
+        CopyDamagedError: in every try, the bytes read back differed from the bytes read at the source.
+        StorageError: a storage refused: it is full, read-only or not reachable.
+    """
+    request = CopyRequest(source=source, target=target, guard=guard, extra=extra or {})
+    (outcome,) = copy_many(stores, [request], options, clock, run_tasks=run_tasks, on_progress=on_progress)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def copy_many(
+    stores: StorePool,
+    requests: Sequence[CopyRequest],
+    options: CopyOptions,
+    clock: Clock,
+    *,
+    run_tasks: RunTasks | None = None,
+    on_progress: OnProgress | None = None,
+) -> "list[Copied | Exception]":
+    """Copy many instances; return for each, in order, its result or its exception (see `copy_instance`).
+
+    A failed copy does not affect the others. `run_tasks` runs the tasks outside this process. Its exceptions propagate,
+    and a repeat continues with the files already copied. Without it, tasks run in `max_tasks` threads, which also call
+    the guards.
+    """
+    sides = {side.store: side for request in requests for side in (request.source, request.target)}.values()
+    with ThreadPoolExecutor(max(options.max_tasks, 1), "copy") as many, ThreadPoolExecutor(1, "copy-small") as one:
+        work = _Work(
+            stores=stores,
+            options=options,
+            clock=clock,
+            many=many,
+            small=many if _are_remote(stores, sides) else one,
+            run_tasks=run_tasks,
+            throttle=Throttle(options.bandwidth) if options.bandwidth and run_tasks is None else None,
+            meter=Meter(on_progress),
+        )
+        batches = [requests[start : start + BATCH] for start in range(0, len(requests), BATCH)]
+        if len(batches) == 1 or run_tasks is not None:
+            return [outcome for batch in batches for outcome in work.copy(batch)]
+        with ThreadPoolExecutor(_LANES, "batch") as lanes:
+            return [outcome for outcomes in lanes.map(work.copy, batches) for outcome in outcomes]
+
+
+def _are_remote(stores: StorePool, sides: Iterable[Side]) -> bool:
+    """Return whether any side is not a filesystem of this machine.
+
+    A store that cannot be opened counts as remote; each of its copies then fails by itself.
+    """
+    try:
+        return any(stores.get(side.store).copying().is_remote for side in sides)
+    except FeedAssetsError:
+        return True
+
+
+def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) -> Copied:
+    return Copied(
+        status=CopyStatus.UNCHANGED,
+        source_url=plan.source_url,
+        target_url=stores.get(plan.target.store).url(plan.target.path),
+        source_digest=plan.digest,
+        publication=plan.publication,
+        verification=plan.options.verification,
+        tries=tries,
+        seconds=watch.seconds,
+    )
+
+
+@dataclass(slots=True)
+class _Try:
+    """The state of one copy across its tries."""
+
+    request: CopyRequest
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    tries: int = 0
+    distrusted: frozenset[str] = frozenset()
+    plan: CopyPlan | None = None
+    open: OpenCopy | None = None
+    outcome: Copied | Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """Copies batches. The threads of `many` move bytes; `small` has one thread if no storage is remote.
+
+    A small file takes a few short system calls with a little Python between them; several threads would be slower.
+    """
+
+    stores: StorePool
+    options: CopyOptions
+    clock: Clock
+    many: Executor
+    small: Executor
+    meter: Meter
+    run_tasks: RunTasks | None = None
+    throttle: Throttle | None = None
+
+    def copy(self, requests: Sequence[CopyRequest]) -> "list[Copied | Exception]":
+        """Copy a batch, including repeats."""
+        copies = [_Try(request, distrusted=request.distrusted) for request in requests]
+        while left := [each for each in copies if each.outcome is None]:
+            for each in left:
+                each.tries += 1
+            list(self.small.map(self._plan, left))
+            list(self.small.map(self._open, left))
+            self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
+            self._run([each for each in left if each.outcome is None])
+        return [each.outcome for each in copies if each.outcome is not None]
+
+    def _plan(self, copy: _Try) -> None:
+        request = copy.request
+        sides = request.source, request.target
+        try:
+            plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
+            if plan.is_unfinished:
+                with suppress(StorageError):  # this copy replaces what only another publication can bring to an end
+                    self.stores.get(plan.target.store).recover(plan.target.path)
+                plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
+            if request.check is not None:
+                request.check(plan)
+        except FeedAssetsError as exc:
+            copy.outcome = exc
+            return
+        copy.plan = plan
+        if plan.is_unchanged:
+            copy.outcome = _unchanged(self.stores, plan, copy.tries, copy.watch)
+
+    def _open(self, copy: _Try) -> None:
+        if copy.outcome is not None or copy.plan is None:
+            return
+        try:
+            copy.open = open_copy(self.stores, copy.plan)
+        except FeedAssetsError as exc:
+            copy.outcome = exc
+
+    def _run(self, copies: Sequence[_Try]) -> None:
+        """Run the tasks of the open copies, then finish these copies."""
+        opened = [each.open for each in copies if each.open is not None]
+        tasks = part_tasks(opened, self.options.max_tasks, shares_bandwidth=self.run_tasks is not None)
+        results = self._run_tasks(tasks)
+        has_large = any(file.size >= LARGE for copy in opened for file in copy.plan.transfers)
+        pool = self.many if has_large else self.small
+        finishing = Finishing(stores=self.stores, clock=self.clock, pool=pool)
+        wishes = [(each.request.guard, each.request.extra) for each in copies]
+        for each, outcome in zip(copies, finishing.finish(opened, results, wishes), strict=True):
+            self._judge(each, outcome)
+
+    def _run_tasks(self, tasks: Sequence[CopyTask]) -> list[TaskResult]:
+        if self.run_tasks is not None and (results := self.run_tasks(tasks)) is not None:
+            return list(results)
+        ended: set[int] = set()
+
+        def run(task: CopyTask) -> TaskResult:
+            return run_task(task, self.stores, throttle=self.throttle, on_bytes=self.meter.add, ended=ended)
+
+        large = self.many.map(run, [task for task in tasks if task.has_large_files])
+        small = self.small.map(run, [task for task in tasks if not task.has_large_files])
+        return [*large, *small]
+
+    def _judge(self, copy: _Try, outcome: Copied | Exception) -> None:
+        if isinstance(outcome, Copied):
+            copy.outcome = replace(outcome, tries=copy.tries, seconds=copy.watch.seconds)
+        elif not isinstance(outcome, RepeatError):
+            copy.outcome = outcome
+        elif copy.tries < self.options.tries:
+            copy.distrusted |= frozenset(outcome.files)
+        else:
+            assert copy.plan is not None
+            if outcome.is_damage:
+                url = self.stores.get(copy.request.target.store).url(copy.request.target.path)
+                copy.outcome = CopyDamagedError(url=url, files=outcome.files, tries=copy.tries)
+            else:
+                url = copy.plan.source_url
+                copy.outcome = SourceChangingError(url=url, tries=copy.tries, reason=outcome.reason)

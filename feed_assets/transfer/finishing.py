@@ -1,0 +1,363 @@
+"""Finish copies: read back, check that the source has not changed, complete the manifest, publish.
+
+Nothing is visible before all of this is done. A failure leaves the staging for the next try.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from feed_assets.clock import Clock
+from feed_assets.entities.copying import Preserve
+from feed_assets.errors import FeedAssetsError
+from feed_assets.plan.copy_options import OnError
+from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
+from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
+from feed_assets.storage.paths import is_content
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_digest
+from feed_assets.transfer.errors import CopyIncompleteError, SourceDamagedError, TargetDamagedError
+from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.plans import (
+    REPLICA,
+    VERSION,
+    Kept,
+    Replica,
+    part_name,
+    replica_key,
+    survey_source,
+)
+from feed_assets.transfer.running import Failure, TaskResult
+from feed_assets.transfer.tasks import OpenCopy
+from feed_assets.transfer.verifying import Checked, check_copy
+
+INCOMPLETE = "incomplete"
+"""The key in a manifest's `extra` for the number of files that could not be copied."""
+_MANY = 4
+
+
+class RepeatError(Exception):
+    """A copy must start again. `files` are the wrong files; empty if the reason concerns no particular file.
+
+    `is_damage` means that the storage of the target returned other bytes than were written.
+    """
+
+    def __init__(self, reason: str, *, files: tuple[str, ...] = (), is_damage: bool = False) -> None:
+        self.reason = reason
+        self.files = files
+        self.is_damage = is_damage
+        super().__init__(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finishing:
+    """Finishes copies. `clock` is the real clock; `pool` finishes copies, or reads back files, in parallel."""
+
+    stores: StorePool
+    clock: Clock
+    pool: Executor
+
+    def finish(
+        self,
+        copies: Sequence[OpenCopy],
+        results: Sequence[TaskResult],
+        wishes: Sequence[tuple[Guard, Mapping[str, str]]],
+    ) -> "list[Copied | Exception]":
+        """Finish many copies together, with shared flushes to disk; return the result or the exception of each.
+
+        `wishes` has a guard and the `extra` of the manifest for each copy. Guards are called by several threads.
+        """
+        found = _by_copy(results)
+        across, within = (self.pool, None) if len(copies) >= _MANY else (None, self.pool)
+        ends = [
+            _End(self, within, copy, found[key], *wish)
+            for key, (copy, wish) in enumerate(zip(copies, wishes, strict=True))
+        ]
+        try:
+            _try_each(ends, _End.prepare, across)
+            self._flush([end for end in ends if end.is_prepared])
+            _try_each([end for end in ends if end.is_prepared], _End.publish, across)
+            published = [end for end in ends if end.is_published]
+            self._flush(published)
+            _try_each(published, _End.clear, across)
+        finally:
+            for end in ends:
+                end.close()
+        return [end.outcome for end in ends]
+
+    def _flush(self, ends: "Sequence[_End]") -> None:
+        by_store: dict[int, tuple[Copying, list[_End]]] = {}
+        for end in ends:
+            by_store.setdefault(id(end.store), (end.copying, []))[1].append(end)
+        for copying, group in by_store.values():
+            try:
+                copying.flush([end.staging for end in group])
+            except FeedAssetsError as exc:
+                for end in group:
+                    end.fail(exc)
+
+
+def _try_each(ends: "Sequence[_End]", work: "Callable[[_End], None]", pool: Executor | None) -> None:
+    """Call `work` for each copy and keep the error of a failed one in that copy."""
+
+    def attempt(end: "_End") -> None:
+        try:
+            work(end)
+        except (FeedAssetsError, RepeatError) as exc:
+            end.fail(exc)
+
+    list(map(attempt, ends) if pool is None else pool.map(attempt, ends))
+
+
+@dataclass(slots=True)
+class _Results:
+    """The results of all tasks for one copy."""
+
+    written: list[StagedFile] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    error: FeedAssetsError | None = None
+
+
+def _by_copy(results: Sequence[TaskResult]) -> dict[int, _Results]:
+    found: dict[int, _Results] = defaultdict(_Results)
+    for copy in (copy for result in results for copy in result.copies):
+        one = found[copy.key]
+        one.written += copy.written
+        one.failures += copy.failures
+        one.error = one.error or copy.error
+    return found
+
+
+class _End:
+    """The last steps of one copy."""
+
+    def __init__(
+        self,
+        finishing: Finishing,
+        pool: Executor | None,
+        copy: OpenCopy,
+        results: _Results,
+        guard: Guard,
+        extra: Mapping[str, str],
+    ) -> None:
+        self.plan = copy.plan
+        self.copy = copy
+        self.store = finishing.stores.get(copy.plan.target.store)
+        self.copying = self.store.copying()
+        self.staging = self.copying.staging(copy.plan.target.path, copy.plan.token)
+        self._finishing = finishing
+        self._pool = pool
+        self._copied = {file.path: file for file in (*copy.resumed, *results.written)}
+        self._failures = results.failures
+        self._guard = guard
+        self._extra = extra
+        self._prepared: Prepared | None = None
+        self._error: Exception | None = results.error
+        self._source_digest = ""
+        self._versions: Mapping[str, str] = {}
+        """The versions of source files for which every later write gives a new version."""
+        self.is_published = False
+
+    @property
+    def is_prepared(self) -> bool:
+        return self._prepared is not None and self._error is None
+
+    @property
+    def outcome(self) -> "Copied | Exception":
+        if self._error is not None:
+            return self._error
+        plan = self.plan
+        failed = {failure.file for failure in self._failures}
+        transferred = [file for file in plan.transfers if file.path not in failed]
+        return Copied(
+            status=self._status(bool(failed)),
+            source_url=plan.source_url,
+            target_url=self.store.url(plan.target.path),
+            bytes=sum(file.size for file in transferred),
+            files=len(transferred),
+            resumed=self.copy.resumed_bytes,
+            kept=len(plan.kept),
+            removed=plan.removed,
+            source_digest=self._source_digest,
+            verification=plan.options.verification,
+            failures=tuple(self._failures),
+            publication=Publication.of(self._prepared.manifest) if self._prepared else None,
+        )
+
+    def _status(self, has_failed: bool) -> CopyStatus:
+        if has_failed:
+            return CopyStatus.INCOMPLETE
+        return CopyStatus.UNCHANGED if self.plan.is_refresh else CopyStatus.COPIED
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+
+    def close(self) -> None:
+        self.staging.close()
+
+    def clear(self) -> None:
+        """Remove the staging of a published copy; the staging sweep removes what stays behind."""
+        with suppress(StorageError):
+            self.staging.remove()
+
+    def prepare(self) -> None:
+        """Do every step before the publication."""
+        if self._error is not None:
+            return
+        plan = self.plan
+        moved = [failure for failure in self._failures if failure.is_change]
+        if moved:
+            raise RepeatError(moved[0].reason, files=tuple(each.file for each in moved if each.file))
+        if self._failures and plan.options.on_error is not OnError.PUBLISH:
+            return
+        self.staging.seal()  # excludes writers that are presumed dead but still run
+        failed = {failure.file for failure in self._failures}
+        transfers = [file for file in plan.transfers if file.path not in failed]
+        if missing := tuple(file.path for file in transfers if file.path not in self._copied):
+            raise CopyIncompleteError(url=plan.source_url, files=missing)
+        kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
+        self.staging.adopt([each.path for each in kept])
+        resumed = {file.path for file in self.copy.resumed}
+        checked = check_copy(
+            plan.options.verification, self.staging, transfers, self._copied, resumed, kept, self._pool
+        )
+        if checked.damaged:
+            self._raise_damage(checked.damaged)
+        self._check_source(checked, failed)
+        if plan.options.preserve:
+            for file in transfers:
+                self._dress(file)
+        self._prepared = self._manifest(transfers, kept, checked, failed)
+        self.staging.prepare(self._prepared)
+
+    def publish(self) -> None:
+        plan = self.plan
+
+        def guarded() -> None:
+            try:
+                self._guard()
+            except Exception as exc:  # any exception forbids this publication only
+                self._error = exc
+                raise
+            if self.copying.mark(plan.target.path) != plan.standing:
+                raise RepeatError("what stands at the target was replaced meanwhile")
+
+        try:
+            self.staging.publish(guarded)
+        except Exception as exc:
+            if self._error is not exc:
+                raise
+        else:
+            self.is_published = True
+
+    def _raise_damage(self, damaged: tuple[str, ...]) -> None:
+        """Drop the damaged copies, then raise the error of the side at fault.
+
+        Raises:
+            TargetDamagedError: a kept file of the target is damaged and the source does not have it.
+            SourceDamagedError: a file of the source differs from the manifest of the source.
+            RepeatError: the copy is damaged and must be repeated.
+        """
+        plan = self.plan
+        known = {file.path: file for file in plan.transfers if file.checksum}
+        self.staging.drop(damaged)
+        kept = {each.path for each in plan.kept} & set(damaged)
+        if foreign := kept - {file.path for file in plan.survey.files}:
+            raise TargetDamagedError(url=self.store.url(plan.target.path), files=tuple(sorted(foreign)))
+        with self._reading_source() as reading:
+            for file in [known[path] for path in damaged if path in known]:
+                if checksum_of(reading.chunks(file.path), like=file.checksum) != file.checksum:
+                    raise SourceDamagedError(url=plan.source_url, file=file.path)
+        reason = "a file that stood there is not what its manifest says" if kept else "the copy is not what was read"
+        raise RepeatError(reason, files=damaged, is_damage=True)
+
+    def _check_source(self, checked: Checked, failed: Collection[str]) -> None:
+        """Check that the source still has the listed content; read again the files with too recent times to tell."""
+        plan, finishing = self.plan, self._finishing
+        now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
+        if not now.is_like(plan.survey):
+            raise RepeatError("its files are not those that were there when the copy began")
+        resumed = {each.path for each in self.copy.resumed if not each.is_settled}
+        doubtful = [
+            file for file in plan.transfers if (not file.is_settled or file.path in resumed) and file.path not in failed
+        ]
+        self._versions = {
+            file.path: file.version
+            for file, later in zip(plan.survey.files, now.files, strict=True)
+            if (file.is_settled or later.is_settled) and file.path not in failed
+        }
+        if not doubtful:
+            return
+        with self._reading_source() as reading:
+            for file in doubtful:
+                expected = checked.checksums[file.path]
+                if checksum_of(reading.chunks(file.path), like=expected) != expected:
+                    self.staging.drop([file.path])
+                    raise RepeatError("a file was written while it was read", files=(file.path,))
+
+    @contextmanager
+    def _reading_source(self) -> Iterator[Reading]:
+        """Read the source again; a missing file counts as a change."""
+        plan = self.plan
+        try:
+            with self._finishing.stores.get(plan.source.store).copying().reading(plan.source.path) as reading:
+                yield reading
+        except InstanceNotFoundError as exc:
+            raise RepeatError(str(exc)) from exc
+
+    def _dress(self, file: SourceFile) -> None:
+        preserve = self.plan.options.preserve
+        modified = file.modified if Preserve.TIMES in preserve else None
+        mode = file.mode if Preserve.PERMISSIONS in preserve else None
+        if modified is not None or mode is not None:
+            self.staging.dress(file.path, modified, mode)
+
+    def _manifest(
+        self, transfers: Sequence[SourceFile], kept: Sequence[Kept], checked: Checked, failed: Collection[str]
+    ) -> Prepared:
+        """Build the manifest of the new content of the target, with the record of its source."""
+        plan = self.plan
+        entries = [_entry(file.path, file.size, checked.checksums[file.path], self._versions) for file in transfers]
+        for each in kept:
+            checksum = checked.checksums.get(each.path, "")
+            version = self._versions.get(each.path) or (each.entry.unknown.get(VERSION) if each.entry else None)
+            entries.append(_entry(each.path, each.size, checksum, {each.path: version} if version else {}))
+        names = {file.path for file in plan.survey.files}
+        mixed = entries if plan.options.hidden else entries[len(transfers) :]  # otherwise only kept files can be hidden
+        others = [each for each in mixed if not is_content(each.path, None)]
+        hidden = {each.path for each in others}
+        content = [each for each in entries if each.path not in hidden] if hidden else entries
+        copied = [each for each in content if each.path in names] if kept else content
+        manifest = Manifest.of(content)
+        self._source_digest = manifest.digest if len(copied) == len(content) else content_digest(copied)
+        replica = Replica(
+            url=plan.source_url,
+            part=part_name(plan.filter, plan.options),
+            digest=self._source_digest,
+            fingerprint=plan.survey.fingerprint,
+            mark="" if failed else plan.survey.mark,
+            is_settled=not failed and len(self._versions) == len(plan.survey.files),
+        )
+        former = {name: text for name, text in plan.extra.items() if name.startswith(REPLICA)}
+        if plan.filter.is_everything:
+            former = {}
+        own = {replica_key(plan.filter.name): replica.render()}
+        incomplete = {INCOMPLETE: str(len(failed))} if failed else {}
+        extra = {**self._extra, **former, **own, **incomplete}
+        known = [each for each in others if each.checksum]
+        unknown = {HIDDEN: [render_entry(each) for each in known]} if known else {}
+        flags = () if failed else plan.flags
+        return Prepared(
+            manifest=replace(manifest, extra=extra, unknown=unknown),
+            flags=flags,
+            hidden=tuple(others),
+        )
+
+
+def _entry(path: str, size: int, checksum: str, versions: Mapping[str, object]) -> ManifestEntry:
+    unknown = {VERSION: versions[path]} if path in versions else {}
+    return ManifestEntry(path, size, checksum, unknown)

@@ -1,0 +1,226 @@
+"""Run mirrors: make undated directories equal to their sources, within limits on the files removed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from feed_assets.clock import Clock
+from feed_assets.engines.port import Engine, Work, WorkReport
+from feed_assets.errors import FeedAssetsError
+from feed_assets.plan.records import Directory, MirrorRecord
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Guard
+from feed_assets.transfer.copying import copy_many
+from feed_assets.transfer.errors import MirrorEmptiedError, MirrorFailedError, RemovalLimitError, TargetRefusedError
+from feed_assets.transfer.executors import run_where_worth
+from feed_assets.transfer.mirror_snapshots import SNAPSHOT, SnapshotKeeper, SnapshotResult, snapshot_name
+from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
+from feed_assets.transfer.requests import CopyRequest, OnProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+APPROVAL = "mirror.removals"
+"""The property for the number of files that a run may remove regardless of the limits."""
+_LISTED_FAILURES = 5
+
+Details = Mapping[str, str | int | float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMirror:
+    """The plan of a run for one directory; `refusal` is the error if the run would do nothing."""
+
+    source: str
+    target: str
+    plan: CopyPlan | None
+    refusal: Exception | None = None
+
+    @property
+    def standing(self) -> int:
+        """The number of files at the target, as far as the plan had to list them."""
+        return count_standing(self.plan) if self.plan is not None else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorEngine(Engine):
+    """Runs mirrors. `guard` is called before each visible change; `clock` is the real clock.
+
+    Large copies run on the executors of the session. `is_remote` marks a session of Spark Connect, whose executors
+    cannot run the Python code of feed-assets.
+    """
+
+    mirror: MirrorRecord
+    stores: StorePool
+    clock: Clock
+    guard: Guard
+    is_remote: bool = False
+    on_progress: OnProgress | None = None
+
+    def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
+        """Mirror each directory by itself. A failed one does not stop the others; the attempt fails at the end.
+
+        Raises:
+            CopyError: a directory could not be mirrored; its target was not changed.
+            StorageError: a storage refused.
+            FencedOutError: another worker took over; this attempt made nothing visible after that.
+        """
+        name = snapshot_name(work.process, work.nominal_time, self.clock.now())
+        approved = parse_approval(work.properties.get(APPROVAL))
+        sides = [(_side(source), _side(target)) for source, target in self.mirror.directories]
+        extra = {"process": work.process, "run": work.run_id}
+        if self.mirror.snapshots is not None:
+            extra[SNAPSHOT] = name
+        requests = [
+            CopyRequest(
+                source=source,
+                target=target,
+                guard=partial(self._guard, target),
+                extra=extra,
+                check=partial(check_plan, self.stores, self.mirror, approved),
+            )
+            for source, target in sides
+        ]
+        options = self.mirror.options
+        run_tasks = run_where_worth(session, is_remote=self.is_remote)
+        outcomes = copy_many(
+            self.stores, requests, options, self.clock, run_tasks=run_tasks, on_progress=self.on_progress
+        )
+        done: dict[str, Copied] = {}
+        failures: dict[str, Exception] = {}
+        snapshots = []
+        for (_, target), (place, _), outcome in zip(sides, self.mirror.directories, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failures[place.url] = outcome
+                continue
+            done[place.url] = outcome
+            if self.mirror.snapshots is not None:
+                keeper = SnapshotKeeper(self.stores, target, self.guard)
+                snapshots.append(keeper.update(self.mirror.snapshots, name, self.clock.now()))
+        _raise_failures(failures, len(sides))
+        return WorkReport(outputs=(), details=describe_mirror(list(done.values()), snapshots))
+
+    def _guard(self, target: Side) -> None:
+        self.guard()
+        _require_replaceable(self.stores, target)
+
+
+def plan_mirror(
+    stores: StorePool, mirror: MirrorRecord, clock: Clock, approved: int | None = None
+) -> list[PlannedMirror]:
+    """Plan a run for each directory; write nothing. `clock` is the real clock."""
+    planned = []
+    for source, target in mirror.directories:
+        plan: CopyPlan | None = None
+        refusal: Exception | None = None
+        try:
+            plan = plan_copy(stores, _side(source), _side(target), mirror.options, clock)
+            check_plan(stores, mirror, approved, plan)
+        except FeedAssetsError as exc:
+            refusal = exc
+        planned.append(PlannedMirror(source=source.url, target=target.url, plan=plan, refusal=refusal))
+    return planned
+
+
+def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, plan: CopyPlan) -> None:
+    """Check that a directory may be mirrored as planned.
+
+    `approved` is the number of files that may be removed regardless of the limits.
+
+    Raises:
+        MirrorEmptiedError: the source has no files, the target has files, and nothing says that this is intended.
+        RemovalLimitError: more files would be removed than the limits allow.
+        TargetRefusedError: the target was not published by feed-assets and cannot be replaced as a whole.
+    """
+    target, standing, removed = plan.target, count_standing(plan), len(plan.removed)
+    url = stores.get(target.store).url(target.path)
+    is_approved = approved is not None and removed <= approved
+    if standing and not plan.survey.files and not mirror.allow_emptying and not (is_approved and removed):
+        raise MirrorEmptiedError(url=plan.source_url, target=url, files=standing)
+    limit = find_limit(mirror, removed, standing)
+    if limit is not None and not is_approved:
+        approval = f"{APPROVAL}={removed}"
+        raise RemovalLimitError(target=url, removed=removed, standing=standing, limit=limit, approval=approval)
+    if not plan.is_unchanged:
+        _require_replaceable(stores, target)
+    if not plan.is_unchanged and not plan.standing:
+        with suppress(InstanceNotFoundError):
+            try:
+                stores.get(target.store).all_files(target.path)  # raises for anything but plain files: it would be lost
+            except PathRefusedError as exc:
+                raise TargetRefusedError(url=url, reason=exc.reason) from exc
+
+
+def find_limit(mirror: MirrorRecord, removed: int, standing: int) -> str | None:
+    """Return the limit that a removal exceeds, as a clause for a message; None if it exceeds none."""
+    if removed > mirror.share * standing:
+        return f"more than the share {mirror.share:g}"
+    return f"more than {mirror.files:,}" if removed > mirror.files else None
+
+
+def count_standing(plan: CopyPlan) -> int:
+    """Return the number of files at the target, as far as a plan had to list them."""
+    return len(plan.kept) + len(plan.replaced) + len(plan.removed)
+
+
+def parse_approval(text: str | None) -> int | None:
+    """Parse the number of removals that a property approves; return None if it is not a number.
+
+    >>> parse_approval("1234"), parse_approval("all")
+    (1234, None)
+    """
+    plain = (text or "").strip().replace(",", "").replace("_", "")
+    return int(plain) if plain.isdecimal() and len(plain) < 16 else None
+
+
+def describe_mirror(copies: Sequence[Copied], snapshots: Sequence[SnapshotResult]) -> Details:
+    """Return the figures of a run over all directories, as its Dagster partition shows them."""
+    size, seconds = sum(copied.bytes for copied in copies), max((copied.seconds for copied in copies), default=0.0)
+    failures = [failure for copied in copies for failure in copied.failures]
+    listed = [f"{failure.file}: {failure.reason}" for failure in failures[:_LISTED_FAILURES]]
+    pruned = [name for each in snapshots for name in each.pruned]
+    return {
+        "copy": _status(copies).value,
+        "copied_bytes": size,
+        "copied_files": sum(copied.files for copied in copies),
+        "removed_files": sum(len(copied.removed) for copied in copies),
+        "copy_seconds": round(seconds, 3),
+        "bandwidth": round(size / seconds) if seconds > 0 else 0,
+        "source": ", ".join(copied.source_url for copied in copies),
+        "target": ", ".join(copied.target_url for copied in copies),
+        "verification": copies[0].verification.value if copies else "",
+        **({"resumed_bytes": resumed} if (resumed := sum(copied.resumed for copied in copies)) else {}),
+        **({"failed_files": len(failures), "failures": "; ".join(listed)} if failures else {}),
+        **({"snapshot": ", ".join(str(each.name) for each in snapshots if each.name)} if snapshots else {}),
+        **({"pruned_snapshots": ", ".join(pruned)} if pruned else {}),
+    }
+
+
+def _require_replaceable(stores: StorePool, target: Side) -> None:
+    store = stores.get(target.store)
+    if (obstacle := store.copying().find_obstacle(target.path)) is not None:
+        raise TargetRefusedError(url=store.url(target.path), reason=obstacle)
+
+
+def _status(copies: Sequence[Copied]) -> CopyStatus:
+    for status in (CopyStatus.INCOMPLETE, CopyStatus.COPIED):
+        if any(copied.status is status for copied in copies):
+            return status
+    return CopyStatus.UNCHANGED
+
+
+def _side(directory: Directory) -> Side:
+    return Side(store=directory.store, path=directory.path)
+
+
+def _raise_failures(failures: Mapping[str, Exception], total: int) -> None:
+    if not failures:
+        return
+    first = next(iter(failures.values()))
+    if total == 1:
+        raise first
+    raise MirrorFailedError(failures=failures, total=total) from first

@@ -1,0 +1,47 @@
+"""Results of copies."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from feed_assets.entities.copying import Verification
+from feed_assets.storage.manifests import Publication
+from feed_assets.transfer.running import Failure
+
+
+class CopyStatus(StrEnum):
+    """The status of a finished copy."""
+
+    COPIED = "copied"
+    UNCHANGED = "unchanged"
+    INCOMPLETE = "incomplete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """The result of a copy.
+
+    `bytes` and `files` count what was transferred; an earlier try had transferred `resumed` of these bytes.
+    `source_digest` is the digest of the copied content. `publication` describes the whole instance at the target.
+    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` is the time from the plan
+    to the publication.
+    """
+
+    status: CopyStatus
+    source_url: str
+    target_url: str
+    bytes: int = 0
+    files: int = 0
+    resumed: int = 0
+    kept: int = 0
+    removed: tuple[str, ...] = ()
+    source_digest: str = ""
+    verification: Verification
+    failures: tuple[Failure, ...] = ()
+    tries: int = 1
+    seconds: float = 0.0
+    publication: Publication | None = field(default=None, repr=False)
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes per second."""
+        return self.bytes / self.seconds if self.seconds > 0 else 0.0

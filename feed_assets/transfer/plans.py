@@ -1,0 +1,348 @@
+"""Plan copies: decide which files are transferred, kept and removed, by comparing two manifests.
+
+The manifest of a copy names its sources: `extra` has one record for each source (see `Replica`), and each entry has the
+version of its file at the source. A copy with nothing to do therefore reads no more than the heads of two manifests.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from feed_assets.clock import Clock
+from feed_assets.entities.copying import RemovedFiles
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.copy_port import Copying, SourceFile, Survey
+from feed_assets.storage.errors import ManifestError
+from feed_assets.storage.listing import nanoseconds
+from feed_assets.storage.manifests import Publication, hidden_entries, parse_json, render_json
+from feed_assets.storage.paths import is_content, path_name
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry
+from feed_assets.transfer.errors import SourceEmptiedError, SourceNotAvailableError
+from feed_assets.transfer.filters import CopyFilter
+
+VERSION = "source"
+"""The field of a manifest entry for the version of the file at its source."""
+REPLICA = "replica:"
+HIDDEN_PART = "\n+ hidden"
+_THREADS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a copy: the store, path and availability flag of an instance (None: it has no flag)."""
+
+    store: StoreAddress
+    path: str
+    flag: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """The record of a source in the manifest of its copy.
+
+    `digest` is the digest of the copied content. `fingerprint` and `mark` are those of the source at that time (see
+    `Survey`). `is_settled` means that every later change of the source changes the fingerprint.
+    """
+
+    url: str
+    part: str
+    digest: str
+    fingerprint: str
+    mark: str
+    is_settled: bool
+
+    def render(self) -> str:
+        """Render the record as a value of a manifest's `extra`."""
+        fields = [self.url, self.part, self.digest, self.fingerprint, self.mark, int(self.is_settled)]
+        return render_json([1, *fields]).decode()
+
+
+def parse_replica(text: str | None) -> Replica | None:
+    """Parse the text of `Replica.render`; return None for any other text."""
+    try:
+        version, url, part, digest, fingerprint, mark, is_settled = parse_json(text or "null")
+    except (ValueError, TypeError):
+        return None
+    if version != 1:
+        return None
+    return Replica(url=url, part=part, digest=digest, fingerprint=fingerprint, mark=mark, is_settled=bool(is_settled))
+
+
+def replica_key(part: str) -> str:
+    """Return the key in a manifest's `extra` for the source of a part of the instance."""
+    return f"{REPLICA}{path_name(part) if part else 'whole'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A file of the target that stays; `entry` is its manifest entry, None if no manifest lists it yet."""
+
+    path: str
+    size: int
+    entry: ManifestEntry | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPlan:
+    """The plan of one copy.
+
+    `transfers` are read from the source, `kept` files stay at the target, `removed` files are removed there. `replaced`
+    are the target's files that transfers replace. `is_unchanged`: there is nothing to do. `is_refresh`: only the record
+    that nothing changed must be written. `flags` are written last. `standing` is the mark of the target (see
+    `Copying.mark`), `is_unfinished` says that a publication has begun there, and `extra` is from its manifest.
+    `publication` is the publication at the target if all its flags exist.
+    """
+
+    source: Side
+    target: Side
+    options: CopyOptions
+    source_url: str
+    is_unchanged: bool
+    survey: Survey
+    transfers: tuple[SourceFile, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    replaced: tuple[Kept, ...] = ()
+    removed: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+    standing: str = ""
+    is_unfinished: bool = False
+    digest: str = ""
+    publication: Publication | None = None
+    is_refresh: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """The number of bytes to be transferred."""
+        return sum(file.size for file in self.transfers)
+
+    @property
+    def filter(self) -> CopyFilter:
+        return copy_filter(self.options)
+
+    @property
+    def token(self) -> str:
+        """The name of the staging, shared by copies of the same part of one source, which reuse its files."""
+        text = f"{self.source_url}\n{self.filter.name}"
+        return f"copy-{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:32]}"
+
+
+@lru_cache(maxsize=64)
+def copy_filter(options: CopyOptions) -> CopyFilter:
+    """Return the filter of a copy."""
+    return CopyFilter(options.sub_path, options.include, options.exclude)
+
+
+def part_name(part: CopyFilter, options: CopyOptions) -> str:
+    """Return the name of the copied part, as `Replica.part` records it."""
+    return f"{part.name}{HIDDEN_PART}" if options.hidden else part.name
+
+
+def plan_copy(
+    stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, distrusted: Collection[str] = ()
+) -> CopyPlan:
+    """Plan a copy; write nothing. `clock` is the real clock.
+
+    `distrusted` files are transferred even if the manifest of the target has the same version of them.
+
+    Raises:
+        SourceNotAvailableError: the source has no whole instance; an unmounted storage is a `StorageError`.
+        SourceEmptiedError: a source without flag and manifest is empty and the target is not.
+        StorageError: a storage refused, or the source changed while it was listed.
+    """
+    store = stores.get(source.store)
+    copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
+    published, replica = _find_replica(to, url, target, options, distrusted)
+    if replica is not None and _is_marked(replica, copying, source, options):
+        return _unchanged(source, target, options, url, published, replica)
+    survey = survey_source(stores, source, options, clock)
+    if replica is not None and replica.is_settled and replica.fingerprint == survey.fingerprint:
+        return _unchanged(source, target, options, url, published, replica)
+    flags = copy_flags(target, copy_filter(options), options)
+    return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(published)
+
+
+def _find_replica(
+    copying: Copying, url: str, target: Side, options: CopyOptions, distrusted: Collection[str]
+) -> tuple[Publication | None, Replica | None]:
+    """Return the publication at the target, and its record of this source if the record can be relied on."""
+    part = copy_filter(options)
+    published = copying.find_publication(target.path, copy_flags(target, part, options))
+    if published is None or options.overwrite or distrusted:
+        return published, None
+    replica = parse_replica(published.extra.get(replica_key(part.name)))
+    if replica is not None and (replica.url, replica.part) != (url, part_name(part, options)):
+        replica = None
+    return published, replica
+
+
+def _is_marked(replica: Replica, copying: Copying, source: Side, options: CopyOptions) -> bool:
+    """Return whether the source has the same mark as when it was copied."""
+    if not options.quick or not replica.mark:
+        return False
+    return replica.mark == copying.mark(source.path)
+
+
+def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: Clock) -> Survey:
+    """List the files of the source that the filter selects.
+
+    Raises:
+        SourceNotAvailableError: the source has no whole instance.
+    """
+    copying = stores.get(source.store).copying()
+    now = nanoseconds(clock.now())
+    survey = copying.survey(source.path, source.flag, now, everything=options.hidden)
+    if survey.availability not in (Availability.AVAILABLE, Availability.EMPTY):
+        raise SourceNotAvailableError(
+            url=stores.get(source.store).url(source.path), availability=survey.availability, flag=source.flag
+        )
+    part = copy_filter(options)
+    if part.is_everything:
+        return survey
+    files = tuple(file for file in survey.files if part.matches(file.path))
+    return Survey(availability=survey.availability, files=files, mark=survey.mark)
+
+
+def copy_flags(target: Side, part: CopyFilter, options: CopyOptions) -> tuple[str, ...]:
+    """Return the flags to write. The flag of the whole instance is first in order, because it must appear last."""
+    if not target.flag:
+        return ()
+    own = f"{part.base}/{target.flag}".lstrip("/")
+    return (target.flag, own) if options.instance_flag and own != target.flag else (own,)
+
+
+def _unchanged(
+    source: Side, target: Side, options: CopyOptions, url: str, published: Publication | None, replica: Replica
+) -> CopyPlan:
+    survey = Survey(availability=Availability.AVAILABLE)
+    return CopyPlan(
+        source=source,
+        target=target,
+        options=options,
+        source_url=url,
+        is_unchanged=True,
+        survey=survey,
+        digest=replica.digest,
+        publication=published,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    stores: StorePool
+    source: Side
+    target: Side
+    options: CopyOptions
+    survey: Survey
+    url: str
+    flags: tuple[str, ...]
+    copying: Copying
+    to: Copying
+    distrusted: Collection[str]
+
+    def plan(self, published: Publication | None) -> CopyPlan:
+        """Compare file by file. `published` is the publication at the target if it is whole, with its flags."""
+        mark, standing, is_unfinished = self.to.standing(self.target.path)
+        manifest = self._find_manifest() if mark else None
+        entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}
+        part, files = copy_filter(self.options), {file.path: file for file in self.survey.files}
+        same, doubtful = self._find_same(files, entries)
+        equal = self._find_equal(doubtful, entries)
+        same |= equal
+        kept, removed, replaced = [], [], []
+        for path, size in standing.items():
+            is_part = part.is_everything or (part.matches(path) and (self.options.hidden or is_content(path, None)))
+            if path in self.flags:
+                continue
+            if path in same or (path not in files and (not is_part or self._keeps_extra())):
+                kept.append(Kept(path=path, size=size, entry=entries.get(path)))
+            elif path not in files:
+                removed.append(path)
+            else:
+                replaced.append(Kept(path=path, size=size, entry=entries.get(path)))
+        transfers = tuple(file for file in self.survey.files if file.path not in same)
+        if not files and removed and not self._may_empty():
+            raise SourceEmptiedError(url=self.url, target=self._target_url(), files=len(removed))
+        is_same = published is not None and not transfers and not removed
+        is_refresh = is_same and bool(equal) and all(file.is_settled for file in self.survey.files)
+        return CopyPlan(
+            source=self.source,
+            target=self.target,
+            options=self.options,
+            source_url=self.url,
+            is_unchanged=is_same and not is_refresh,
+            is_refresh=is_refresh,
+            survey=self.survey,
+            transfers=transfers,
+            kept=tuple(sorted(kept, key=lambda each: each.path)),
+            replaced=tuple(replaced),
+            removed=tuple(sorted(removed)),
+            flags=self.flags,
+            extra=dict(manifest.extra) if manifest else {},
+            standing=mark,
+            is_unfinished=is_unfinished,
+            publication=published,
+        )
+
+    def _find_manifest(self) -> Manifest | None:
+        """Return the manifest of the target; None if it cannot be read, and then everything is copied."""
+        try:
+            return self.stores.get(self.target.store).published_manifest(self.target.path)
+        except ManifestError:
+            return None
+
+    def _find_same(
+        self, files: Mapping[str, SourceFile], entries: Mapping[str, ManifestEntry]
+    ) -> tuple[set[str], list[SourceFile]]:
+        """Return the files that the target already has, and those that only a comparison of bytes can decide."""
+        same: set[str] = set()
+        doubtful: list[SourceFile] = []
+        for path, file in files.items() if not self.options.overwrite else ():
+            entry = entries.get(path)
+            if entry is None or entry.size != file.size:
+                continue
+            version = entry.unknown.get(VERSION)
+            if (file.checksum and file.checksum == entry.checksum) or (version and version == file.version):
+                same.add(path)
+            elif not file.checksum and not version:
+                doubtful.append(file)
+        return same, doubtful
+
+    def _find_equal(self, files: list[SourceFile], entries: Mapping[str, ManifestEntry]) -> set[str]:
+        """Return the files whose bytes equal those of the target; none if the source is remote."""
+        if not files or self.copying.is_remote:
+            return set()
+        with self.copying.reading(self.source.path) as reading:
+
+            def is_equal(file: SourceFile) -> bool:
+                expected = entries[file.path].checksum
+                return checksum_of(reading.chunks(file.path), like=expected) == expected
+
+            with ThreadPoolExecutor(_THREADS) as pool:
+                return {file.path for file, equal in zip(files, pool.map(is_equal, files), strict=True) if equal}
+
+    def _keeps_extra(self) -> bool:
+        match self.options.removed_files:
+            case RemovedFiles.BY_MANIFEST:
+                return not self.survey.mark
+            case removed:
+                return removed is RemovedFiles.KEEP
+
+    def _may_empty(self) -> bool:
+        return bool(self.options.allow_emptying or self.source.flag or self.survey.mark)
+
+    def _target_url(self) -> str:
+        return self.stores.get(self.target.store).url(self.target.path)
+
+
+def _entries(manifest: Manifest | None, standing: Mapping[str, int]) -> dict[str, ManifestEntry]:
+    """Return the manifest entries of existing files, including hidden ones; leave out files of another size."""
+    if manifest is None:
+        return {}
+    entries = [*manifest.entries, *hidden_entries(manifest)]
+    return {entry.path: entry for entry in entries if standing.get(entry.path) == entry.size}

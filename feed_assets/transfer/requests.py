@@ -1,0 +1,73 @@
+"""Requests for copies, and their progress."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from feed_assets.storage.records import Guard
+from feed_assets.transfer.plans import CopyPlan, Side
+from feed_assets.transfer.tasks import OpenCopy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest:
+    """A request for one copy.
+
+    `check` gets each plan before anything is written and raises to forbid it. `guard` is called right before the
+    publication and raises to forbid it. `extra` goes into the manifest. `distrusted` are files that a repair found to
+    be lost, rotten or extra at the target; they are transferred whatever its manifest says.
+    """
+
+    source: Side
+    target: Side
+    guard: Guard
+    extra: Mapping[str, str] = field(default_factory=dict)
+    distrusted: frozenset[str] = frozenset()
+    check: Callable[[CopyPlan], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The progress of copies: `bytes` and `files` are done, of the `all_bytes` and `all_files` known so far."""
+
+    bytes: int = 0
+    files: int = 0
+    all_bytes: int = 0
+    all_files: int = 0
+
+    def plus(self, other: "Progress") -> "Progress":
+        """Return the sum of both."""
+        return Progress(
+            bytes=self.bytes + other.bytes,
+            files=self.files + other.files,
+            all_bytes=self.all_bytes + other.all_bytes,
+            all_files=self.all_files + other.all_files,
+        )
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Meter:
+    """Adds up the progress of all threads and reports it."""
+
+    def __init__(self, tell: OnProgress | None) -> None:
+        self._tell = tell
+        self._done = Progress()
+        self._mutex = Lock()
+
+    def expect(self, copies: Iterable[OpenCopy]) -> None:
+        """Add the work of these copies to the totals."""
+        for copy in copies if self._tell is not None else ():
+            self._merge(Progress(all_bytes=copy.missing_bytes, all_files=len(copy.missing)))
+
+    def add(self, size: int, files: int) -> None:
+        """Add copied bytes and files."""
+        self._merge(Progress(bytes=size, files=files))
+
+    def _merge(self, progress: Progress) -> None:
+        if self._tell is None:
+            return
+        with self._mutex:
+            self._done = self._done.plus(progress)
+            self._tell(self._done)

@@ -1,0 +1,193 @@
+"""Run one copy task: move file by file from the source into the staging and compute the checksums in passing."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from feed_assets.errors import FeedAssetsError
+from feed_assets.plan.copy_options import OnError
+from feed_assets.storage.checksums import Checksum
+from feed_assets.storage.copy_port import Reading, SourceFile, StagedFile, Staging
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
+from feed_assets.storage.pool import StorePool
+from feed_assets.transfer.tasks import CopyTask, TaskCopy, join_staging
+from feed_assets.transfer.throttle import Throttle
+
+_RECORD_FILES = 32
+_RECORD_BYTES = 1 << 20
+"""The copied files are recorded in the staging after this many files or bytes."""
+
+OnBytes = Callable[[int, int], None]
+"""Called with the numbers of bytes and files copied since the last call; by any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A file that could not be copied, and why. `is_change`: it no longer exists as it was listed."""
+
+    file: str
+    reason: str
+    is_change: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyResult:
+    """The result of a task for the copy with this `key`. `error`: a storage refused, which ended the work for it."""
+
+    key: int
+    written: tuple[StagedFile, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    error: FeedAssetsError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """The result of a task."""
+
+    number: int
+    copies: tuple[CopyResult, ...]
+
+
+class SourceMovedError(Exception):
+    """A file of the source no longer exists as it was listed."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file = file
+        super().__init__(f"{file!r} {reason}")
+
+
+class SourceUnreadableError(Exception):
+    """A file of the source cannot be read."""
+
+    def __init__(self, file: str, error: StorageError) -> None:
+        self.file = file
+        self.error = error
+        super().__init__(str(error))
+
+
+def run_task(
+    task: CopyTask,
+    stores: StorePool,
+    *,
+    throttle: Throttle | None = None,
+    on_bytes: OnBytes | None = None,
+    ended: set[int] | None = None,
+) -> TaskResult:
+    """Copy the files of a task. A failure ends the work for its own copy only and is part of the result.
+
+    `throttle` is shared with the other tasks of this process. So is `ended`, the keys of failed copies that need no
+    more work.
+    """
+    work = _Work(
+        stores=stores,
+        limits=[limit for limit in (throttle, Throttle(task.rate) if task.rate else None) if limit],
+        on_bytes=on_bytes or _ignore_progress,
+        ended=set() if ended is None else ended,
+    )
+    return TaskResult(number=task.number, copies=tuple(_Runner(work, copy).run() for copy in task.copies))
+
+
+def _ignore_progress(size: int, files: int) -> None:
+    """Ignore the progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """The state shared by all copies of a task."""
+
+    stores: StorePool
+    limits: Sequence[Throttle]
+    on_bytes: OnBytes
+    ended: set[int]
+
+
+@dataclass(slots=True)
+class _Runner:
+    work: _Work
+    copy: TaskCopy
+    written: list[StagedFile] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    recorded: int = 0
+    unrecorded_bytes: int = 0
+
+    def run(self) -> CopyResult:
+        key = self.copy.key
+        try:
+            if key not in self.work.ended:
+                self._run()
+        except FeedAssetsError as exc:
+            self.work.ended.add(key)
+            return CopyResult(key=key, error=exc)
+        return CopyResult(key=key, written=tuple(self.written), failures=tuple(self.failures))
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            staging = join_staging(self.work.stores, self.copy)
+            stack.callback(staging.close)
+            try:
+                source = self.work.stores.get(self.copy.source.store).copying()
+                reading = stack.enter_context(source.reading(self.copy.source.path))
+                self._copy_all(reading, staging)
+            except InstanceNotFoundError as exc:
+                self.failures.append(Failure(file="", reason=str(exc), is_change=True))
+            finally:
+                with suppress(StorageError):
+                    self._record(staging)
+
+    def _copy_all(self, reading: Reading, staging: Staging) -> None:
+        copy, ended = self.copy, self.work.ended
+        for file in copy.files:
+            if copy.key in ended:
+                return
+            try:
+                self._copy_file(file, reading, staging)
+            except SourceMovedError as exc:
+                self.failures.append(Failure(file=exc.file, reason=str(exc), is_change=True))
+            except SourceUnreadableError as exc:
+                if copy.on_error is OnError.STOP:
+                    raise exc.error from exc
+                self.failures.append(Failure(file=exc.file, reason=str(exc), is_change=False))
+            else:
+                continue
+            if copy.on_error is OnError.STOP:
+                ended.add(copy.key)
+
+    def _copy_file(self, file: SourceFile, reading: Reading, staging: Staging) -> None:
+        checksum = Checksum(file.checksum)
+        staging.put(file.path, file.size, self._checked_chunks(file, reading, checksum))
+        self.work.on_bytes(0, 1)
+        self.written.append(StagedFile(file.path, file.size, checksum.render(), file.version, file.is_settled))
+        self.unrecorded_bytes += file.size
+        if self.unrecorded_bytes >= _RECORD_BYTES or len(self.written) - self.recorded >= _RECORD_FILES:
+            self._record(staging)
+
+    def _checked_chunks(self, file: SourceFile, reading: Reading, checksum: Checksum) -> Iterator[bytes | memoryview]:
+        """Yield the bytes of a file and add them to its checksum."""
+        path, size = file.path, 0
+        chunks = reading.chunks(path)
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except InstanceNotFoundError as exc:
+                raise SourceMovedError(path, "is gone") from exc
+            except StorageError as exc:
+                raise SourceUnreadableError(path, exc) from exc
+            if chunk is None:
+                break
+            size += len(chunk)
+            if size > file.size:
+                raise SourceMovedError(path, f"has more than {file.size:,} bytes now")
+            checksum.update(chunk)
+            for limit in self.work.limits:
+                limit.take(len(chunk))
+            yield chunk
+            self.work.on_bytes(len(chunk), 0)
+        if size != file.size:
+            raise SourceMovedError(path, f"has {size:,} bytes now instead of {file.size:,}")
+
+    def _record(self, staging: Staging) -> None:
+        """Record the files that are not yet recorded in the staging."""
+        if self.recorded < len(self.written):
+            staging.record(self.written[self.recorded :])
+        self.recorded = len(self.written)
+        self.unrecorded_bytes = 0

@@ -1,0 +1,296 @@
+"""The JSON of every command, one small file each in `golden`: what scripts and programs outside can rely on.
+
+`pytest tests/cli/test_golden.py --update-golden` writes the files anew. Look at the difference before you commit it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import Result
+
+from feed_assets.cli.main import main
+from feed_assets.clock import FrozenClock
+from feed_assets.plan.location import load_location
+from feed_assets.settings import load_settings
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
+from feed_assets.state.database import open_database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
+from tests.cli.project import run
+from tests.cli.retention_project import set_clock
+from tests.lifecycle.replication.test_mirror_runs import run as run_mirror
+from tests.lifecycle.replication.test_mirror_runs import write
+from tests.lifecycle.world import World, at
+from tests.operations.harness import CLICKS, COUNTING, COUNTS
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
+NOON = "2013-11-03T12:00Z"
+FIRST = "2013-11-03T00:00Z"
+LAST = "2013-11-03T05:00Z"
+RANGE = ("--start", FIRST, "--end", "2013-11-03T04:00Z")
+ONE = ("--start", FIRST, "--end", "2013-11-03T01:00Z")
+S = ProcessInstanceStatus
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "validate": ("validate", "wrong.yaml"),
+    "entity validate": ("entity", "validate", "all.yaml"),
+    "entity submit": ("entity", "submit", "all.yaml"),
+    "entity submit-and-schedule": ("entity", "submit-and-schedule", "all.yaml", "--dry-run"),
+    "entity schedule": ("entity", "schedule", "process", "counting", "models"),
+    "entity suspend": ("entity", "suspend", "process", "counting"),
+    "entity resume": ("entity", "resume", "process", "counting"),
+    "plan": ("plan", "changed.yaml"),
+    "apply": ("apply", "changed.yaml", "--yes"),
+    "entity update": ("entity", "update", "updated.yaml"),
+    "entity touch": ("entity", "touch", "process", "counting", "--effective-from", "2013-11-03T20:00Z"),
+    "entity delete": ("entity", "delete", "process", "models", "--dry-run"),
+    "entity status": ("entity", "status", "process", "counting"),
+    "entity list": ("entity", "list", "--fields", "STATUS,TAGS,PIPELINES,CLUSTERS"),
+    "entity dependency": ("entity", "dependency", "process", "counting"),
+    "entity summary": ("entity", "summary", "process", "--cluster", "primary"),
+    "entity lookup": ("entity", "lookup", "/clicks/2013-11-03/05"),
+    "entity history": ("entity", "history", "feed", "clicks"),
+    "entity blame": ("entity", "blame", "feed", "clicks", "replication"),
+    "entity governing": ("entity", "governing", "counting", LAST, "--cluster", "primary"),
+    "entity verify-store": ("entity", "verify-store"),
+    "entity update-cluster-dependents": ("entity", "update-cluster-dependents", "primary"),
+    "instance list": ("instance", "list", "process", "counting", *RANGE),
+    "instance status": ("instance", "status", "feed", "counts", *ONE),
+    "instance running": ("instance", "running", "process", "counting"),
+    "instance summary": ("instance", "summary", "process", "counting", *RANGE),
+    "instance params": ("instance", "params", "counting", FIRST),
+    "instance logs": ("instance", "logs", "process", "counting", *RANGE),
+    "instance listing": ("instance", "listing", "clicks", *ONE, "--clusters", "primary", "--look"),
+    "instance dependency": ("instance", "dependency", "process", "counting", FIRST),
+    "instance triage": ("instance", "triage", "process", "counting", LAST),
+    "instance search": ("instance", "search", "--kind", "process", "--nameseq", "counting", *RANGE),
+    "why": ("why", "counting", "2013-11-03T11:00Z"),
+    "feed notify": ("feed", "notify", "clicks", LAST, "--cluster", "primary"),
+    "instance kill": ("instance", "kill", "counting", "--start", LAST, "--end", "2013-11-03T06:00Z"),
+    "instance suspend": ("instance", "suspend", "counting", *RANGE, "--dry-run"),
+    "instance resume": ("instance", "resume", "counting", *RANGE, "--dry-run"),
+    "instance rerun": ("instance", "rerun", "counting", "--start", LAST, "--end", "2013-11-03T06:00Z"),
+    "replication verify": ("replication", "verify", "clicks", "--start", "2013-11-03T09:00Z", "--end", NOON),
+    "replication repair": ("replication", "repair", "clicks", "--start", "2013-11-03T03:00Z", "--end", NOON),
+    "replication status": ("replication", "status", "clicks", "--start", "2013-11-03T08:00Z", "--end", NOON),
+    "hold add": ("hold", "add", "audit", "--feed", "clicks", "--instance", FIRST, "--reason", "numbers"),
+    "hold list": ("hold", "list"),
+    "retention plan": ("retention", "plan", "--feed", "clicks", "--feed", "views"),
+    "retention approve": ("retention", "approve", "<asking>", "--dry-run"),
+    "retention cancel": ("retention", "cancel", "<sweep>", "--dry-run"),
+    "retention run": ("retention", "run", "<sweep>"),
+    "retention show": ("retention", "show", "<sweep>", "--limit", "2"),
+    "retention list": ("retention", "list", "--state", "done"),
+    "retention report": ("retention", "report", "<sweep>"),
+    "retention undo": ("retention", "undo", "<sweep>", "--instance", LAST),
+    "retention purge": ("retention", "purge", "<sweep>", "--now"),
+    "hold release": ("hold", "release", "audit"),
+    "mirror plan": ("mirror", "plan", "models"),
+    "mirror snapshots": ("mirror", "snapshots", "models"),
+    "mirror new": ("mirror", "new", "others", "--source", "primary:/others", "--target", "backup:/others"),
+    "import-falcon": ("import-falcon", str(DOCUMENTS / "clicks.xml"), "--to", "imported"),
+    "export-falcon": ("export-falcon", "cluster", "primary"),
+    "simulate": ("simulate", "--from", FIRST, "--to", "2013-11-03T02:00Z", "--every", "hours(1)", "--seed", "1"),
+    "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
+    "admin audit": ("admin", "audit", "--limit", "2"),
+    "admin messages": ("admin", "messages", "--limit", "2"),
+}
+"""The commands in the order in which they are given to one project; each with what they find there."""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What each command prints, by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield dict(_tell_story(tmp_path_factory.mktemp("golden"), patch))
+
+
+def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    _prepare(folder, patch)
+    sweeps: dict[str, str] = {}
+    for name, arguments in COMMANDS.items():
+        if name == "instance list":
+            _record_instances(folder)
+        if name == "mirror snapshots":
+            _run_mirror(folder)
+        result = run(*(sweeps.get(text, text) for text in arguments), "--output", "json")
+        assert result.stdout.startswith("{"), (name, result.output)
+        if name == "retention plan":
+            sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(result.stdout)["sweeps"]}
+        yield name, _stable(result, folder)
+
+
+def _prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Clicks lie on `primary`, are counted there and copied to `backup`; a mirror of models; a change to come."""
+    patch.chdir(folder)
+    patch.setenv("FEED_ASSETS_AUTHOR", "ann")
+    for name in ("FEED_ASSETS_STATE", "FEED_ASSETS_ENTITIES", "DAGSTER_HOME"):
+        patch.delenv(name, raising=False)
+    patch.setattr("feed_assets.operations.context.open_clock", lambda _: FrozenClock(at("03T12:00")))
+    validity = {"validity": {"start": FIRST, "end": "2013-12-01T00:00Z"}}
+    clusters = [
+        {"kind": "cluster", "name": name, "storage": f"file://${{PROJECT_ROOT}}/{name}"}
+        for name in ("primary", "backup")
+    ]
+    on_primary = {"clusters": {"primary": validity}}
+    clicks = {
+        **CLICKS,
+        "tags": {"owner": "web"},
+        "clusters": {
+            "primary": {"type": "source", "retention": {"limit": "hours(6)"}, **validity},
+            "backup": {"type": "target", **validity},
+        },
+        "availability_flag": "_SUCCESS",
+    }
+    views = {
+        **CLICKS,
+        "name": "views",
+        "locations": {"data": "/views/${YEAR}-${MONTH}-${DAY}/${HOUR}"},
+        "clusters": {"primary": {"retention": {"limit": "hours(6)"}, **validity}},
+    }
+    counting = {**COUNTING, **on_primary, "pipelines": ["reports"], "parallel": 2}
+    models = {
+        "kind": "process",
+        "name": "models",
+        "frequency": "days(1)",
+        **on_primary,
+        "workflow": {
+            "engine": "directory-mirror",
+            "mirror": {
+                "source": {"directory": "/models"},
+                "target": {"cluster": "backup", "directory": "/models"},
+                "removed_files": "remove",
+                "snapshots": {"source_keep": 1, "target_keep": 1},
+            },
+        },
+    }
+    files = {
+        "all": [*clusters, clicks, views, {**COUNTS, **on_primary}, counting, models],
+        "changed": [{**clicks, "replication": {"removed_files": "remove"}}, {**counting, "parallel": 3}],
+        "updated": [{**counting, "parallel": 4, "description": "clicks of each hour"}],
+        "wrong": [{**clicks, "frequency": "hours(0)"}],
+    }
+    for name, documents in files.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump_all(documents, sort_keys=False))
+    (folder / "entities").mkdir()
+    (folder / "backup").mkdir()
+    (folder / "counting.sql").write_text("select count(*) as n from clicks")
+    write(folder, {"a.bin": "a", "sub/b.bin": "bb"})
+    for hour in range(11):
+        write(folder, {"part.csv": f"clicks {hour}", "_SUCCESS": ""}, below=f"clicks/2013-11-03/{hour:02d}")
+    for hour in range(2):
+        write(folder, {"part.csv": f"views {hour}"}, below=f"views/2013-11-03/{hour:02d}")
+    set_clock(folder, NOON)
+
+
+def _record_instances(folder: Path) -> None:
+    """One instance of the process in each state that lists show."""
+    first = at("03T00:00")
+    base = ProcessInstance(
+        process="counting", cluster="primary", nominal_time=first, status=S.WAITING, updated_at=first, release=1
+    )
+    ran = replace(base, attempt=1, run_id="run-1", started_at=first, ended_at=first + timedelta(minutes=5))
+    succeeded = replace(ran, status=S.SUCCEEDED)
+    failed = replace(ran, status=S.FAILED, nominal_time=at("03T01:00"))
+    rows = [
+        succeeded,
+        replace(failed, cause=Cause.FAILURE, cause_detail="ValueError: a column is missing"),
+        replace(ran, status=S.RUNNING, nominal_time=at("03T02:00"), ended_at=None),
+        replace(base, nominal_time=at("03T05:00")),
+        replace(base, nominal_time=at("03T11:00")),
+    ]
+    attempt = Attempt(
+        process="counting",
+        cluster="primary",
+        nominal_time=first,
+        attempt=1,
+        run_id="run-1",
+        status=S.SUCCEEDED,
+        started_at=first,
+        ended_at=succeeded.ended_at,
+        cause=Cause.INPUTS,
+        release=1,
+    )
+    with open_database(f"sqlite:///{folder}/state.db").begin() as connection:
+        ProcessInstances(connection).add_waiting(rows)
+        Attempts(connection).begin(attempt)
+
+
+def _run_mirror(folder: Path) -> None:
+    world = World.of(folder, clusters=("primary", "backup"), state=f"sqlite:///{folder}/mirror.db")
+    world.use(load_location(load_settings(), at("03T12:00")).plan)
+    world.tick(at("03T12:00"))
+    run_mirror(world, at("03T00:00"), at("03T12:00"))
+
+
+_SWEEPS = {"PLANNED": "<sweep>", "ASKING": "<asking>"}
+_UNSTABLE = (
+    (re.compile(r'("(?:seconds|bandwidth)": )[\d.e-]+'), r"\1-1"),
+    (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b"), "<sweep>"),
+    (re.compile(r"20(?!13)\d\d-\d\d-\d\dT[\d:.]+(Z|\+00:00)"), "<now>"),
+    (re.compile(r"\b[0-9a-f]{16,64}\b"), "<digest>"),
+    (re.compile(r"\brepair:ann:[^\"]*"), "repair:ann:<worker>"),
+)
+
+
+def _stable(result: Result, folder: Path) -> str:
+    """What is printed, without what differs from run to run."""
+    text = result.stdout.replace(str(folder), "<project>").replace(str(ROOT), "<repository>")
+    for pattern, stand_in in _UNSTABLE:
+        text = pattern.sub(stand_in, text)
+    return text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_json_of_a_command_is_that_of_its_file(
+    name: str, printed: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    file = GOLDEN / f"{name.replace(' ', '-')}.json"
+    if request.config.getoption("--update-golden"):
+        file.write_text(printed[name])
+    assert printed[name] == file.read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_keys_are_in_snake_case(name: str, printed: dict[str, str]) -> None:
+    odd = [key for key in _iter_keys(json.loads(printed[name])) if re.search(r"[a-z][A-Z]", key)]
+    assert odd == []
+
+
+def _iter_keys(document: object) -> Iterator[str]:
+    """The keys, but those of the properties of jobs, which are Falcon's."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            if key != "properties":
+                yield from _iter_keys(value)
+    elif isinstance(document, list):
+        for each in document:
+            yield from _iter_keys(each)
+
+
+def test_every_command_that_prints_json_has_a_file() -> None:
+    assert {*_iter_commands_with_json(main, click.Context(main))} == {*COMMANDS}
+    assert {file.stem for file in GOLDEN.iterdir()} == {name.replace(" ", "-") for name in COMMANDS}
+
+
+def _iter_commands_with_json(group: click.Group, ctx: click.Context, prefix: str = "") -> Iterator[str]:
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from _iter_commands_with_json(command, ctx, f"{name} ")
+        elif command is not None and any(
+            each.name == "output" and isinstance(each.type, click.Choice) and "json" in each.type.choices
+            for each in command.params
+        ):
+            yield f"{prefix}{name}"

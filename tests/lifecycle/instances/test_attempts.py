@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from feed_assets.lifecycle.instances.attempts import decide_trigger
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from tests.lifecycle.world import START, World, at, feed, process
+
+READY, WAITING, FAILED, KILLED, SUCCEEDED = (
+    ProcessInstanceStatus.READY,
+    ProcessInstanceStatus.WAITING,
+    ProcessInstanceStatus.FAILED,
+    ProcessInstanceStatus.KILLED,
+    ProcessInstanceStatus.SUCCEEDED,
+)
+KEY = ProcessKey("count", "primary", START)
+
+
+def a_world(tmp_path: Path) -> World:
+    counting = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    world = World.of(tmp_path, feed("clicks"), feed("counts"), counting)
+    world.land("clicks", START)
+    return world
+
+
+def attempts(world: World) -> list[Attempt]:
+    with world.database.read() as connection:
+        return Attempts(connection).of(KEY)
+
+
+def test_each_run_of_an_instance_leaves_an_attempt(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    world.launch(world.tick(at("01T00:10")), at("01T00:10"))
+    world.run("count", START, at("01T00:20"), "again")
+    first, second = attempts(world)
+    assert (first.status, first.cause, first.ended_at) == (SUCCEEDED, Cause.INPUTS, at("01T00:10"))
+    assert (second.attempt, second.run_id, second.cause) == (2, "again", Cause.BY_HAND)
+
+
+def test_an_attempt_that_fails_keeps_its_reason(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+
+    def fail(_: object) -> dict[str, str]:
+        raise RuntimeError("no luck")
+
+    world.job = fail
+    with pytest.raises(RuntimeError):
+        world.run("count", START, at("01T00:10"))
+    (only,) = attempts(world)
+    assert (only.status, only.reason) == (FAILED, "RuntimeError: no luck")
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "reason"),
+    [
+        (RunState.ENDED, FAILED, "its run ended without recording a result"),
+        (RunState.CANCELED, KILLED, "its run was cancelled"),
+    ],
+)
+def test_a_worker_that_died_leaves_an_attempt_that_has_ended(
+    tmp_path: Path, state: RunState, status: ProcessInstanceStatus, reason: str
+) -> None:
+    world = a_world(tmp_path)
+
+    def die(_: object) -> dict[str, str]:
+        launched = find_launched(world.database, "primary", at("01T00:20"))
+        apply_reconciliation(world.database, launched, {"run-1": state}, {}, at("01T00:20"))
+        return {"counts": "late"}
+
+    world.job = die
+    with pytest.raises(Exception, match="was released"):
+        world.run("count", START, at("01T00:10"))
+    (only,) = attempts(world)
+    assert (only.status, only.reason, only.ended_at) == (status, reason, at("01T00:20"))
+
+
+def test_what_begins_an_attempt_is_why_the_instance_was_ready() -> None:
+    before = ProcessInstance(process="p", cluster="c", nominal_time=START, status=READY, updated_at=START)
+    assert decide_trigger(before, "run-1") == (Cause.BY_HAND, None)
+    assert decide_trigger(before, "repair:ann:1f") == (Cause.REPAIR, "a repair by ann")
+    asked = ProcessInstance(
+        process="p",
+        cluster="c",
+        nominal_time=START,
+        status=READY,
+        updated_at=START,
+        request_key="k",
+        cause=Cause.LATE_DATA,
+        cause_detail="late data: weather 2013-11-01T00:00Z changed",
+    )
+    assert decide_trigger(asked, "run-1") == (Cause.LATE_DATA, "late data: weather 2013-11-01T00:00Z changed")

@@ -1,0 +1,134 @@
+"""When a failed instance is tried again."""
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from feed_assets.engines.port import Work
+from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.instances.retries import (
+    LONGEST_DELAY,
+    RetryDecision,
+    apply_retries,
+    decide_retry,
+    retry_delay,
+)
+from feed_assets.plan.records import RetryRecord
+from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.timing.dates import NEVER
+from feed_assets.timing.frequency import parse_frequency
+from tests.lifecycle.world import START, World, feed, process
+
+ENDED = datetime(2024, 1, 1, tzinfo=UTC)
+FAILED, TIMEDOUT = ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT
+
+
+def policy(
+    name: str = "periodic", delay: str = "minutes(10)", attempts: int = 3, on_timeout: bool = False
+) -> RetryRecord:
+    return RetryRecord(policy=RetryPolicy(name), delay=parse_frequency(delay), attempts=attempts, on_timeout=on_timeout)
+
+
+@pytest.mark.parametrize(
+    ("name", "minutes"), [("periodic", [10, 10, 10]), ("exp-backoff", [10, 20, 40]), ("final", [0, 0, 0])]
+)
+def test_row_76_delays_follow_the_policy_and_attempts_are_not_exceeded(name: str, minutes: list[int]) -> None:
+    decisions = [decide_retry(policy(name), FAILED, retries, ENDED) for retries in range(4)]
+    assert [decision.retry_at for decision in decisions[:3]] == [ENDED + timedelta(minutes=n) for n in minutes]
+    assert decisions[3] == RetryDecision(is_exhausted=True)
+
+
+def test_row_77_a_time_out_is_retried_only_if_the_policy_says_so() -> None:
+    assert decide_retry(policy(), TIMEDOUT, 0, ENDED) == RetryDecision()
+    assert decide_retry(policy(on_timeout=True), TIMEDOUT, 0, ENDED).retry_at is not None
+    assert decide_retry(None, TIMEDOUT, 0, ENDED) == RetryDecision()
+
+
+@pytest.mark.parametrize("status", sorted(set(ProcessInstanceStatus) - {FAILED, TIMEDOUT}))
+def test_row_78_nothing_else_is_retried_least_of_all_what_was_killed(status: ProcessInstanceStatus) -> None:
+    assert decide_retry(policy(on_timeout=True), status, 0, ENDED) == RetryDecision()
+
+
+def test_exponential_delays_end_somewhere() -> None:
+    assert retry_delay(RetryPolicy.EXP_BACKOFF, timedelta(days=20), 10_000) == LONGEST_DELAY
+
+
+def failing(world: World, times: int) -> None:
+    """Let the next runs fail so many times."""
+    left = [times]
+
+    def job(work: Work) -> dict[str, str]:
+        if left[0] > 0:
+            left[0] -= 1
+            raise RuntimeError("no luck")
+        return {target.name: f"attempt {work.attempt}" for target in work.outputs}
+
+    world.job = job
+
+
+def run_due(world: World, as_of: datetime) -> int:
+    """One tick, and everything it asks for; how many instances were run."""
+    ran = 0
+    for request in world.tick(as_of):
+        for time in request.nominal_times:
+            ran += 1
+            with suppress(RuntimeError):
+                world.run("count", time, as_of, world.run_id())
+    return ran
+
+
+def counting(tmp_path: Path, **retry: object) -> World:
+    retry = {"policy": "exp-backoff", "delay": "minutes(10)", "attempts": 2, **retry}
+    work = process("count", outputs={"counts": "now(0,0)"}, end=START + timedelta(hours=1), retry=retry)
+    return World.of(tmp_path, feed("counts"), work)
+
+
+def test_row_80_a_retry_is_kept_in_the_record_and_done_when_it_is_due(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    failing(world, 2)
+    assert run_due(world, START) == 1
+    again = counting(tmp_path)  # another process, with the same state database
+    again.job = world.job
+    minutes = [minute for minute in range(1, 60) if run_due(again, START + timedelta(minutes=minute))]
+    assert minutes == [10, 30]
+    assert again.statuses("count") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert again.content("counts", START) == "attempt 3"
+
+
+def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path) -> None:
+    world = counting(tmp_path, policy="periodic", attempts=1)
+    failing(world, 9)
+    run_due(world, START)
+    run_due(world, START + timedelta(minutes=1))
+    run_due(world, START + timedelta(minutes=10))
+
+    retried = apply_retries(world.database, world.timeline, "primary", START + timedelta(minutes=11))
+
+    assert [key.nominal_time for key in retried.exhausted] == [START]
+    assert world.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"
+    assert run_due(world, START + timedelta(days=9)) == 0
+
+
+def test_a_failure_without_a_policy_is_decided_once(tmp_path: Path) -> None:
+    world = World.of(tmp_path, feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
+    failing(world, 1)
+    run_due(world, START)
+    run_due(world, START + timedelta(minutes=1))
+    row = world.instances("count")[START]
+    assert (row.status, row.retry_at) == (FAILED, NEVER)
+
+
+def test_an_instance_that_timed_out_waits_again_for_its_data(tmp_path: Path) -> None:
+    retry = {"policy": "periodic", "delay": "minutes(10)", "attempts": 1, "on_timeout": True}
+    work = process("count", inputs={"clicks": "now(0,0)"}, timeout="minutes(30)", retry=retry)
+    world = World.of(tmp_path, feed("clicks", end=START + timedelta(hours=1)), work)
+    world.tick(START)
+    world.tick(START + timedelta(minutes=31))
+    world.tick(START + timedelta(minutes=32))
+    assert world.statuses("count")[START] is TIMEDOUT
+    world.tick(START + timedelta(minutes=42))
+    assert world.statuses("count")[START] is ProcessInstanceStatus.WAITING
+    world.land("clicks", START)
+    assert run_due(world, START + timedelta(minutes=50)) == 1

@@ -1,0 +1,96 @@
+"""The whole way of an instance with a real Spark session: user code in a file, CSV in, CSV out."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from feed_assets.clock import FrozenClock
+from feed_assets.engines.errors import WorkflowFailedError
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.state.records import ProcessInstanceStatus
+from tests.lifecycle.world import START, World, at, feed, process
+from tests.spark_session import spark
+
+__all__ = ["spark"]
+pytestmark = pytest.mark.spark
+
+JOBS = """
+def count(spark, clicks, weather, context):
+    if context.properties["mood"] == "bad":
+        raise ValueError("not today")
+    return clicks.crossJoin(weather.agg({"*": "count"}).withColumnRenamed("count(1)", "hours")).select("user", "hours")
+"""
+NOON = at("01T12:00")
+SUCCEEDED, FAILED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED
+
+
+def declare(world: World, mood: str) -> None:
+    world.declare(
+        feed("clicks", schema="user string", partitions=["country"]),
+        feed("weather", schema="temp double"),
+        feed("counts", schema="user string, hours bigint", flag="_DONE"),
+        process(
+            "count",
+            inputs={"clicks": "now(-1,0) now(0,0)", "weather": "now(0,0)"},
+            outputs={"counts": "now(0,0)"},
+            optional=["weather"],
+            start=at("01T01:00"),
+            properties={"mood": mood},
+            workflow={"path": "jobs.py:count"},
+        ),
+    )
+
+
+def runner(world: World, spark: SparkSession, run_id: str) -> InstanceRunner:
+    return InstanceRunner(
+        context=AttemptContext(
+            database=world.database,
+            stores=world.stores,
+            plan=world.plan,
+            clock=FrozenClock(NOON),
+            real_clock=FrozenClock(NOON),
+            run_id=run_id,
+        ),
+        root=world.root,
+        session=lambda: spark,
+    )
+
+
+def lines(world: World) -> list[str]:
+    files = world.folder("counts", at("01T01:00")).glob("part-*")
+    return sorted(line for file in files for line in file.read_text().splitlines())
+
+
+def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "jobs.py").write_text(JOBS)
+    world = World.of(tmp_path)
+    declare(world, "good")
+    time = at("01T01:00")
+    world.land("clicks", START, text="user\nann\n")
+    world.land("clicks", time, text="user\nbob\ncy\n")
+    assert [request.nominal_times for request in world.tick(time)] == [(time,)]
+
+    (done,) = runner(world, spark, "run-1").run(world.process("count"), time, lambda _: None)
+
+    assert (done.rows, dict(done.missing), done.details["input clicks"]) == (3, {"weather": (time,)}, "direct")
+    assert world.statuses("count") == {time: SUCCEEDED}
+    (repeated,) = runner(world, spark, "run-1b").run(world.process("count"), time, lambda _: None)
+    assert repeated.content.digest == done.content.digest
+    before = lines(world)
+    assert [line for line in before if line[0] in "abc"] == ["ann,0", "bob,0", "cy,0"]
+
+    declare(world, "bad")
+    with pytest.raises(WorkflowFailedError, match="not today"):
+        runner(world, spark, "run-2").run(world.process("count"), time, lambda _: None)
+
+    assert world.statuses("count") == {time: FAILED}
+    assert (lines(world), world.staged()) == (before, [])
+
+    world.land("weather", time, text="temp\n4.5\n")
+    declare(world, "good")
+    (again,) = runner(world, spark, "run-3").run(world.process("count"), time, lambda _: None)
+
+    assert (again.attempt, dict(again.inputs)) == (4, {"clicks": 2, "weather": 1})
+    assert [line for line in lines(world) if line[0] in "abc"] == ["ann,1", "bob,1", "cy,1"]

@@ -1,0 +1,32 @@
+"""Abandoned stagings are removed, others are not, and not at every tick."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from dagster import DagsterInstance
+
+from feed_assets.clock import SystemClock
+from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import World
+
+
+def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
+    (tmp_path / "instance").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "instance")) as instance:
+        world = World(Home(folder=tmp_path), instance)
+        database, stores, plan = world.runtime.database(instance), world.runtime.stores, world.location.plan
+        staging = stores.get(plan.feeds["sums", "here"].store).stage("sums/2026-01-01/00", "abandoned")
+        assert staging.local_path is not None
+        made = SystemClock().now()
+
+        def sweep(after: timedelta) -> int | None:
+            return apply_staging_sweep(database, stores, plan, "here", made + after)
+
+        assert sweep(timedelta(hours=1)) == 0
+        assert sweep(timedelta(hours=24)) is None
+        assert staging.local_path.exists()
+        assert sweep(ABANDONED_AFTER + timedelta(hours=1)) == 1
+        assert not staging.local_path.exists()
+        assert sweep(timedelta(hours=2)) == 0, "the clock was set back"
+        assert sweep(timedelta(hours=3)) is None

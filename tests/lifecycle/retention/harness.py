@@ -1,0 +1,204 @@
+"""A small world whose feeds expire: trees as they stand, sweeps planned, run and undone at given times."""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from feed_assets.clock import FrozenClock
+from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.feed import Feed
+from feed_assets.lifecycle.retention.clock_witness import note_clock
+from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.sweeping import run_sweep
+from feed_assets.lifecycle.retention.undoing import EVERYTHING, RestoreSelection, UndoneSweep, undo_sweep
+from feed_assets.state.holds import Holds
+from feed_assets.state.outbox import Outbox
+from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, OutboxMessage, Sweep, SweepChunk, SweepState
+from feed_assets.state.sweeps import Sweeps
+from tests.lifecycle.world import START, World
+
+Tree = Mapping[str, tuple[str, int, bytes]]
+
+_holders = count(1)
+
+
+def kept_feed(
+    name: str = "clicks",
+    frequency: str = "hours(1)",
+    *,
+    limit: str | None = "days(2)",
+    locations: Mapping[str, str] | None = None,
+    start: datetime = START,
+    end: datetime | None = None,
+    clusters: Sequence[str] = ("primary",),
+    flag: str | None = None,
+    timezone: str = "UTC",
+    **retention: Any,
+) -> Feed:
+    """A feed of CSV files with a folder for each hour of a day's folder, and retention."""
+    policy = {**({"limit": limit} if limit else {}), **retention}
+    validity = {"start": start, **({"end": end} if end else {})}
+    return Feed(
+        name=name,
+        frequency=frequency,
+        format="csv",
+        timezone=timezone,
+        availability_flag=flag,
+        locations=dict(locations or {"data": f"/{name}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"}),
+        clusters={cluster: {"validity": validity, "retention": policy} for cluster in clusters},
+    )
+
+
+def tree_of(root: Path, *, hidden: bool = False) -> Tree:
+    """Everything below a folder: by path, what it is, its rights, and what it holds or leads to."""
+    found: dict[str, tuple[str, int, bytes]] = {}
+    for folder, folders, files in os.walk(root):
+        if not hidden:
+            folders[:] = [name for name in folders if name != ".feed-assets"]
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            status = path.lstat()
+            place = path.relative_to(root).as_posix()
+            if stat.S_ISLNK(status.st_mode):
+                found[place] = ("link", 0, os.fsencode(os.readlink(path)))  # noqa: PTH115
+            elif stat.S_ISDIR(status.st_mode):
+                found[place] = ("folder", stat.S_IMODE(status.st_mode), b"")
+            else:
+                found[place] = ("file", stat.S_IMODE(status.st_mode), path.read_bytes())
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class RetentionHarness:
+    """A world and what retention does in it; made by `RetentionHarness.of`."""
+
+    world: World
+    now: datetime = START
+    lag: timedelta = timedelta(0)
+    """By how much the clock of leases is ahead."""
+
+    @classmethod
+    def of(cls, root: Path, *entities: AnyEntity, state: str | None = None, **more: Any) -> "RetentionHarness":
+        return cls(world=World.of(root, *(entities or (kept_feed(),)), state=state, **more))
+
+    @property
+    def root(self) -> Path:
+        """Where the instances of the cluster lie."""
+        return self.world.root / "primary"
+
+    def context(self, at: datetime | None = None, **more: Any) -> SweepContext:
+        """What one run of one worker works with."""
+        now = at or self.now
+        given: dict[str, Any] = {
+            "clock": FrozenClock(now),
+            "real_clock": FrozenClock(now + self.lag),
+            "holder": f"worker {next(_holders)}",
+        }
+        return SweepContext(
+            database=self.world.database, stores=self.world.stores, timeline=self.world.timeline, **(given | more)
+        )
+
+    def land(self, name: str, *times: datetime, **more: Any) -> None:
+        """Let instances arrive, and be recorded."""
+        self.world.land(name, *times, **more)
+
+    def arrive(self, at: datetime) -> None:
+        """Go on to a time, and record what has arrived."""
+        self.now = at
+        self.world.tick(at)
+
+    def wait(self, until: datetime) -> None:
+        """Go on to a time that retention has no reason to doubt."""
+        self.now = until
+        with self.world.database.begin() as connection:
+            note_clock(connection, "primary", until)
+
+    def plan(self, *feeds: str, as_of: datetime | None = None, cluster: str = "primary", **more: Any) -> PlannedSweeps:
+        """Plan sweeps of feeds, of all if none is named."""
+        world = self.world
+        records = [
+            record
+            for (name, on), record in sorted(world.plan.feeds.items())
+            if on == cluster and name in (feeds or [name])
+        ]
+        options = {key: more.pop(key) for key in ("dry_run",) if key in more}
+        request = SweepRequest(
+            as_of=as_of or self.now, now=self.now, real_now=self.now + self.lag, author="ann", **more
+        )
+        return plan_sweeps(world.database, world.stores, world.timeline, cluster, records, request, **options)
+
+    def planned(self, *feeds: str, **more: Any) -> Sweep:
+        """Plan what comes to one sweep."""
+        (sweep,) = self.plan(*feeds, **more).sweeps
+        return sweep
+
+    def approve(self, sweep: Sweep) -> Sweep:
+        """Let a sweep that asks go on, as a person does."""
+        with self.world.database.begin() as connection:
+            Sweeps(connection).transition(sweep.sweep_id, {SweepState.ASKING}, state=SweepState.PLANNED)
+        return self.sweep(sweep.sweep_id)
+
+    def run(self, sweep: Sweep, **more: Any) -> Sweep:
+        return run_sweep(self.context(**more), sweep.sweep_id)
+
+    def sweep_now(self, *feeds: str) -> Sweep:
+        """Plan and run, whatever it would ask."""
+        sweep = self.planned(*feeds)
+        return self.run(self.approve(sweep) if sweep.state is SweepState.ASKING else sweep)
+
+    def undo(self, sweep: Sweep, wanted: RestoreSelection = EVERYTHING, **more: Any) -> UndoneSweep:
+        return undo_sweep(self.context(**more), sweep.sweep_id, wanted)
+
+    def sweep(self, sweep_id: str) -> Sweep:
+        with self.world.database.read() as connection:
+            found = Sweeps(connection).find(sweep_id)
+        assert found is not None
+        return found
+
+    def chunks(self, sweep: Sweep) -> list[SweepChunk]:
+        with self.world.database.read() as connection:
+            return list(SweepChunks(connection, sweep.sweep_id).iter_all())
+
+    def results(self, sweep: Sweep) -> dict[str, ItemResult]:
+        """What became of each path."""
+        chunks = self.chunks(sweep)
+        return {item.path: result for c in chunks for item, result in zip(c.items, c.results, strict=True)}
+
+    def outcomes(self, sweep: Sweep) -> dict[ItemOutcome, int]:
+        """How many paths had each outcome."""
+        found = [result.outcome for result in self.results(sweep).values()]
+        return {outcome: found.count(outcome) for outcome in dict.fromkeys(found)}
+
+    def events(self, kind: FeedEventKind) -> list[FeedEvent]:
+        return [event for event in self.world.events() if event.kind is kind]
+
+    def rows(self, name: str = "clicks") -> dict[datetime, FeedInstance]:
+        return self.world.feed_instances(name)
+
+    def messages(self) -> list[OutboxMessage]:
+        with self.world.database.read() as connection:
+            return Outbox(connection).unsent(1_000_000)
+
+    def hold(self, name: str, feed: str | None = "clicks", **more: Any) -> None:
+        with self.world.database.begin() as connection:
+            given: dict[str, Any] = {"reason": "an audit", "author": "bob", "created_at": self.now}
+            Holds(connection).add([Hold(name=name, feed=feed, **(given | more))])
+
+    def tree(self, *, hidden: bool = False) -> Tree:
+        return tree_of(self.root, hidden=hidden)
+
+
+def hourly(first: datetime, number: int) -> list[datetime]:
+    return [first + timedelta(hours=n) for n in range(number)]
+
+
+def paths_of(times: Iterable[datetime], name: str = "clicks") -> set[str]:
+    return {f"{name}/{time:%Y-%m-%d/%H}" for time in times}

@@ -1,0 +1,61 @@
+"""Looking at a small world as commands do."""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from feed_assets.clock import FrozenClock
+from feed_assets.entities.common import Kind
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.queries import InstancePage, list_instances
+from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from tests.lifecycle.world import START, World, feed, process
+
+WEBSERVER = "http://dagster.example:3000"
+
+
+def context_of(world: World, as_of: datetime, **more: Any) -> OperationContext:
+    """What a command sees of a world."""
+    clock = FrozenClock(as_of)
+    given: dict[str, Any] = {"clock": clock, "real_clock": clock, "as_of": as_of, "webserver": WEBSERVER}
+    return OperationContext(timeline=world.timeline, database=world.database, stores=world.stores, **(given | more))
+
+
+def counting_world(root: Path, state: str | None = None, **more: Any) -> World:
+    """Clicks, with a flag, are counted every hour; weather is optional. Reports are made of four hours of counts."""
+    return World.of(
+        root,
+        feed("clicks", flag="_SUCCESS", tags={"owner": "web", "tier": "gold"}),
+        feed("weather"),
+        feed("counts"),
+        feed("reports", "hours(4)"),
+        process(
+            "count",
+            inputs={"clicks": "now(0,0)", "weather": "now(0,0)"},
+            optional=["weather"],
+            outputs={"counts": "now(0,0)"},
+            **{"parallel": 4, **more},
+        ),
+        process("report", "hours(4)", inputs={"counts": "now(0,0) now(3,0)"}, outputs={"reports": "now(0,0)"}),
+        state=state,
+    )
+
+
+def put(world: World, *rows: ProcessInstance) -> None:
+    """Instances as they came to be somehow."""
+    with world.database.begin() as connection:
+        ProcessInstances(connection).add_waiting(rows)
+
+
+def row(name: str, time: datetime, status: ProcessInstanceStatus, **more: Any) -> ProcessInstance:
+    """An instance of a process on `primary`."""
+    base = ProcessInstance(process=name, cluster="primary", nominal_time=time, status=status, updated_at=START)
+    return replace(base, **more)
+
+
+def listed(context: OperationContext, name: str, kind: Kind = Kind.PROCESS, **more: Any) -> InstancePage:
+    """The instances that a query gives."""
+    return list_instances(context, InstanceQuery(kind=kind, name=name, **more))

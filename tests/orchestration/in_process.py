@@ -1,0 +1,67 @@
+"""Runs of Dagster in this process, on the Spark session of the tests: all but a daemon, a worker and their start."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from dagster import AssetKey, DagsterInstance, ExecuteInProcessResult
+from pyspark.sql import SparkSession
+
+from feed_assets.orchestration.definitions import build_definitions
+from feed_assets.settings import load_settings
+from tests.orchestration.dagster_home import Home
+
+
+@dataclass
+class GivenSpark:
+    """A session that is there already, in the place of the one that a run would open."""
+
+    spark_session: SparkSession
+
+
+@dataclass
+class Materializer:
+    """Materializes the sums of a project, as a worker of Dagster does."""
+
+    home: Home
+    instance: DagsterInstance
+    spark: SparkSession
+
+    def run(self, first: str, last: str | None = None, tags: Mapping[str, str] | None = None) -> ExecuteInProcessResult:
+        """A run of one partition, or of a range."""
+        settings = load_settings(
+            environ={
+                "FEED_ASSETS_ENTITIES": "entities",
+                "FEED_ASSETS_VARIABLES__DATA_ROOT": str(self.home.data),
+                **self.home.settings,
+            },
+            start=self.home.folder,
+        )
+        made = build_definitions(settings=settings, resources={"spark_here": GivenSpark(self.spark)})
+        ends = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+        return made.resolve_implicit_global_asset_job_def().execute_in_process(
+            asset_selection=[AssetKey(["here", "sums"])],
+            partition_key=None if last else first,
+            tags={**(tags or {}), **({name: value for name, value in ends.items() if value} if last else {})},
+            instance=self.instance,
+            raise_on_error=False,
+        )
+
+
+def failure_of(result: ExecuteInProcessResult) -> str:
+    """Why a run has failed."""
+    errors = (event.step_failure_data.error for event in result.all_events if event.is_step_failure)
+    return "\n".join(error.to_string() for error in errors if error is not None)
+
+
+@contextmanager
+def materializer(
+    home: Home, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Materializer]:
+    """With the jobs of a project, which other projects have by the same name."""
+    monkeypatch.syspath_prepend(str(home.folder))
+    monkeypatch.delitem(sys.modules, "jobs_of_test", raising=False)
+    yield Materializer(home, instance, spark)
+    sys.modules.pop("jobs_of_test", None)

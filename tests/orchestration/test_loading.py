@@ -1,0 +1,48 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ENTITIES = """
+kind: cluster
+name: primary
+storage: file:///data/primary
+---
+kind: feed
+name: clicks
+frequency: hours(1)
+format: csv
+locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+"""
+LOAD = """
+import json, sys
+from feed_assets import build_definitions
+build_definitions().get_repository_def()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def modules_after_loading(project: Path) -> set[str]:
+    environ = {"DAGSTER_HOME": str(project), "FEED_ASSETS_ENTITIES": str(project / "entities"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", LOAD],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_location_whose_plan_is_cached_is_loaded_without_what_parses_runs_and_keeps_records(tmp_path: Path) -> None:
+    (tmp_path / "entities").mkdir()
+    (tmp_path / "entities" / "all.yaml").write_text(ENTITIES)
+    assert {"feed_assets.plan.compile", "feed_assets.validation.rules"} <= modules_after_loading(tmp_path)
+    loaded = modules_after_loading(tmp_path)
+    ours = {name.split(".")[1] for name in loaded if name.startswith("feed_assets.")}
+    assert not ours & {"validation", "definitions", "state", "storage", "operations"}
+    assert not loaded & {"sqlalchemy", "lark", "feed_assets.plan.compile", "feed_assets.loading.bundles"}
+    assert {name for name in loaded if name.startswith("feed_assets.lifecycle.")} == {"feed_assets.lifecycle.errors"}

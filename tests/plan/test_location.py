@@ -1,0 +1,186 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.plan import location as location_module
+from feed_assets.plan.location import Location, declare_location, load_location
+from feed_assets.settings import Settings, load_settings
+from tests.lifecycle.world import START, feed, process
+
+CLUSTER = """
+kind: cluster
+name: primary
+storage: file:///data/primary
+"""
+CLICKS = """
+kind: feed
+name: clicks
+frequency: hours(1)
+format: csv
+locations: {data: "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"}
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+"""
+COUNT = """
+kind: process
+name: count
+frequency: hours(1)
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+inputs: {clicks: {feed: clicks, start: "now(0,0)", end: "now(0,0)"}}
+workflow: {path: "jobs:count"}
+"""
+PING = """
+kind: process
+name: ping
+frequency: hours(1)
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+workflow: {path: "jobs:ping"}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "entities"
+    folder.mkdir()
+    for name, text in (("cluster", CLUSTER), ("clicks", CLICKS), ("count", COUNT), ("ping", PING)):
+        (folder / f"{name}.yaml").write_text(text)
+    return tmp_path
+
+
+def load(project: Path, *, strict: bool = False, cached: bool = True) -> Location:
+    return load_location(settings_of(project, strict=strict), START, project / "cache" if cached else None)
+
+
+def settings_of(project: Path, *, strict: bool = False) -> Settings:
+    return load_settings({"strict": strict}, environ={}, start=project)
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The digests of what is compiled from here on."""
+    seen: list[str] = []
+    real = location_module.compile_location
+
+    def noting(*args: object) -> Location:
+        result = real(*args)  # type: ignore[arg-type]
+        seen.append(result.digest)
+        return result
+
+    monkeypatch.setattr(location_module, "compile_location", noting)
+    return seen
+
+
+def test_the_plan_of_a_folder_has_everything_in_it(project: Path) -> None:
+    location = load(project, cached=False)
+    assert set(location.plan.processes) == {("count", "primary"), ("ping", "primary")}
+    assert location.errors == ()
+    facts = location.plan.feeds["clicks", "primary"].facts
+    assert (Path(facts.file or "").name, facts.line) == ("clicks.yaml", 2)
+
+
+def test_the_same_files_are_compiled_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = compiled(monkeypatch)
+    first, second = load(project), load(project)
+    assert first == second
+    assert len(seen) == 1
+
+
+def test_a_changed_file_is_compiled_anew(project: Path) -> None:
+    first = load(project)
+    (project / "entities" / "clicks.yaml").write_text(CLICKS.replace("hours(1)", "hours(2)"))
+    second = load(project)
+    assert first.digest != second.digest
+    assert second.plan.feeds["clicks", "primary"].sequence.frequency.render() == "hours(2)"
+
+
+def test_a_value_from_the_environment_is_part_of_what_was_loaded(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "entities" / "cluster.yaml").write_text(CLUSTER.replace("/data/primary", "${env:PLACE}"))
+    monkeypatch.setenv("PLACE", "/one")
+    first = load(project)
+    monkeypatch.setenv("PLACE", "/two")
+    second = load(project)
+    assert [item.plan.clusters["primary"].store.url for item in (first, second)] == ["file:///one", "file:///two"]
+
+
+def test_a_damaged_cache_file_is_compiled_anew(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(project)
+    (file,) = (project / "cache").glob("*.plan")
+    whole = file.read_bytes()
+    seen = compiled(monkeypatch)
+    for damaged in (b"", b"g", b"not a plan at all" * 9, whole[:-7], whole[:99] + b"\x00" + whole[100:]):
+        file.write_bytes(damaged)
+        assert load(project) == first
+    assert len(seen) == 5
+    load(project)
+    assert len(seen) == 5
+
+
+def test_a_plan_of_other_code_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(project)
+    seen = compiled(monkeypatch)
+    monkeypatch.setattr(location_module, "_code_stamp", lambda: "another release")
+    load(project)
+    assert len(seen) == 1
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (project / "cache").write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        assert load(project).errors == ()
+    assert "compiled plans cannot be cached" in caplog.text
+
+
+def test_the_cache_keeps_few_plans_and_hides_them_from_others(project: Path) -> None:
+    for hours in range(1, 8):
+        (project / "entities" / "clicks.yaml").write_text(CLICKS.replace("hours(1)", f"hours({hours})"))
+        load(project)
+    files = list((project / "cache").iterdir())
+    assert len(files) == 4
+    assert {file.stat().st_mode & 0o077 for file in [*files, project / "cache"]} == {0}
+
+
+def test_one_bad_entity_does_not_take_the_others_along(project: Path) -> None:
+    (project / "entities" / "clicks.yaml").write_text(CLICKS.replace("hours(1)", "fortnights(1)"))
+
+    location = load(project)
+
+    assert set(location.plan.processes) == {("ping", "primary")}
+    assert location.plan.feeds == {}
+    assert {issue.entity for issue in location.errors} == {"feed 'clicks'", "process 'count'"}
+
+
+def test_strict_settings_refuse_a_location_with_errors_and_name_them_all(project: Path) -> None:
+    (project / "entities" / "clicks.yaml").write_text(CLICKS.replace("hours(1)", "fortnights(1)"))
+    load(project)
+
+    with pytest.raises(DefinitionsError) as caught:
+        load(project, strict=True)
+
+    text = str(caught.value)
+    assert "clicks.yaml:4" in text
+    assert "process 'count'" in text
+    assert len(caught.value.issues) == text.count("\n")
+
+
+def test_strict_settings_accept_a_location_without_errors(project: Path) -> None:
+    assert load(project, strict=True).errors == ()
+
+
+def test_a_place_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LocationUnreadableError, match="there is no such file or folder"):
+        load(tmp_path)
+
+
+def test_entities_built_in_python_are_refused_at_once_when_they_are_wrong() -> None:
+    with pytest.raises(DefinitionsError, match="feed 'clicks'") as caught:
+        declare_location([feed("clicks"), process("count", inputs={"clicks": "now(0,0)"})], START)
+    assert caught.value.issues
+
+
+def test_loading_reads_no_user_code(project: Path) -> None:
+    before = set(project.iterdir())
+    load(project, cached=False)
+    assert set(project.iterdir()) == before

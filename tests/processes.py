@@ -1,0 +1,8 @@
+"""How tests start processes that work with the state: forked from a server that has imported what they need."""
+
+import multiprocessing
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["pytest", "feed_assets.operations.simulating.simulation", "feed_assets.definitions.store"]
+)

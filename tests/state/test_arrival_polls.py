@@ -1,0 +1,40 @@
+"""When storage is polled again for missing instances."""
+
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.database import Database
+from tests.state.samples import arrival_poll, hour
+
+
+def test_due_polls_are_those_of_a_cluster_the_longest_waiting_first(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(0, next_poll_at=hour(5)), arrival_poll(1, next_poll_at=hour(3))])
+        polls.put([arrival_poll(2, next_poll_at=hour(6)), arrival_poll(3, cluster="backup", next_poll_at=hour(1))])
+        due = polls.due("primary", hour(5), 10)
+        assert [poll.nominal_time for poll in due] == [hour(1), hour(0)]
+        assert polls.due("primary", hour(5), 1) == due[:1]
+
+
+def test_a_poll_is_replaced_and_found(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(0)])
+        polls.put([arrival_poll(0, found="PARTIAL|1|1", next_poll_at=hour(9))])
+        assert polls.find("clicks", "primary", hour(0)) == arrival_poll(0, found="PARTIAL|1|1", next_poll_at=hour(9))
+        assert polls.find("clicks", "primary", hour(1)) is None
+
+
+def test_only_polls_that_are_planned_are_moved(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(0)])
+        polls.move([arrival_poll(0, polled_at=hour(2), next_poll_at=hour(4)), arrival_poll(1)])
+        assert polls.due("primary", hour(99), 10) == [arrival_poll(0, polled_at=hour(2), next_poll_at=hour(4))]
+
+
+def test_removed_polls_are_gone(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(0), arrival_poll(1)])
+        polls.remove([arrival_poll(0).key, arrival_poll(7).key])
+        assert [poll.nominal_time for poll in polls.due("primary", hour(99), 10)] == [hour(1)]

@@ -1,0 +1,24 @@
+"""Every part of the benchmarks runs, at a size at which its figures say nothing."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.report import Part
+
+JAVA = [
+    pytest.mark.spark,
+    pytest.mark.skipif(shutil.which("javac") is None, reason="Hadoop is measured by a Java program: it needs a JDK"),
+]
+MARKS = {
+    Part.RUNS: [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server],
+    Part.RETENTION: JAVA,
+    Part.REPLICATION: [*JAVA, pytest.mark.server],
+}
+
+
+@pytest.mark.parametrize("part", [pytest.param(part, marks=MARKS.get(part, [pytest.mark.long])) for part in Part])
+def test_a_part_measures_something(part: Part, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--only", part, "--scale", "tiny", "--folder", str(tmp_path)]) == 0, capsys.readouterr().err

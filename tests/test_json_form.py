@@ -1,0 +1,99 @@
+"""The JSON form of results, and its schema for programs."""
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from feed_assets.entities.common import Kind
+from feed_assets.errors import FeedAssetsError
+from feed_assets.issues import EntityKey
+from feed_assets.json_form import VERSION, Hidden, NominalTime, ShownError, ShownKey, render_document, shown
+from feed_assets.operations.definitions import ValidationReport
+from feed_assets.operations.entities.history import Governing, HistoryEntry
+from feed_assets.operations.entities.listing import EntityPage
+from feed_assets.operations.entities.planning import PlannedChanges
+from feed_assets.operations.entities.reading import EntitySummary
+from feed_assets.operations.entities.verb_results import VerbResult
+from feed_assets.operations.explaining.records import Explanation
+from feed_assets.operations.instances.arrival_notices import NoticeResult
+from feed_assets.operations.instances.control import Controlled
+from feed_assets.operations.instances.feed_listings import FeedListing
+from feed_assets.operations.instances.queries import InstancePage, InstanceSummary
+from feed_assets.operations.instances.triage import TriageGraph
+from feed_assets.operations.mirrors.reading import MirrorPlans, MirrorSnapshotList
+from feed_assets.operations.replication.auditing import Verified
+from feed_assets.operations.replication.repairing import Repaired
+from feed_assets.operations.replication.status import ReplicationStatus
+from feed_assets.operations.retention.planning import RetentionPlan
+from feed_assets.operations.retention.reading import ShownSweep
+from feed_assets.operations.retention.running import SweepRuns
+from feed_assets.operations.retention.undoing import PurgeResult, UndoResult
+
+NOON = datetime(2013, 11, 3, 12, tzinfo=UTC)
+RESULTS = (
+    UndoResult, Controlled, PurgeResult, EntityPage, EntitySummary, Explanation, FeedListing, Governing, HistoryEntry,
+    InstancePage, InstanceSummary, MirrorPlans, MirrorSnapshotList, NoticeResult, PlannedChanges, SweepRuns, Repaired,
+    ReplicationStatus, RetentionPlan, ShownSweep, TriageGraph, ValidationReport, VerbResult, Verified,
+)  # fmt: skip
+
+
+class Opaque:
+    """What pydantic does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A result with a field of each sort."""
+
+    key: ShownKey
+    kinds: tuple[Kind, ...]
+    nominal_time: NominalTime
+    recorded_at: datetime
+    error: ShownError[FeedAssetsError] | None
+    inside: Hidden[Opaque]
+    owner: str | None = None
+
+    @shown
+    def count(self) -> int:
+        """How many kinds there are."""
+        return len(self.kinds)
+
+
+def example(key: EntityKey = ("feed", "clicks")) -> Example:
+    return Example(
+        key=key,
+        kinds=(Kind.FEED,),
+        nominal_time=NOON,
+        recorded_at=NOON,
+        error=FeedAssetsError("it is full"),
+        inside=Opaque(),
+    )
+
+
+def test_fields_and_shown_properties_are_keys_and_hidden_ones_are_not() -> None:
+    assert render_document(example()) == {
+        "version": VERSION,
+        "key": {"kind": "feed", "name": "clicks"},
+        "kinds": ["feed"],
+        "nominal_time": "2013-11-03T12:00Z",
+        "recorded_at": "2013-11-03T12:00:00Z",
+        "error": "it is full",
+        "owner": None,
+        "count": 1,
+    }
+    assert example().count == 1
+
+
+def test_members_stand_beside_a_result() -> None:
+    document = render_document(None, examples=[example()], total=1, first=None)
+    assert [document["examples"][0]["count"], document["total"], document["first"]] == [1, 1, None]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_every_result_has_a_schema(result: Any) -> None:
+    schema = TypeAdapter(result).json_schema(mode="serialization")
+    definition = schema if "properties" in schema else schema["$defs"][result.__name__]  # one that has itself in it
+    assert set(definition["properties"]) & {each.name for each in fields(result)}

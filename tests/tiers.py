@@ -1,0 +1,107 @@
+"""The tiers of tests: which worker runs them and in what order, what they cost, and how much a fast one may cost.
+
+CPU seconds are those of the worker and of the processes that it has waited for.
+"""
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling
+
+TIERS = ("drill", "daemon", "spark", "server", "long")
+"""Marks, from the dearest to the cheapest; a test without any of them is fast."""
+BUDGET = 15.0
+"""CPU seconds of a fast test; a busy machine takes three times as many as a quiet one."""
+SHOWN = 5
+"""How many of the slowest tests of a tier are shown."""
+
+
+def tier_of(item: pytest.Item) -> str:
+    """The dearest mark of a test, or `fast`."""
+    return next((tier for tier in TIERS if item.get_closest_marker(tier)), "fast")
+
+
+@dataclass(slots=True, eq=False)
+class Tiers:
+    """A plugin of pytest: gathers the costs of all tests where their reports arrive."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    cpu: dict[str, float] = field(default_factory=dict)
+    tests: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Tests with Spark go to one worker, so that there is one session and one metastore."""
+        tier = tier_of(item)
+        item.user_properties.append(("tier", tier))
+        if tier == "spark":
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> "FilesAndGroups | None":
+        """With `--dist loadgroup`, files without a group are kept whole, too."""
+        return FilesAndGroups(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Begin with what takes long, so that nobody waits for one worker in the end."""
+        order = {tier: number for number, tier in enumerate((*TIERS, "fast"))}
+        items.sort(key=lambda item: order[tier_of(item)])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        yield from _counted(item)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        cpu = yield from _counted(item)
+        if cpu > BUDGET and tier_of(item) == "fast" and sys.gettrace() is None:
+            pytest.fail(f"{cpu:.1f} CPU seconds: make it cheaper than {BUDGET:g}, or mark it `long`", pytrace=False)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        yield from _counted(item)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
+        if report.when == "teardown":
+            properties = [(name, str(value)) for name, value in report.user_properties]
+            self.cpu[report.nodeid] = sum(float(value) for name, value in properties if name == "cpu")
+            self.tests[dict(properties)["tier"]].append(report.nodeid)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The costs of each tier, with its slowest tests."""
+        if len(self.cpu) <= SHOWN:
+            return
+        terminalreporter.section("durations by tier")
+        for tier in ("fast", *reversed(TIERS)):
+            tests = sorted(self.tests[tier], key=self.seconds.__getitem__, reverse=True)
+            if tests:
+                cpu, seconds = (sum(each[test] for test in tests) for each in (self.cpu, self.seconds))
+                terminalreporter.write_line(f"{tier}: {len(tests):,} tests, {seconds:.0f} s, {cpu:.0f} CPU s")
+            for test in tests[:SHOWN]:
+                name = test.partition("@")[0]
+                terminalreporter.write_line(f"  {self.seconds[test]:6.1f} s {self.cpu[test]:6.1f} CPU s  {name}")
+
+
+class FilesAndGroups(LoadGroupScheduling):
+    """Gives a group, or a file, to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return scope.partition("::")[0]
+
+
+def _counted(item: pytest.Item) -> Generator[None, None, float]:
+    before = sum(os.times()[:4])
+    try:
+        yield
+    finally:
+        cpu = sum(os.times()[:4]) - before
+        item.user_properties.append(("cpu", cpu))
+    return cpu
