@@ -14,10 +14,10 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.arrival.arrivals import apply_arrivals
+from feed_assets.lifecycle.arrival.polling import apply_arrivals
 from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.recording import record_declared

@@ -14,7 +14,7 @@ from dagster import DagsterInstance, SensorResult
 from benchmarks.history import fill_history, next_time
 from benchmarks.workload import CLUSTER, HOUR, Pair, land, write_entities
 from feed_assets.clock import FrozenClock
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.orchestration.layout import AssetLayout, lay_out

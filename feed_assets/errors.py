@@ -74,7 +74,6 @@ FeedAssetsError
     ├── InputReadError
     ├── OutputMismatchError
     ├── WorkflowFailedError       user code or Spark raised, or an external application ended with a failure
-    ├── ConnectServerError        a Spark Connect server did not start
     └── ServiceError              Spark, a catalog, a database or Java cannot be reached, or refuses
 
 The whole tree is drawn here. Each class is defined in the `errors.py` of the package that raises it, and its base in a

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests in two processes. Arguments: where the environment's programs are, and what to run: `test` is all but the
+# Runs tests in three processes, of which one waits for servers most of the time. Arguments: where the environment's programs are, and what to run: `test` is all but the
 # drills, with lint beside it; `fast` what needs no server and little time; `drills` the long proofs.
 # Files of tests are kept in memory where there is room for them.
 set -uo pipefail
@@ -12,7 +12,7 @@ export TMPDIR=$files
 mkdir -p artifacts
 
 run_pytest() {
-  "$bin/python" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder "$@"
+  "$bin/python" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder "$@"
 }
 
 if [ "$what" != fast ] && [ ! -e "$bin/../spark.jsa" ]; then
@@ -25,7 +25,8 @@ case $what in
     tests=$?
     wait $!
     lint=$?
-    cat artifacts/lint.log
+    [ $lint -eq 0 ] && echo "lint: passed" || cat artifacts/lint.log
+    [ $tests -eq 0 ] || echo "tests: failed, see above"
     exit $((tests || lint))
     ;;
   fast)

@@ -12,10 +12,11 @@ JAVA = [
     pytest.mark.spark,
     pytest.mark.skipif(shutil.which("javac") is None, reason="Hadoop is measured by a Java program: it needs a JDK"),
 ]
+RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is a peer of copies: install it")
 MARKS = {
     Part.RUNS: [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server],
     Part.RETENTION: JAVA,
-    Part.REPLICATION: [*JAVA, pytest.mark.server],
+    Part.REPLICATION: [*JAVA, RSYNC, pytest.mark.server],
 }
 
 

@@ -11,8 +11,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
-from feed_assets.state.database import open_database
 from feed_assets.state.definitions import Definitions
+from tests.databases import open_migrated
 from tests.documents.markdown import ROOT
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -66,8 +66,7 @@ def test_hostile_texts_are_kept_as_they_are(text: str, tmp_path: Path) -> None:
         clusters={"primary": {"validity": {"start": "2024-01-01T00:00Z"}}},
     )
     location = declare_location([cluster, feed], NOW)
-    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    database.migrate()
+    database = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
     record_declared(database, location.declared or (), NOW)
     with database.read() as connection:
         kept = Definitions(connection).find_newest("feed", "clicks")

@@ -18,7 +18,7 @@ TIERS = ("drill", "daemon", "spark", "server", "long")
 BUDGET = 15.0
 """CPU seconds of a fast test; a busy machine takes three times as many as a quiet one."""
 SHOWN = 5
-"""How many of the slowest tests of a tier are shown."""
+"""How many of the slowest tests of a tier, and of the dearest files, are shown."""
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -87,6 +87,12 @@ class Tiers:
             for test in tests[:SHOWN]:
                 name = test.partition("@")[0]
                 terminalreporter.write_line(f"  {self.seconds[test]:6.1f} s {self.cpu[test]:6.1f} CPU s  {name}")
+        terminalreporter.section("dearest files")
+        files: dict[str, float] = defaultdict(float)
+        for test, cpu in self.cpu.items():
+            files[test.partition("::")[0]] += cpu
+        for file in sorted(files, key=files.__getitem__, reverse=True)[:SHOWN]:
+            terminalreporter.write_line(f"  {files[file]:6.1f} CPU s  {file}")
 
 
 class FilesAndGroups(LoadGroupScheduling):

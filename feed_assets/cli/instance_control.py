@@ -10,7 +10,7 @@ import click
 from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
 from feed_assets.cli.render import print_json, print_table
-from feed_assets.lifecycle.instances.instance_actions import InstanceAction
+from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.instances.ranges import join_consecutive, render_range
 from feed_assets.settings import load_settings
 

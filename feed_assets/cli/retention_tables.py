@@ -110,7 +110,7 @@ def print_sweep(sweep: Sweep) -> None:
         if fact is not None:
             click.echo(f"{name}: {fact}")
     for count in sweep.counts:
-        kept = ", ".join(f"{keeper} {number}" for keeper, number in count.keepers.items())
+        kept = ", ".join(f"{kind} {number}" for kind, number in count.protected_by.items())
         kept = f"; not in the plan, because protected: {kept}" if kept else ""
         click.echo(
             f"feed {count.feed}: {count.instances:,} instances, {count.paths:,} paths, {render_size(count.bytes)}; "

@@ -66,16 +66,6 @@ class WorkflowFailedError(EngineError):
         )
 
 
-class ConnectServerError(EngineError):
-    """A Spark Connect server did not start."""
-
-    def __init__(self, *, url: str, reason: str, log_file: str, last_lines: tuple[str, ...] = ()) -> None:
-        self.url = url
-        self.last_lines = last_lines
-        tail = "".join(f"\n  {line}" for line in last_lines)
-        super().__init__(f"the Spark Connect server at {url} did not start: {reason}. Its log is {log_file}.{tail}")
-
-
 class ServiceError(EngineError):
     """An external service that engines need is unreachable or refuses; `service` says what and where it is."""
 

@@ -114,17 +114,6 @@ def tag_session(spark: "SparkSession", run_id: str) -> None:
         spark.sparkContext.addJobTag(_TAG_PREFIX + run_id)
 
 
-def interrupt(spark: "SparkSession", run_id: str) -> None:
-    """Stop the operations of a run in this session. May be called from any thread.
-
-    Only the thread that set them knows the tags of a classic *session*, so there the tags of the context are used.
-    """
-    if _is_remote():
-        spark.interruptTag(_TAG_PREFIX + run_id)
-    else:
-        spark.sparkContext.cancelJobsWithTag(_TAG_PREFIX + run_id)
-
-
 def interrupt_run(remote: str, run_id: str) -> int:
     """Stop the operations of a run on a Spark Connect server, from any process, and return how many there were.
 

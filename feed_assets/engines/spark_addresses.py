@@ -40,8 +40,6 @@ def check_spark_remote(url: str) -> None:
     Raises:
         ServiceError: nothing listens there, or it is not a Spark Connect server.
     """
-    from feed_assets.engines.connect_server import probe
-
     address = urlsplit(url)
     _reach_one(f"Spark Connect at {_bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
     if not probe(url):
@@ -50,6 +48,29 @@ def check_spark_remote(url: str) -> None:
             reason="it does not answer as a Spark Connect server does",
             next_step="Check the address, and the server's log.",
         )
+
+
+def probe(url: str) -> bool:
+    """Return whether a Spark Connect server accepts a connection within a second at a URL such as
+    `sc://127.0.0.1:15002`.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import SparkConnectClient
+
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname, address.port or _CONNECT_PORT), timeout=1).close()
+    except OSError:
+        return False
+    client = SparkConnectClient(connection=url)
+    try:
+        client.get_configs("spark.app.name")
+        client.release_session()
+    except PySparkException:
+        return False
+    finally:
+        client.close()
+    return True
 
 
 def _check_yarn(environ: Mapping[str, str]) -> None:

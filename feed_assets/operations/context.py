@@ -17,7 +17,7 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.loading.interpolation import Values
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.plan.location import find_plan_cache, load_location

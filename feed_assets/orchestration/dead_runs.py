@@ -13,7 +13,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.releases.release_timeline import BEGINNING
+from feed_assets.lifecycle.releases.timeline import BEGINNING
 from feed_assets.orchestration import names
 from feed_assets.state.database import Database
 from feed_assets.state.leases import find_held

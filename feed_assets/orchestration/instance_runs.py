@@ -24,7 +24,7 @@ from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.orchestration import names
 from feed_assets.orchestration.interrupts import repeated_interrupts

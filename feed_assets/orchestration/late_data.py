@@ -5,7 +5,7 @@ import logging
 from dagster import DagsterInstance, SkipReason
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.late.late_detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.lifecycle.late.lateness import count
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.reloading import follow_definitions

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.instances.overdue_notices import decide_notice
 from feed_assets.lifecycle.instances.schedules import state_without_row
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_process_instance

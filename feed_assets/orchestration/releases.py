@@ -5,7 +5,7 @@ from datetime import datetime
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.recording import record_location
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.location import Location

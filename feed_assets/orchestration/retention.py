@@ -13,12 +13,12 @@ from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.instances.holders import name_holder
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
+from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.movers import choose_measurer, choose_mover
 from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.retention_schedule import (
+from feed_assets.lifecycle.retention.schedule import (
     Due,
     apply_retention_schedule,
     find_due,

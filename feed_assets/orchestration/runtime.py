@@ -21,7 +21,7 @@ from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+    from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
     from feed_assets.orchestration.dead_runs import RunHeartbeats
     from feed_assets.state.database import Database
     from feed_assets.storage.pool import StorePool
@@ -75,7 +75,7 @@ class Runtime:
 
     def timeline(self, location: Location | None = None) -> "ReleaseTimeline":
         """Return the release timeline for the plan of a location, by default the runtime's."""
-        from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+        from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
         from feed_assets.operations.recording import values_of
 
         location = location or self.location

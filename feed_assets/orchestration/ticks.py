@@ -27,8 +27,8 @@ from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.issues import Issue, Severity
-from feed_assets.lifecycle.arrival.arrivals import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
+from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched

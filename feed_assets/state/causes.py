@@ -33,9 +33,9 @@ class Cause(StrEnum):
 _SENTENCES = {
     Cause.INPUTS: "its inputs are there",
     Cause.BY_HAND: "a run that was started by hand",
-    Cause.SUPERSEDED: "a newer instance has come into being, and the order is LAST_ONLY",
-    Cause.MISSED: "its time came while nobody looked, and catch_up is none",
-    Cause.OVERTAKEN: "its time and that of a newer instance came while nobody looked, and catch_up is latest",
+    Cause.SUPERSEDED: "a newer instance exists, and the order is LAST_ONLY",
+    Cause.MISSED: "it was due while no sensor was running, and catch_up is none",
+    Cause.OVERTAKEN: "it and a newer instance were due while no sensor was running, and catch_up is latest",
     Cause.TIMED_OUT: "its mandatory inputs did not all become available in time",
     Cause.RUN_CANCELLED: "its run was cancelled",
     Cause.RUN_LOST: "its run ended without recording a result",

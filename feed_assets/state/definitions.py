@@ -1,7 +1,6 @@
 """Store every version of every definition for ever: what is declared now, what was, and who changed it."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, insert, select
@@ -86,16 +85,6 @@ class Definitions:
     def all(self) -> list[DefinitionVersion]:
         """Return all versions of all entities, oldest first for each; for checks, not for ticks."""
         statement = _ROWS.select.order_by(_T.kind, _T.name, _T.version)
-        return _ROWS.find(self._connection, statement)
-
-    def find_at(self, kind: str, name: str, moment: datetime) -> DefinitionVersion | None:
-        """Return the version that was the newest at a time, including a deletion."""
-        recorded = _of(kind, name).where(_T.recorded_at <= moment)
-        return self._find(recorded.order_by(_T.version.desc()).limit(1))
-
-    def of_change(self, change_id: str) -> list[DefinitionVersion]:
-        """Return the versions that one change created."""
-        statement = _ROWS.select.where(_T.change_id == change_id).order_by(_T.kind, _T.name)
         return _ROWS.find(self._connection, statement)
 
     def _newest_numbers(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:

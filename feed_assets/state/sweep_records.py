@@ -121,7 +121,7 @@ class FeedCount:
 
     After the run, `evicted` counts paths moved to the trash or archive, `kept` paths that were protected or have
     changed, and `failed` paths that storage refused. `policy` is the digest of the retention at planning. `protected`
-    counts the eligible paths that the plan leaves out, and `keepers` counts them by kind of protection.
+    counts the eligible paths that the plan leaves out, and `protected_by` counts them by kind of protection.
     """
 
     feed: str
@@ -134,7 +134,7 @@ class FeedCount:
     failed: int = 0
     policy: str = ""
     protected: int = 0
-    keepers: Mapping[str, int] = field(default_factory=dict)
+    protected_by: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

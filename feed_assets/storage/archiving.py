@@ -1,4 +1,4 @@
-"""Exact copies of instances between stores: every file, read back and compared before the copy is anybody's to see."""
+"""Copy instances to an archive: every file is read back and compared before the copy becomes visible."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

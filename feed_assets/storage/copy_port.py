@@ -1,7 +1,7 @@
-"""The port to copying: what a store tells of an instance that is copied, and how the copy is put together on another.
+"""The port to copying: how an instance is read at its source, and how its copy is assembled at its target.
 
-A copy is put together, file by file, in a staging that outlives the process which fills it: whoever opens it again goes
-on with the files that are there. It is published as any staging is.
+A copy is assembled file by file in a staging. The staging survives the process that fills it: the next process
+continues with the files that are there. Then it is published like any staging.
 """
 
 import hashlib
@@ -16,16 +16,15 @@ from feed_assets.storage.records import Availability, Guard, Manifest, ManifestE
 from feed_assets.storage.snapshots import Snapshots
 
 CHUNK = 1 << 20
-"""How many bytes pass through memory at once where a file is copied in order."""
+"""The number of bytes of a file that are in memory at a time."""
 
 
 class SourceFile(NamedTuple):
-    """One file of a source; a tuple, there are many.
+    """One file of a source. A tuple, because there are many.
 
-    `version` changes when it is written (an ETag, or inode and times); `is_settled` says that a second write shows,
-    too.
-    `checksum` is `blake3:<hex>` if the manifest of its publication has it and it was not written since, else "".
-    `modified` are nanoseconds since 1970, `mode` the permission bits; None where the storage has no such thing.
+    `version` (an ETag, or inode and times) changes when the file is written. If `is_settled`, every later write changes
+    it. `checksum` is `blake3:<hex>` if the manifest of the publication has it and the file was not written since, else
+    "". `modified` is in nanoseconds since 1970, `mode` has the permission bits; both are None if the storage has none.
     """
 
     path: str
@@ -39,9 +38,7 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All files of a source in the order of their paths; none of them has been read.
-
-    `mark` is that of `Copying.mark` at the same moment.
+    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment.
     """
 
     availability: Availability
@@ -49,22 +46,21 @@ class Survey:
     mark: str = ""
 
     def is_like(self, other: "Survey") -> bool:
-        """Whether the same files are there, and none was written between the two surveys."""
+        """Whether both surveys have the same files, and none was written between them."""
         if self.files == other.files:
             return True
         return [file[:3] for file in self.files] == [file[:3] for file in other.files]  # path, size, version
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the state of the whole source."""
+        """A digest of the state of the whole source."""
         text = "".join([f"{path}\0{size}\0{version}\n" for path, size, version, *_ in self.files])
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 class Standing(NamedTuple):
-    """What stands at a path: its `mark` (see `Copying.mark`), and all files (flags and hidden ones, too) by size.
-
-    `is_unfinished`: a publication has begun there, and `InstanceStore.recover` may have something to do.
+    """The present content of a path: its `mark` (see `Copying.mark`), and the sizes of all files, including flags and
+    hidden files. `is_unfinished`: a publication was interrupted there, and `InstanceStore.recover` may be needed.
     """
 
     mark: str
@@ -74,7 +70,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a staging shall become: its manifest, the availability flags, and the hidden files that belong to it."""
+    """The final content of a staging: its manifest, the availability flags, and the hidden files that belong to it."""
 
     manifest: Manifest
     flags: tuple[str, ...] = ()
@@ -86,17 +82,16 @@ class Reading(ABC):
 
     @abstractmethod
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
-        """Read a file from its beginning to its end. Raises `InstanceNotFoundError` when it is gone.
+        """Read a file from start to end. A chunk is valid until the next one is requested.
 
-        A chunk is valid until the next is taken.
+        Raises `InstanceNotFoundError` if the file is gone.
         """
 
 
 class StagedFile(NamedTuple):
-    """One whole file of a staging, as the partial manifest of that staging has it. A tuple, because there are many.
+    """One complete file in the partial manifest of a staging. A tuple, because there are many.
 
-    `checksum` is that of the bytes that were read from the source. `version` and `is_settled` are those of the source
-    file.
+    `checksum` is that of the bytes read from the source; `version` and `is_settled` are those of the source file.
     """
 
     path: str
@@ -107,11 +102,11 @@ class StagedFile(NamedTuple):
 
 
 class Staging(ABC):
-    """A hidden place for the next content of one instance, safe to be filled by several threads and processes at once.
+    """A hidden folder for the next content of one instance. Several threads and processes may fill it at once.
 
-    Files are named relative to the instance. A file has its name in the staging only when it is whole. The staging
-    outlives the process that fills it: whoever opens it again goes on with the files that were recorded. Every method
-    raises `StorageError` when the filesystem refuses. Nothing is contacted before `create`, `open`, `seal` or `join`.
+    File names are relative to the instance. A file gets its name in the staging only when it is complete. The staging
+    survives the process that fills it: the next process continues with the recorded files. Every method raises
+    `StorageError` if the filesystem refuses. Nothing is contacted before `create`, `open`, `seal` or `join`.
     """
 
     path: str
@@ -119,19 +114,19 @@ class Staging(ABC):
 
     @abstractmethod
     def create(self) -> StagingPlace:
-        """Make the staging anew and empty, for a writer that puts its files there by itself; return where."""
+        """Create the staging, empty, for a writer that writes its files there itself; return the place."""
 
     @abstractmethod
     def open(self) -> int:
-        """Make the staging, or take it over with all that was recorded; return its generation, which `join` wants.
+        """Create the staging, or take it over with its recorded files; return its generation for `join`.
 
-        The generation of a new staging is 1. Writers of former generations are waited for, and shut out from then on.
+        A new staging has generation 1. Waits for writers of earlier generations, and locks them out from then on.
         Raises `InstanceChangingError` if writers do not end.
         """
 
     @abstractmethod
     def seal(self) -> None:
-        """Do as `open`, and keep all others out until `close`, where the storage knows locks."""
+        """Do the same as `open`, and lock out all other writers until `close`, if the storage has locks."""
 
     @abstractmethod
     def join(self, generation: int) -> None:
@@ -139,62 +134,62 @@ class Staging(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what this process holds; the staging stays."""
+        """Release what this process holds; the staging stays."""
 
     @abstractmethod
     def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        """Write one whole file, in place of one that is there. A chunk is valid until the next is taken.
+        """Write one complete file; replace an existing one. A chunk is valid until the next one is requested.
 
-        Raises `StorageError` if another size than `size` came. What is broken off, by an exception of `chunks` too,
-        leaves no file of this name that was not there before.
+        Raises `StorageError` if the chunks do not have `size` bytes in total. An interrupted write, also by an
+        exception of `chunks`, creates no file of this name.
         """
 
     @abstractmethod
     def record(self, files: Sequence[StagedFile]) -> None:
-        """Add whole files to the partial manifest, which outlives this process. The latest record of a file counts."""
+        """Add complete files to the partial manifest, which survives this process. The last record of a file counts."""
 
     @abstractmethod
     def recorded(self) -> list[StagedFile]:
-        """Return the partial manifest: one record for each file that is still there, with its size, as it was put."""
+        """Return the partial manifest: one record for each file that is still there with its recorded size."""
 
     @abstractmethod
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
-        """Read back a file that was put or adopted. Raises `InstanceNotFoundError` if it is not there.
+        """Read back a file that was put or adopted. A chunk is valid until the next one is requested.
 
-        A chunk is valid until the next is taken.
+        Raises `InstanceNotFoundError` if the file is not there.
         """
 
     @abstractmethod
     def drop(self, files: Collection[str]) -> None:
-        """Remove files, and what was recorded of them."""
+        """Remove files and their records."""
 
     @abstractmethod
     def adopt(self, files: Collection[str]) -> None:
-        """Take files over from the instance that stands, without copying them where the storage can do so.
+        """Add files of the present instance to the staging, without copying them if the storage can do that.
 
         An adopted file is not recorded.
         """
 
     def dress(self, file: str, modified: int | None, mode: int | None) -> None:  # noqa: B027 - objects have neither
-        """Give a file its time of modification (ns) and its permissions, where the storage has such."""
+        """Set the modification time (ns) and the permissions of a file, if the storage has them."""
 
     @abstractmethod
     def prepare(self, prepared: Prepared) -> None:
-        """Make the staging whole: nothing but what was put or adopted and is meant, the manifest and the flags.
+        """Complete the staging: drop unexpected files, then write the manifest and the availability flags.
 
-        Raises `StorageError` if a file that is meant is missing or has another size.
+        Raises `StorageError` if an expected file is missing or has another size.
         """
 
     @abstractmethod
     def publish(self, guard: Guard) -> None:
-        """Let the guard decide, then make the content visible as `InstanceStore.publish` does.
+        """Call the guard, then make the content visible as `InstanceStore.publish` does.
 
-        If the guard raises, the staging stays for whoever comes next. Flush it before: see `Copying.flush`.
+        If the guard raises, the staging stays for the next process. Flush the staging before: see `Copying.flush`.
         """
 
     @abstractmethod
     def remove(self) -> None:
-        """Remove the staging with all that it holds, if it exists."""
+        """Remove the staging and its content, if it exists."""
 
 
 class Copying(ABC):
@@ -202,29 +197,29 @@ class Copying(ABC):
 
     @property
     def is_remote(self) -> bool:
-        """Whether requests wait for a network, so that many at once take hardly longer than one."""
+        """Whether requests wait for a network, so that many concurrent ones take hardly longer than one."""
         return True
 
     @abstractmethod
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
-        """List the content of a source, or with `everything` also its hidden files (no flag, nothing of ours).
+        """List the content of a source; with `everything` also hidden files, but neither the flag nor our own files.
 
-        `now` are nanoseconds since 1970 by the wall clock. There are no files unless it is AVAILABLE or EMPTY.
-        Raises `InstanceChangingError` when it does not hold still, `PathRefusedError` for a link out of the root or to
-        a directory, and `StorageError` when the root itself is not there.
+        `now` is the real time in nanoseconds since 1970. Only an AVAILABLE or EMPTY source has files.
+        Raises `InstanceChangingError` if the source keeps changing, `PathRefusedError` for a link to a directory or out
+        of the root, and `StorageError` if the root is missing.
         """
 
     @abstractmethod
     def mark(self, path: str) -> str:
-        """A mark of the publication that stands at a path, found out at once; "" if it was not published by us."""
+        """Return a mark that changes with each publication at a path; "" without a publication of ours. Cheap."""
 
     @abstractmethod
     def standing(self, path: str) -> Standing:
-        """What stands at a path that a copy will replace."""
+        """Return the present content of a path that a copy will replace."""
 
     @abstractmethod
     def find_publication(self, path: str, flags: Sequence[str]) -> Publication | None:
-        """The head of what was published at a path; None unless it is whole, with these flags, and of ours."""
+        """Return the head of the publication at a path; None unless it is ours, complete, and has these flags."""
 
     @abstractmethod
     def reading(self, path: str) -> AbstractContextManager[Reading]:
@@ -232,17 +227,18 @@ class Copying(ABC):
 
     @abstractmethod
     def staging(self, path: str, token: str) -> Staging:
-        """Return the staging of (path, token); a publication of the path that broke off is finished before."""
+        """Return the staging of (path, token); finish an interrupted publication of the path before."""
 
     def find_obstacle(self, path: str) -> str | None:  # noqa: ARG002 - without links and mounts there is none
-        """Why what stands at a path must not be replaced, as a clause for a message: it is a link or a mount point, or
-        something is mounted in it, which would be moved along. None if it may be. Found out at once.
+        """Return why the content of a path must not be replaced, as a clause for a message; None if it may be.
+
+        A link or a mount point must not, nor a directory in which something is mounted, which would be moved along.
         """
         return None
 
     @abstractmethod
     def snapshots(self, path: str, shelf: str) -> Snapshots:
-        """The snapshots of a directory on one `shelf`, a plain name; nothing is contacted here."""
+        """Return the snapshots of a directory on one `shelf`, a plain name; nothing is contacted."""
 
     def flush(self, stagings: Sequence[Staging]) -> None:  # noqa: B027 - objects are on disk when they are written
-        """Bring to disk what was written into these or published from these, all at once."""
+        """Flush to disk what was written into these stagings or published from them, all at once."""

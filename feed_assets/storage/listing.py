@@ -1,4 +1,4 @@
-"""What the listing of an instance tells, whatever storage it lies on: availability, size, versions of its files."""
+"""Evaluate listings of instances, the same for every storage: availability, size, versions of files."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,18 +18,18 @@ from feed_assets.storage.records import (
 )
 
 SETTLING = 2_000_000_000
-"""Nanoseconds after which a change tells a file from what it was before: a later write has another time."""
+"""Nanoseconds after which a file counts as settled: a later write is certain to have another time."""
 UNKNOWN_CHANGE = 1 << 63
-"""The `changed` of a file of which the storage tells no time although its version depends on one: never settled."""
+"""The `changed` of a file whose version depends on a time that the storage does not report: never settled."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Entry(NamedTuple):
-    """One file of an instance as it was listed; a tuple, there are many. Times are nanoseconds since 1970.
+    """One listed file of an instance. A tuple, because there are many. Times are nanoseconds since 1970.
 
-    `version` changes when the file is written. `changed` is when that was, as far as the version depends on it; 0 where
-    the version is one of content. `modified` is what programs may set to what they like, `mode` the permission bits;
-    None where the storage has no such thing. `checksum` is one of the content that the storage itself keeps.
+    `version` changes when the file is written. `changed` is the time of the last write if the version depends on times,
+    and 0 if it depends on content. `modified` is the time that programs can set, `mode` has the permission bits; both
+    are None if the storage has none. `checksum` is the storage's own checksum of the content, if it has one.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
 
 
 def is_settled(changed: int, now: int) -> bool:
-    """Tell whether a later write of a file that changed then would show; both are nanoseconds since 1970.
+    """Return whether any later write would give the file another version. Both are nanoseconds since 1970.
 
     >>> [is_settled(changed, 10_000_000_000) for changed in (0, 7_999_999_999, 8_000_000_000, 11_000_000_000)]
     [True, True, False, False]
@@ -51,7 +51,7 @@ def is_settled(changed: int, now: int) -> bool:
 
 
 def decide_availability(flag: str | None, has_flag: bool, size: int) -> Availability:
-    """Decide the availability of an instance that is there, and not being published, from the size of its content.
+    """Decide the availability of an instance that exists and is not being published, from the size of its content.
 
     >>> [str(decide_availability(None, False, size)) for size in (1, 0)]
     ['AVAILABLE', 'EMPTY']
@@ -72,7 +72,7 @@ def look_at(
     *,
     is_publishing: bool = False,
 ) -> Look:
-    """Tell of an instance what a look tells. `times` are those of its flag and its directory, if they have any."""
+    """Return the availability, size and time of an instance. `times` are those of its flag and directory, if any."""
     size = sum(entry.size for entry in content)
     newest = max([*times, *(entry.modified for entry in content if entry.modified is not None)], default=None)
     return Look(
@@ -87,9 +87,9 @@ def look_at(
 def source_files(
     content: Sequence[Entry], known: Mapping[str, ManifestEntry], published_at: int, now: int
 ) -> tuple[SourceFile, ...]:
-    """Return files as those of a source, in the order of their paths.
+    """Return listed files as files of a source, ordered by path.
 
-    What its manifest, of the time `published_at`, says of a file is `known` of it unless the file was written since.
+    `known` has the manifest's entries by path; one counts unless its file was written after `published_at`.
     """
     return tuple(
         [
@@ -108,8 +108,7 @@ def source_files(
 
 
 def scanned_files(content: Iterable[Entry], now: int) -> list[ScannedFile]:
-    """Return files with the checksums that the storage keeps; one has no version while another write could have the
-    same.
+    """Return listed files with the storage's checksums; a file that is not settled has no version.
     """
     return [
         ScannedFile(
@@ -129,9 +128,9 @@ def scan_listing(
     now: datetime,
     read: Callable[[Sequence[str]], Sequence[ManifestEntry]],
 ) -> Scan:
-    """Scan listed files: `read` gives the entries of those, in order, of which nothing else tells the content.
+    """Scan listed files. `read` reads the files whose content neither `earlier` nor the storage's checksums tell.
 
-    If any was read, the caller lists the files again to see whether they held still.
+    If any was read, the caller must list the files again to see whether they have changed.
     """
     if availability is not Availability.AVAILABLE:
         return nothing_to_scan(availability)

@@ -27,12 +27,12 @@ from feed_assets.storage.records import (
 )
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
-"""Given a folder, by its path relative to the base of a walk ("" for the base), and the names in it: those to go on
-with."""
+"""Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to
+continue with."""
 
 
 class FolderNames(NamedTuple):
-    """What a walk found in one folder, whose path relative to the root is "" or ends with a slash."""
+    """The names that a walk chose in one folder. The folder is relative to the root: "", or with a trailing slash."""
 
     folder: str
     names: Sequence[str]
@@ -41,10 +41,10 @@ class FolderNames(NamedTuple):
 class InstanceStore(ABC):
     """Instances on one cluster's storage, safe to use from several threads and processes.
 
-    A `path` is relative to `root_url`; leading, trailing and doubled slashes mean nothing. Every method raises
-    `PathRefusedError` for a path that is empty, contains `.` or `..`, names the store's own hidden folder, or leads
-    out of the root through a symbolic link; and `StorageError` (its base) when the filesystem refuses.
-    A `flag` is the name of the availability flag inside an instance; None or "" means that none is configured.
+    A `path` is relative to `root_url`; leading, trailing and doubled slashes are ignored. Every method raises
+    `PathRefusedError` for a path that is empty, contains `.` or `..`, names the store's hidden folder, or leads out of
+    the root through a symbolic link; and `StorageError` (its base) if the filesystem refuses.
+    A `flag` is the name of the availability flag inside an instance; None or "" if none is configured.
     """
 
     root_url: str
@@ -53,28 +53,28 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def check_root(self) -> None:
-        """Contact the storage: raises `StorageError` unless the root is there, or can be made. Nothing is written."""
+        """Contact the storage, writing nothing. Raises `StorageError` unless the root exists or can be created."""
 
     @abstractmethod
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        """Look at many instances at once: one answer for each path, in the order asked; never cached.
+        """Return the availability of many instances: one result per path, in the same order; never cached.
 
-        MISSING: nothing is there. With a flag: AVAILABLE if it is inside, else PARTIAL. Without a flag: AVAILABLE
-        if the content has bytes, else EMPTY. PARTIAL also while an unfinished publication is in it. Staging is never
-        seen. A file in place of the directory counts as one file, and contains no flag.
+        MISSING: nothing is there. With a flag: AVAILABLE if the instance contains it, else PARTIAL. Without a flag:
+        AVAILABLE if the content has bytes, else EMPTY. PARTIAL also during a publication in place. Stagings do not
+        count. A file in place of the directory counts as one file without a flag.
         """
 
     @abstractmethod
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
-        """Compute the manifest of what is there by reading all of it; never a mix of two publications.
+        """Compute the manifest of an instance by reading all of it; never a mix of two publications.
 
-        Raises `InstanceNotFoundError`; `InstanceChangingError` when it does not hold still or is being published;
-        `PathRefusedError` when a symbolic link inside leads out of the root or to a directory.
+        Raises `InstanceNotFoundError`; `InstanceChangingError` if the instance keeps changing or is being published;
+        `PathRefusedError` if a symbolic link inside leads out of the root or to a directory.
         """
 
     @abstractmethod
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Return what an instance holds; read only the files that `earlier`, a scan of the same path, does not cover.
+        """Scan the content of an instance; read only the files that `earlier`, a scan of the same path, does not cover.
 
         Availability is that of `look`; only an AVAILABLE instance is read. A rewritten file with other content has
         another checksum, even with its old size and time. If the storage reports changes only by times, a file that
@@ -87,7 +87,7 @@ class InstanceStore(ABC):
     def published_manifest(self, path: str) -> Manifest | None:
         """Return the manifest written at publication; None if the instance is missing or was not published by us.
 
-        Raises `ManifestError` for one that cannot be read.
+        Raises `ManifestError` if it cannot be read.
         """
 
     @abstractmethod
@@ -96,79 +96,77 @@ class InstanceStore(ABC):
 
     @abstractmethod
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
-        """Copy the content into the local directory `to`, made as needed; return the manifest of what was copied.
+        """Copy the content into the local directory `to`, created if needed; return the manifest of the copy.
 
-        Never a mix of two publications. Raises as `manifest`, and `StorageError` if `to` is not empty.
+        Never a mix of two publications. Raises the errors of `manifest`, and `StorageError` if `to` is not empty.
         """
 
     @abstractmethod
     def stage(self, path: str, token: str) -> StagingPlace:
-        """Make an empty staging for (path, token), dropping what an earlier one of the same name held.
+        """Create an empty staging for (path, token); replace an earlier one of the same name.
 
-        `token` is one name of a file (letters, digits, `.`, `_`, `-`), such as the id of a run and an attempt. Live
+        `token` is a file name (letters, digits, `.`, `_`, `-`), such as the id of a run and an attempt. Concurrent
         stagings of one path need different tokens.
         """
 
     @abstractmethod
     def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
-        """Make the staged content the instance, replacing all that was there, and return its manifest.
+        """Replace the instance by the staged content, and return its manifest.
 
-        Everything is prepared first (manifest, flag, parents, flushed to disk); then `guard()` runs; then the
-        content becomes visible: at once where directories can be exchanged, else objects first, manifest and flag
-        last, PARTIAL in between. If `guard` raises, nothing visible has changed, the staging is discarded and the
-        exception goes on. After a crash anywhere the instance is the old or the new one, whole (on an object store:
-        or PARTIAL until `recover`); both `recover` and a repeat of stage, write, publish converge, and so does calling
-        `publish` again with the same staging while it still exists. The staging is gone after success. Publications of
-        one path by processes of one machine follow one another; on an object store a publisher that was overtaken
-        stops with `InstanceChangingError`.
-        Raises `StagingLostError` if the staging does not exist (any more).
+        Everything is prepared and flushed first: manifest, flag, parents. Then `guard()` runs. Then the content
+        becomes visible: at once if directories can be exchanged; else objects first, then the manifest, then the flag,
+        and PARTIAL until then. If `guard` raises, nothing visible has changed, the staging is discarded, and the
+        exception propagates. After a crash at any point the instance is the old one or the new one (on an object
+        store: or PARTIAL until `recover`). `recover`, a repeated `publish` of a staging that still exists, and a repeat
+        of stage, write and publish all converge. After success the staging is gone. Publications of one path on one
+        machine are serialized; on an object store an overtaken publisher stops with `InstanceChangingError`.
+        Raises `StagingLostError` if the staging does not exist.
         """
 
     @abstractmethod
     def discard(self, staging: StagingPlace) -> None:
-        """Remove a staging with all it holds, if it exists; a publication that had begun is finished before."""
+        """Remove a staging and its content, if it exists; finish a publication that has begun before."""
 
     @abstractmethod
     def recover(self, path: str) -> bool:
-        """Finish or undo a publication of `path` that broke off; True if there was one. Harmless at any time."""
+        """Finish or undo an interrupted publication of `path`; return whether there was one. Harmless at any time."""
 
     @abstractmethod
     def sweep_staging(self, older_than: datetime) -> int:
-        """Remove stagings in which nothing changed since `older_than` (aware); return how many.
+        """Remove stagings in which nothing changed since `older_than` (aware); return their number.
 
-        A broken-off publication is recovered first, so the only copy of an instance is never swept.
+        An interrupted publication is recovered first, so the only copy of an instance is never removed.
         """
 
     def walk(self, base: str, depth: int, choose: Choose) -> Iterator[str]:
-        """`walk_folders`, path by path."""
+        """Yield the paths of `walk_folders` one by one."""
         return (found.folder + name for found in self.walk_folders(base, depth, choose) for name in found.names)
 
     @abstractmethod
     def walk_folders(self, base: str, depth: int, choose: Choose) -> Iterator[FolderNames]:
-        """Find the paths `depth` (1 or more) levels below the folder `base` that `choose` picked at every level.
+        """Find the paths `depth` (1 or more) levels below the folder `base` that `choose` picks at every level.
 
-        They come a folder at a time, some folders empty.
-        `base` may be "", the root. Paths are relative to the root, plain, in no order. They are real directories; at
-        the last level also regular files. No symbolic link is followed, also none that takes the place of a directory
-        during the walk; no other filesystem is entered, and the hidden folder is not shown. `choose` is called once for
-        each folder, never from another thread; what it returns beside the names it was given is passed over. A base
-        that is missing has nothing. Raises `PathRefusedError` for a base with a symbolic link or a mount point in it.
+        Yields one folder at a time, some without names, in no order. `base` may be "", the root. Paths are relative to
+        the root. They are real directories; at the last level also regular files. No symbolic link is followed, not
+        even one that replaces a directory during the walk; no other filesystem is entered, and the hidden folder is not
+        shown. `choose` is called once per folder, always from this thread; other names than the given ones are ignored.
+        A missing base has no paths. Raises `PathRefusedError` for a base with a symbolic link or a mount point in it.
         """
 
     @abstractmethod
     def measure(self, paths: Sequence[str]) -> list[Measure]:
-        """Measure many paths at once: one answer for each, in the order asked; no symbolic link is followed."""
+        """Measure many paths: one result per path, in the same order; no symbolic link is followed."""
 
     @abstractmethod
     def all_files(self, path: str) -> tuple[str, ...]:
-        """Return the paths of ALL files of an instance, relative to it, in order; ("",) if it is a file itself.
+        """Return the relative paths of ALL files of an instance, ordered; ("",) if it is a file itself.
 
         Raises `InstanceNotFoundError`, and `PathRefusedError` if it must not be moved (see `Measure.obstacle`).
         """
 
     @abstractmethod
     def trash(self) -> "Trash":
-        """Return what can take instances away from this store. The store itself cannot."""
+        """Return the trash, the only object that can remove instances from this store."""
 
     @abstractmethod
     def copying(self) -> Copying:
@@ -188,7 +186,7 @@ class InstanceStore(ABC):
         return None if self.spark_scheme is None else f"{self.spark_scheme}://{self.url(path).split('://', 1)[1]}"
 
     def _not_empty(self, path: str, to: Path) -> StorageError:
-        """Build the refusal to fetch into a directory that holds something."""
+        """Build the error for fetching into a directory that is not empty."""
         return StorageError(
             store=self.root_url,
             path=path,
@@ -197,7 +195,7 @@ class InstanceStore(ABC):
         )
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
-        """Build the translation of what a filesystem raised."""
+        """Translate an exception of a filesystem."""
         reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         if filename := getattr(exc, "filename", None):
             reason += f" ({filename})"
@@ -212,84 +210,83 @@ class InstanceStore(ABC):
 class Trash(ABC):
     """The trash of one store, safe to use from several threads and processes on different paths.
 
-    A `sweep` is the id of a removal: one plain name of letters, digits, `.`, `_`, `-`, of at most 200 characters. What
-    it took away is in the hidden folder of the store, below `.feed-assets/trash/<sweep>/`, until it is purged.
-    A path that is none of the store's is answered by REFUSED. Every method raises `StorageError` when the filesystem
-    refuses as a whole; then a repeat of the same call finishes the work: at any moment, also after a crash, each
-    instance is at its place or whole in the trash (on an object store possibly PARTIAL at its place and whole in the
-    trash, until the repeat). No symbolic link is followed, no other filesystem is entered.
-    `flag` is the availability flag of the instances: where nothing can be renamed it goes first when an instance is
-    taken away, and comes last when it is put back, so that no reader sees part of an available instance.
+    A `sweep` is the id of a removal: a name of at most 200 letters, digits, `.`, `_`, `-`. What it removed stays in
+    the store's hidden folder, below `.feed-assets/trash/<sweep>/`, until it is purged.
+    A path outside the store gets the result REFUSED. Every method raises `StorageError` if the whole filesystem
+    refuses; a repeat of the same call then finishes the work. At any time, also after a crash, each instance is whole
+    at its path or in the trash (on an object store possibly whole in the trash and PARTIAL at its path, until the
+    repeat). No symbolic link is followed, no other filesystem is entered.
+    `flag` is the availability flag of the instances. On a store without renames it is removed first and restored last,
+    so that no reader sees a part of an available instance.
     """
 
     store: InstanceStore
 
     @abstractmethod
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
-        """Write what the sweep is about beside what it takes away; on disk when this returns. Call it before `put`.
+        """Write a JSON document about the sweep into its trash, flushed to disk. Call it before `put`.
 
-        So the trash explains itself to people, also without the state database. A later document takes the place of
-        an earlier one. The document is JSON.
+        It explains the trash to people who have no state database. A later document replaces an earlier one.
         """
 
     @abstractmethod
     def find_description(self, sweep: str) -> Mapping[str, object] | None:
-        """Return what `describe` wrote; None if there is none, or it cannot be read."""
+        """Return the document of `describe`; None if there is none or it cannot be read."""
 
     @abstractmethod
     def put(self, sweep: str, paths: Sequence[str], *, flag: str | None = None) -> list[Moved]:
-        """Take instances away: one answer for each path, in order. Flushed to disk once, when all are moved.
+        """Move instances to the trash: one result per path, in the same order. Flushed to disk once, at the end.
 
-        MOVED, ALREADY (moved before, nothing stands there), VANISHED, REFUSED, or CHANGED (this sweep moved it before
-        and another one has come since, or it changed while it was moved). One large call is cheaper than many.
+        MOVED, ALREADY (moved before, and nothing is there now), VANISHED, REFUSED, or CHANGED (moved before and
+        produced again since, or changed during the move). One large call is cheaper than many.
         """
 
     @abstractmethod
     def restore(self, sweep: str, paths: Sequence[str]) -> list[Moved]:
-        """Put instances back, byte for byte: one answer for each path, in order. Flushed as `put`.
+        """Restore instances byte for byte: one result per path, in the same order. Flushed like `put`.
 
-        MOVED, OCCUPIED (something stands there; it is not touched and the trash keeps its own), LOST or REFUSED.
-        Parents that were removed are made again with the rights they had.
+        MOVED, OCCUPIED (the path is in use: both contents stay where they are), LOST or REFUSED.
+        Removed parents are created again with their former permissions.
         """
 
     @abstractmethod
     def purge(self, sweep: str) -> Purged:
-        """Remove for good all that a sweep took away. From the first moment on nothing of it can be restored.
+        """Delete the trash of a sweep for good. From the start of the purge on nothing of it can be restored.
 
-        Links are removed, not what they lead to. What is in the middle of a broken-off restore is kept and named as
-        `obstacle`: restore it again before. A purge of a sweep that is not in the trash is complete.
+        Links are deleted, not their targets. An instance whose restore was interrupted is kept and named as `obstacle`;
+        restore it first. The purge of a sweep that is not in the trash is complete.
         """
 
     def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002
-        """Remove the parents of `paths` that are strictly below `base` and empty; return those removed, deepest first.
+        """Remove the empty parents of `paths` strictly below `base`; return the removed ones, deepest first.
 
-        `base` may be "", the root. A path that is not below `base` has no such parents. Nothing but an empty directory
-        is ever removed; a link or mount point on the way ends it. A store without directories removes none.
+        `base` may be "", the root. Paths that are not below `base` are ignored. Only empty directories are removed; a
+        link or mount point on the way ends the removal. A store without directories removes none.
         """
         return []
 
     @abstractmethod
     def sweeps(self) -> list[str]:
-        """Return the ids of all sweeps that have something in the trash, in order; a purge that broke off included."""
+        """Return the ids of all sweeps with something in the trash, ordered; interrupted purges included."""
 
     @abstractmethod
     def contents(self, sweep: str) -> Iterator[str]:
-        """Find the paths that can be restored, in no order; none while a purge has broken off."""
+        """Yield the paths that can be restored, in no order; none after an interrupted purge."""
 
     @abstractmethod
     def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        """Copy all files of an instance of another store (flag, manifest, hidden ones) to `to_path` of this one.
+        """Copy all files of an instance of another store (flag, manifest, hidden files) to `to_path` of this store.
 
-        Written to a hidden place, read back and compared by checksum, then put in its place as `restore` does.
-        MOVED; ALREADY if all that stands there is equal; OCCUPIED if it is not; VANISHED if the source is missing;
-        CHANGED if it did not hold still; REFUSED. Rights, times and empty directories are not copied.
+        The copy is written to a hidden folder, read back, compared by checksum, and then moved like by `restore`.
+        MOVED; ALREADY if an equal copy exists; OCCUPIED if something else exists; VANISHED if the source is missing;
+        CHANGED if the source changed during the copy; REFUSED. Permissions, times and empty directories are not copied.
         """
 
     def archive(self, path: str, to: InstanceStore, to_path: str, sweep: str, *, flag: str | None = None) -> Moved:
-        """Copy an instance to another store (see `receive`), and only then take it away (see `put`).
+        """Copy an instance to another store (see `receive`), and then move it to the trash (see `put`).
 
-        The answer names `path`: that of `put` if the copy stands, else that of `receive`. ALREADY when the instance had
-        been archived and taken away by this sweep before.
+        The result names `path`. It is that of `put` if the copy exists, else that of `receive`; ALREADY if this sweep
+        has archived and removed the instance before.
         """
         if self._has_begun(sweep, path):
             return self.put(sweep, [path], flag=flag)[0]
@@ -303,9 +300,9 @@ class Trash(ABC):
     def bring_back(
         self, path: str, origin: InstanceStore, origin_path: str, sweep: str, *, flag: str | None = None
     ) -> Moved:
-        """Put an archived instance back: from the trash if it is still there, else as a copy from the archive.
+        """Restore an archived instance: from the trash if it is still there, else as a copy from the archive.
 
-        Answers as `restore` or `receive`; LOST if neither has it. The archive keeps its own.
+        The result is that of `restore` or `receive`; LOST if neither has the instance. The archive keeps its copy.
         """
         restored = self.restore(sweep, [path])[0]
         if restored.outcome is not Outcome.LOST:
@@ -314,5 +311,5 @@ class Trash(ABC):
         return restored if received.outcome is Outcome.VANISHED else received
 
     def _has_begun(self, sweep: str, path: str) -> bool:  # noqa: ARG002
-        """Whether taking an instance away has begun, and left what is there in a state that cannot be copied."""
+        """Return whether an interrupted removal has left the instance in a state that cannot be copied."""
         return False

@@ -1,4 +1,4 @@
-"""Translates what a filesystem or an object store raises to errors of storage."""
+"""Translate exceptions of a filesystem or an object store to errors of storage."""
 
 from collections.abc import Callable
 from types import TracebackType

@@ -19,8 +19,8 @@ def open_store(url: str, options: Options) -> InstanceStore:
 
     `url` is `file:///path`, a path, `s3://bucket/prefix` (also `s3a`), `gs://…` (also `gcs`), `abfs://…` (also
     `abfss`, `az`), `sftp://host/path` or `memory://name`. `options` are the options of the storage, listed in
-    `object/services.py`; those of S3 include `key`, `secret`, `endpoint_url` and `region`. Those of `sftp` go to
-    fsspec. Two options belong to feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its
+    `storage/object/services.py`; those of S3 include `key`, `secret`, `endpoint_url` and `region`. Options of `sftp` go
+    to fsspec. Two options belong to feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its
     class path and reads and writes the store itself. Otherwise files wait in `scratch` for their upload.
     `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
     are `storage` and `storage_options`, the settings of the cluster for the storage of its tables. Nothing is contacted

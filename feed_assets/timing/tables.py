@@ -19,8 +19,8 @@ class TableAddress:
     `partition` holds the partition keys in order, each with the template of its value.
 
     >>> address = parse_table_address("catalog:sales:clicks#ds=${YEAR}-${MONTH}-${DAY};region=eu")
-    >>> address.database, address.table, address.dated
-    ('sales', 'clicks', ('ds',))
+    >>> address.database, address.table
+    ('sales', 'clicks')
     >>> address.template.text
     'ds=${YEAR}-${MONTH}-${DAY}/region=eu'
     """
@@ -34,11 +34,6 @@ class TableAddress:
     def name(self) -> str:
         """The table's name, `database.table`."""
         return f"{self.database}.{self.table}"
-
-    @property
-    def dated(self) -> tuple[str, ...]:
-        """The keys whose values contain the time of the instance."""
-        return tuple(key for key, value in self.partition if value.variables)
 
     @property
     def template(self) -> PathTemplate:

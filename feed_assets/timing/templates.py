@@ -137,7 +137,7 @@ class PathTemplate:
         returns the instance that has this path.
         """
         self._require_no_cluster_variable()
-        wall = self.parse_wall(path)
+        wall = self._parse_wall(path)
         if wall is None or TimeVariable.YEAR not in self.variables:
             return None
         try:
@@ -148,7 +148,7 @@ class PathTemplate:
 
     def matches(self, path: str) -> bool:
         """Return whether `path` is this static path, or the path of a date that exists."""
-        return self.parse_wall(path) is not None
+        return self._parse_wall(path) is not None
 
     def find_instance(self, path: str, sequence: InstanceSequence) -> datetime | None:
         """Return the first instance of the sequence, inside its validity, whose path is exactly `path`."""
@@ -202,7 +202,7 @@ class PathTemplate:
         """
         return _build(_iter_replaced(self, {**properties, "name": name, "colo": colo}))
 
-    def parse_wall(self, path: str) -> datetime | None:
+    def _parse_wall(self, path: str) -> datetime | None:
         """Return the wall-clock time that `path` names, in no zone.
 
         A missing year is a leap year. Returns None as `parse` does.

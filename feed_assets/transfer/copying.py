@@ -1,6 +1,6 @@
-"""Copy one instance or many, from the plan to the publication, with the threads of this process."""
+"""Copy instances, from the plan to the publication, with the threads of this process."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,6 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Guard
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
 from feed_assets.transfer.finishing import Finishing, RepeatError
 from feed_assets.transfer.outcomes import Copied, CopyStatus
@@ -29,39 +28,6 @@ RunTasks = Callable[[Sequence[CopyTask]], Iterable[TaskResult] | None]
 """Runs tasks outside this process and returns all results; returns None if the work is too small for that."""
 
 
-def copy_instance(
-    stores: StorePool,
-    source: Side,
-    target: Side,
-    options: CopyOptions,
-    guard: Guard,
-    clock: Clock,
-    *,
-    extra: Mapping[str, str] | None = None,
-    run_tasks: RunTasks | None = None,
-    on_progress: OnProgress | None = None,
-) -> Copied:
-    """Copy one instance and publish it.
-
-    `guard` is called after verification and before anything becomes visible; it raises to forbid the publication.
-    `clock` is the real clock. The copy is repeated while the source changes, at most `options.tries` times. A failed
-    copy leaves the target unchanged, and the next copy of the same source continues with its staging.
-
-    Raises:
-        SourceNotAvailableError: the source has no whole instance.
-        SourceEmptiedError: an empty source would empty the target, and nothing proves that this is intended.
-        SourceChangingError: the source changed during every try.
-        SourceDamagedError: a file of the source differs from its manifest.
-        CopyDamagedError: in every try, the bytes read back differed from the bytes read at the source.
-        StorageError: a storage refused: it is full, read-only or not reachable.
-    """
-    request = CopyRequest(source=source, target=target, guard=guard, extra=extra or {})
-    (outcome,) = copy_many(stores, [request], options, clock, run_tasks=run_tasks, on_progress=on_progress)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
 def copy_many(
     stores: StorePool,
     requests: Sequence[CopyRequest],
@@ -71,11 +37,23 @@ def copy_many(
     run_tasks: RunTasks | None = None,
     on_progress: OnProgress | None = None,
 ) -> "list[Copied | Exception]":
-    """Copy many instances; return for each, in order, its result or its exception (see `copy_instance`).
+    """Copy instances and publish each; return for each, in order, its result or its exception.
 
-    A failed copy does not affect the others. `run_tasks` runs the tasks outside this process. Its exceptions propagate,
-    and a repeat continues with the files already copied. Without it, tasks run in `max_tasks` threads, which also call
-    the guards.
+    A failed copy leaves its target unchanged and does not affect the others; the next copy of the same source
+    continues with its staging. The guard of a request is called after verification and before anything becomes
+    visible; it raises to forbid the publication. A copy is repeated while its source changes, at most `options.tries`
+    times. `clock` is the real clock.
+
+    `run_tasks` runs the tasks outside this process. Its exceptions propagate, and a repeat continues with the files
+    already copied. Without it, tasks run in `max_tasks` threads, which also call the guards.
+
+    The exceptions of an instance:
+        SourceNotAvailableError: the source has no whole instance.
+        SourceEmptiedError: an empty source would empty the target, and nothing proves that this is intended.
+        SourceChangingError: the source changed during every try.
+        SourceDamagedError: a file of the source differs from its manifest.
+        CopyDamagedError: in every try, the bytes read back differed from the bytes read at the source.
+        StorageError: a storage refused: it is full, read-only or not reachable.
     """
     sides = {side.store: side for request in requests for side in (request.source, request.target)}.values()
     with ThreadPoolExecutor(max(options.max_tasks, 1), "copy") as many, ThreadPoolExecutor(1, "copy-small") as one:

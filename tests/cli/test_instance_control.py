@@ -9,10 +9,11 @@ from click.testing import CliRunner, Result
 
 from feed_assets.cli.main import main
 from feed_assets.state.audit import Audit
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.test_simulate import ENTITIES
+from tests.databases import open_migrated
 
 START = datetime(2015, 1, 1, tzinfo=UTC)
 S = ProcessInstanceStatus
@@ -26,8 +27,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Database:
     (tmp_path / "entities").mkdir()
     (tmp_path / "entities/all.yaml").write_text(ENTITIES)
     monkeypatch.chdir(tmp_path)
-    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    database.migrate()
+    database = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
     statuses = (S.SUCCEEDED, S.FAILED, S.WAITING, S.WAITING)
     rows = [
         ProcessInstance(

@@ -9,12 +9,13 @@ from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
 from feed_assets.operations.safe_mode import set_safe_mode
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from feed_assets.timing.dates import render_datetime
+from tests.databases import open_migrated
 from tests.operations.test_planning import ALL, CLICKS, CLUSTER, FEED, PROCESS
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
@@ -23,9 +24,7 @@ SLOWER = PROCESS.replace("hours(1)", "hours(2)")
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    database.migrate()
-    return database
+    return open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.arrival.arrivals import apply_arrivals
+from feed_assets.lifecycle.arrival.polling import apply_arrivals
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.operations.context import open_context
 from feed_assets.settings import load_settings
@@ -21,6 +21,7 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstanceStatus
 from tests.cli.project import run
 from tests.cli.retention_project import ok, retention, set_clock
+from tests.databases import open_migrated
 from tests.drills import drill_seed, sized
 from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.lifecycle.world import at
@@ -62,8 +63,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "sub/.hidden").symlink_to("../part.csv")
         (folder / "_SUCCESS").touch()
     settings = load_settings()
-    database = open_database(f"sqlite:///{tmp_path}/state.db")
-    database.migrate()
+    database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     context = open_context(settings, database)
     apply_plan(database, context.timeline, context.as_of)
     apply_arrivals(database, context.stores, context.plan, "primary", context.as_of, TimeBudget(60.0))

@@ -13,7 +13,7 @@ from feed_assets.entities.process import Order, Process
 from feed_assets.lifecycle.input_windows import InputState, decide_ready
 from feed_assets.lifecycle.instances.readiness import decide_materialization
 from feed_assets.lifecycle.instances.requests import decide_launches
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind

@@ -16,7 +16,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
-from feed_assets.lifecycle.late.late_checks import cut_off_at, decide_feed_check, next_check, process_cut_off
+from feed_assets.lifecycle.late.checks import cut_off_at, decide_feed_check, next_check, process_cut_off
 from feed_assets.lifecycle.late.lateness import (
     InputContents,
     LateVerdict,

@@ -29,7 +29,6 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from feed_assets.transfer.copying import copy_instance
 from feed_assets.transfer.filters import CopyFilter
 from feed_assets.transfer.plans import Side
 from tests.conformance.replicated_feeds import (
@@ -45,6 +44,7 @@ from tests.conformance.replicated_feeds import (
     replicated,
 )
 from tests.lifecycle.world import World
+from tests.transfer.sides import copy_instance
 
 Case = dict[str, Any]
 TABLE = "replication.json"
@@ -174,7 +174,7 @@ def check_copy_filter(case: Case) -> None:
             file.write_text(name)
         sides = [Side(store=StoreAddress(url=f"file://{each}"), path="at", flag=flag) for each in (source, target)]
         options = CopyOptions(sub_path="" if whole else case["include"], removed_files=RemovedFiles.REMOVE)
-        copy_instance(StorePool(), *sides, options, lambda: None, LATER)
+        copy_instance(StorePool(), *sides, options)
         found = (file.relative_to(target / "at").as_posix() for file in target.glob("at/**/*") if file.is_file())
         own = {flag, ".feed-assets.json"}
         copied = sorted(name for name in found if name not in own and not name.startswith(".feed-assets"))

@@ -6,8 +6,8 @@ import pytest
 
 from feed_assets.definitions import store
 from feed_assets.definitions.errors import DefinitionsChangedError
-from feed_assets.state.database import open_database
 from feed_assets.state.definition_records import DefinitionAction
+from tests.databases import open_migrated
 from tests.definitions import test_store
 from tests.definitions.harness import NOW, DefinitionsHarness, put, remove
 from tests.documents.markdown import ROOT, tables_of
@@ -17,8 +17,7 @@ PAGE = (ROOT / "docs/definitions.md").read_text("utf-8")
 
 @pytest.fixture
 def harness(tmp_path: Path) -> DefinitionsHarness:
-    database = open_database(f"sqlite:///{tmp_path}/state.db")
-    database.migrate()
+    database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     return DefinitionsHarness(database=database, location=str(tmp_path / "entities"))
 
 

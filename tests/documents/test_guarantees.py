@@ -5,10 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.entities.process import RetryPolicy
-from feed_assets.lifecycle.arrival import arrivals
+from feed_assets.lifecycle.arrival import polling
 from feed_assets.lifecycle.instances import catch_up_policy, leasing, readiness, reconciliation, requests
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
-from feed_assets.lifecycle.late.late_checks import FEED_DELAY, FEED_POLICY
+from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
 from feed_assets.orchestration import dead_runs, names, overdue_notices, sensors, ticks
 from feed_assets.state import database
 from feed_assets.state.schema import feed_events, manifests, process_instances
@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "run requests a tick": str(ticks.REQUESTS_A_TICK),
         "events reported to Dagster a tick": str(ticks.EVENTS_A_TICK),
         "unfinished instances explained in Dagster a tick": str(overdue_notices.EXPLAINED_A_TICK),
-        "polls of missing instances a tick": str(arrivals.POLLS_A_TICK),
+        "polls of missing instances a tick": str(polling.POLLS_A_TICK),
         "instances a run": str(requests.INSTANCES_A_RUN),
         "instances of a process created in one transaction": str(readiness.INSTANCES_A_STEP),
         "minutes up to which a created instance is on time": f"{catch_up_policy.ON_TIME.seconds // 60}",
@@ -51,8 +51,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 
 def test_pauses_between_looks_are_those_of_the_code() -> None:
-    assert arrivals.AGE_PER_PAUSE == 50
-    assert (arrivals.SHORTEST_PAUSE.total_seconds(), arrivals.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
+    assert polling.AGE_PER_PAUSE == 50
+    assert (polling.SHORTEST_PAUSE.total_seconds(), polling.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
     assert "a fiftieth of its age, between 1 second and 6 hours" in PAGE
 
 

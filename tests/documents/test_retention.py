@@ -9,7 +9,7 @@ import pytest
 
 from feed_assets.entities.common import LocationKind, Retention
 from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.retention import limits, movers, removal_records, retention_schedule
+from feed_assets.lifecycle.retention import limits, movers, removal_records, schedule
 from feed_assets.lifecycle.retention.eligibility import Rule
 from feed_assets.lifecycle.retention.limits import ObstacleCode
 from feed_assets.lifecycle.retention.protections import ProtectionKind
@@ -86,7 +86,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
         "chunks on executors at once": str(movers.CHUNKS_AT_ONCE),
         "paths measured by a process if sizes decide nothing": str(movers.MEASURED_BY_DRIVER),
         "paths measured with Spark if sizes decide nothing": str(movers.SparkMeasurer.at_most),
-        "due feeds a run": str(retention_schedule.FEEDS_A_RUN),
+        "due feeds a run": str(schedule.FEEDS_A_RUN),
         "minimum days that count as a clock jump": str(limits._LEAST_JUMP.days),
         "cadences that count as a clock jump": str(limits._CLOCK_CADENCES),
         "cadences whose instances any sweep may remove": str(limits._CADENCES),

@@ -9,10 +9,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from feed_assets.engines.connect_server import ConnectServer, probe
-from feed_assets.engines.errors import ConnectServerError
 from feed_assets.engines.sessions import interrupt_run
-from feed_assets.engines.spark_addresses import check_spark_remote
+from feed_assets.engines.spark_addresses import check_spark_remote, probe
+from tests.connect_server import ConnectServer
 
 pytestmark = [
     pytest.mark.spark,
@@ -100,13 +99,3 @@ def test_a_server_answers_while_it_runs_and_not_after(tmp_path: Path) -> None:
     assert pid is not None
     assert not probe(server.url)
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_a_server_that_does_not_start_shows_its_log(tmp_path: Path) -> None:
-    server = ConnectServer(log_file=tmp_path / "server.log", master="no-such-master")
-    with pytest.raises(
-        ConnectServerError, match=r"(?s)exit code 1\. Its log is .*Master must either be yarn"
-    ) as caught:
-        server.start()
-    assert server.pid is None
-    assert caught.value.last_lines

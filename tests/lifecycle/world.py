@@ -18,26 +18,26 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.lifecycle.arrival.arrivals import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.past_locations import find_other_locations
+from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.instances.attempts import OnPublished, Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
 from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import apply_retries
-from feed_assets.lifecycle.late.late_detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.lifecycle.releases.releases import ReleaseDecision
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.arrival_polls import ArrivalPolls
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateCheck, LateChecks
@@ -60,6 +60,7 @@ from feed_assets.storage.registry import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+from tests.databases import open_migrated
 
 START = datetime(2013, 11, 1, tzinfo=UTC)
 PLENTY = 3600.0
@@ -204,8 +205,7 @@ class World:
         the state is in SQLite, or in the empty database at the URL `state`.
         """
         looked: list[str] = []
-        database = open_database(state or f"sqlite:///{root / 'state.db'}")
-        database.migrate()
+        database = open_migrated(state or f"sqlite:///{root / 'state.db'}")
 
         def open_counting(url: str, options: dict[str, object]) -> InstanceStore:
             scheme, _, path = url.partition("://")

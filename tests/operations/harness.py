@@ -11,14 +11,15 @@ from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.plan.location import compile_location
 from feed_assets.settings import Settings, load_settings
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from tests.databases import open_migrated
 from tests.lifecycle.world import at
 
 NOON = at("03T12:00")
@@ -73,8 +74,7 @@ class EntityHarness:
         (folder / "counting.sql").write_text("select count(*) as n from clicks")
         state = state or f"sqlite:///{folder}/state.db"
         (folder / "feed_assets.yaml").write_text(f"schedule: {schedule}\nstate: {state}\n")
-        database = open_database(state)
-        database.migrate()
+        database = open_migrated(state)
         return cls(folder=folder, database=database, settings=load_settings(environ={}, start=folder))
 
     def context(self, author: str = "ann", *, dry_run: bool = False, skip_checks: bool = False) -> EntityContext:

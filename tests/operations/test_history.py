@@ -10,11 +10,12 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.json_form import render_document
 from feed_assets.operations.entities.history import blame, entity_history, governing_version
 from feed_assets.operations.errors import VersionNotFoundError
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Member, Release
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.state.releases import Releases
+from tests.databases import open_migrated
 from tests.definitions.harness import NOW, DefinitionsHarness, put, remove
 
 DAY = timedelta(days=1)
@@ -28,8 +29,7 @@ workflow: {engine: python, path: a:b}
 
 @pytest.fixture
 def harness(tmp_path: Path) -> DefinitionsHarness:
-    database = open_database(f"sqlite:///{tmp_path}/state.db")
-    database.migrate()
+    database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     return DefinitionsHarness(database=database, location=str(tmp_path / "entities"))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.errors import EntityNotFoundError
-from feed_assets.lifecycle.instances.instance_actions import InstanceAction
+from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances

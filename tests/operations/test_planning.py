@@ -13,7 +13,8 @@ from feed_assets.plan.difference_records import Effect, EntityChange
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import load_settings
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
+from tests.databases import open_migrated
 
 NOW = datetime(2013, 11, 3, 0, 30, tzinfo=UTC)
 CLUSTER = "kind: cluster\nname: primary\nstorage: file://${DATA_ROOT}\n"
@@ -40,9 +41,7 @@ ALL = {"cluster": CLUSTER, "clicks": CLICKS, "counts": COUNTS, "count": PROCESS}
 
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
-    database = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    database.migrate()
-    return database
+    return open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
 
 
 @pytest.fixture

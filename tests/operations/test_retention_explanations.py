@@ -7,7 +7,7 @@ import pytest
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.retention_schedule import apply_retention_schedule
+from feed_assets.lifecycle.retention.schedule import apply_retention_schedule
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.state.event_log import EventLog
@@ -215,7 +215,7 @@ def test_who_works_on_it_keeps_it_only_meanwhile(harness: RetentionHarness) -> N
         [("feed/clicks", "primary", START)], "writer", SWEPT, timedelta(minutes=1)
     )
     (kept,) = of(why(harness), C.KEPT)
-    assert (kept.facts["keeper"], kept.text) == ("lease", "it is protected (lease): 'writer' holds its lease")
+    assert (kept.facts["protection"], kept.text) == ("lease", "it is protected (lease): 'writer' holds its lease")
     assert not of(why(harness, as_of=at("04T00:02")), C.KEPT)
 
 

@@ -22,10 +22,10 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.clock import SystemClock
-from feed_assets.engines.connect_server import ConnectServer
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.records import Attempt, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.local.store import LocalStore
+from tests.connect_server import ConnectServer
 from tests.drills import drill_seed
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.dev_server import DevServer, Role, dev_server

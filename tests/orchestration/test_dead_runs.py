@@ -12,9 +12,10 @@ from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.orchestration import names
 from feed_assets.orchestration.dead_runs import SILENCE, RunHeartbeats, fail_dead_runs
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
+from tests.databases import open_migrated
 from tests.orchestration.small import START
 
 SHORT = timedelta(seconds=0.3)
@@ -32,8 +33,7 @@ def idle() -> None:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Database]:
-    made = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    made.migrate()
+    made = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
     yield made
     made.close()
 

@@ -7,7 +7,7 @@ import pytest
 from dagster import AssetKey, AssetObservation, DagsterInstance, ExecuteInProcessResult, RunRequest, SkipReason
 from dagster_pyspark import LazyPySparkResource
 
-from feed_assets.lifecycle.instances.holders import name_holder
+from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.planning import SweepRequest, plan_sweeps
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import begin_sweep

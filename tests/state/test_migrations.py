@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,7 @@ CAUSES: list[dict[str, Any]] = [
     {"cause": Cause.FAILURE, "cause_detail": "no luck by ann", "status": ProcessInstanceStatus.FAILED},
 ]
 REASONS = [describe_cause(causes["cause"], causes["cause_detail"]) for causes in CAUSES]
+FORMER_REASONS = ["a newer instance has come into being, and the order is LAST_ONLY", *REASONS[1:]]
 
 
 def attempt(n: float, **fields: Any) -> Attempt:
@@ -225,6 +227,9 @@ def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_
         next_time=hour(3),
         delay=hour(1) - hour(0),
     )
+    draft = sweep_draft()
+    sweep = finished(draft)
+    protected = replace(sweep, counts=tuple(replace(each, protected_by={"lease": 2}) for each in sweep.counts))
     database = open_database(database_url)
     database.migrate()
     with database.begin() as connection:
@@ -236,15 +241,18 @@ def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_
         for n, causes in enumerate(CAUSES):
             Attempts(connection).begin(attempt(n + 1, cause=causes["cause"], cause_detail=causes["cause_detail"] or ""))
         Cursors(connection).put("retention/schedule/primary", "p")
+        Sweeps(connection).add(protected, draft.chunks)
         downgrade(alembic_config(connection), "0007")
         for table in ("fa_looks", "fa_frontiers", "fa_sweep_turns"):
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 1
         assert connection.scalar(text("SELECT told FROM fa_process_instances WHERE told IS NOT NULL")) == "d"
         reasons = "SELECT reason FROM fa_process_instances WHERE reason IS NOT NULL ORDER BY nominal_time"
-        assert connection.scalars(text(reasons)).all() == REASONS
+        assert connection.scalars(text(reasons)).all() == FORMER_REASONS
         triggers = "SELECT trigger FROM fa_attempts ORDER BY nominal_time"
-        assert connection.scalars(text(triggers)).all() == REASONS
+        assert connection.scalars(text(triggers)).all() == FORMER_REASONS
         assert connection.scalar(text("SELECT name FROM fa_cursors")) == "retention/turns/primary"
+        counts = connection.scalar(text("SELECT counts FROM fa_sweeps"))
+        assert '"keepers": {"lease": 2}' in counts.replace('":{', '": {').replace('":2', '": 2')
     database.close()
     again = open_database(database_url)
     again.migrate()
@@ -261,4 +269,5 @@ def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_
         assert [each.reason for each in found] == REASONS
         assert [Attempts(connection).of(each.key)[0].trigger for each in found] == REASONS
         assert Cursors(connection).get("retention/schedule/primary") == "p"
+        assert Sweeps(connection).find("s1") == protected
     again.close()

@@ -12,9 +12,9 @@ from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Availability, Manifest
+from feed_assets.storage.records import Availability, Guard, Manifest
 from feed_assets.storage.registry import open_store
-from feed_assets.transfer.copying import copy_instance, copy_many
+from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.outcomes import Copied
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
 from feed_assets.transfer.requests import CopyRequest
@@ -103,6 +103,25 @@ def s3_place(options: Mapping[str, object], name: str) -> Place:
     return Place(address=StoreAddress(url=url, options=FrozenMap(options)), harness=harness)
 
 
+def copy_instance(
+    stores: StorePool,
+    source: Side,
+    target: Side,
+    options: CopyOptions,
+    guard: Guard = allow,
+    *,
+    extra: Mapping[str, str] | None = None,
+    clock: Clock = LATER,
+    **how: Any,
+) -> Copied:
+    """Copy one instance, and raise what is wrong with it."""
+    request = CopyRequest(source=source, target=target, guard=guard, extra=extra or {})
+    (outcome,) = copy_many(stores, [request], options, clock, **how)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 @dataclass(slots=True)
 class Pair:
     """A source and a target, and copies from the one to the other."""
@@ -130,7 +149,7 @@ class Pair:
         **options: Any,
     ) -> Copied:
         sides = self.source.side(path, flag), self.target.side(path, flag)
-        return copy_instance(self.stores, *sides, CopyOptions(**options), guard, self.clock, extra=extra)
+        return copy_instance(self.stores, *sides, CopyOptions(**options), guard, extra=extra, clock=self.clock)
 
     def copy_many(self, requests: list[CopyRequest], **options: Any) -> list[Any]:
         return list(copy_many(self.stores, requests, CopyOptions(**options), self.clock))

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.errors import StagingLostError, StorageError
 from feed_assets.storage.records import Availability
-from feed_assets.transfer.copying import copy_instance, copy_many
+from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import CopyDamagedError
 from feed_assets.transfer.executors import run_on_executors
 from feed_assets.transfer.outcomes import CopyStatus
@@ -16,8 +16,7 @@ from feed_assets.transfer.plans import plan_copy
 from feed_assets.transfer.requests import Progress
 from feed_assets.transfer.running import TaskResult, run_task
 from feed_assets.transfer.tasks import CopyTask, OpenCopy, open_copy, part_tasks
-from tests.storage.harnesses import allow
-from tests.transfer.sides import LATER, SMALL, Pair, pattern
+from tests.transfer.sides import LATER, SMALL, Pair, copy_instance, pattern
 
 MiB = 1 << 20
 MIXED = {"large.bin": pattern(40 * MiB), **{f"part-{number:03}": pattern(64 << 10, number) for number in range(96)}}
@@ -97,7 +96,7 @@ def test_tasks_and_their_results_can_be_sent_to_other_processes(any_pair: Pair) 
         return [pickle.loads(pickle.dumps(run_task(task, any_pair.stores))) for task in sent]
 
     sides = any_pair.source.side(), any_pair.target.side()
-    copied = copy_instance(any_pair.stores, *sides, CopyOptions(), allow, LATER, run_tasks=run)
+    copied = copy_instance(any_pair.stores, *sides, CopyOptions(), run_tasks=run)
     assert copied.status is CopyStatus.COPIED
     any_pair.require_equal()
 
@@ -121,7 +120,7 @@ def test_a_task_that_was_sent_twice_does_the_same_twice(pair: Pair) -> None:
         return [run_task(task, pair.stores) for task in tasks]
 
     sides = pair.source.side(), pair.target.side()
-    copy_instance(pair.stores, *sides, CopyOptions(), allow, LATER, run_tasks=run)
+    copy_instance(pair.stores, *sides, CopyOptions(), run_tasks=run)
     pair.require_equal()
 
 
@@ -139,7 +138,7 @@ def test_progress_is_told_and_ends_with_everything(any_pair: Pair) -> None:
     any_pair.source.publish({**SMALL, "large.bin": pattern(9 * MiB)})
     told: list[Progress] = []
     sides = any_pair.source.side(), any_pair.target.side()
-    copied = copy_instance(any_pair.stores, *sides, CopyOptions(), allow, LATER, on_progress=told.append)
+    copied = copy_instance(any_pair.stores, *sides, CopyOptions(), on_progress=told.append)
     size, files = copied.bytes, copied.files
     assert told[-1] == Progress(bytes=size, files=files, all_bytes=size, all_files=files)
     assert [each.bytes for each in told] == sorted(each.bytes for each in told)
@@ -172,5 +171,5 @@ def test_what_a_storage_refuses_an_executor_comes_back_as_it_was(pair: Pair, spa
         return list(run(tasks))
 
     with pytest.raises(StagingLostError):
-        copy_instance(pair.stores, *sides, CopyOptions(), allow, LATER, run_tasks=run_late)
+        copy_instance(pair.stores, *sides, CopyOptions(), run_tasks=run_late)
     assert pair.target.availability() is Availability.MISSING

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.inputs import poll_missing_inputs
 from feed_assets.lifecycle.arrival.past_locations import is_same_place
+from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database

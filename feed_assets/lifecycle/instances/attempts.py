@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.inputs import frozen_inputs, plan_late_check, poll_missing_inputs, scan_late_inputs
+from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.lifecycle.input_windows import InputState, input_states
+from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check, scan_late_inputs
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import HeldLeases, Leased
 from feed_assets.lifecycle.instances.run_names import describe_run, is_command, origin_of

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.arrivals import LONGEST_PAUSE
-from feed_assets.lifecycle.late.late_checks import decide_feed_check, decide_process_check, process_cut_off
+from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE
+from feed_assets.lifecycle.late.checks import decide_feed_check, decide_process_check, process_cut_off
 from feed_assets.lifecycle.releases.plan_changes import note_changed
-from feed_assets.lifecycle.releases.release_timeline import BEGINNING, FOREVER, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import BEGINNING, FOREVER, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, Key, ProcessRecord
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.causes import Cause

@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.entities.process import Workflow
-from feed_assets.lifecycle.arrival.inputs import InputReader, find_late_inputs
-from feed_assets.lifecycle.arrival.work_data import (
-    job_properties,
-    output_target,
-    text_context,
-    with_inputs,
-    with_overrides,
-)
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
+from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
 from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
@@ -34,6 +27,13 @@ from feed_assets.lifecycle.instances.attempts import (
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.instances.work_data import (
+    job_properties,
+    output_target,
+    text_context,
+    with_inputs,
+    with_overrides,
+)
 from feed_assets.lifecycle.late.lateness import choose_workflow
 from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
 from feed_assets.state.errors import FencedOutError

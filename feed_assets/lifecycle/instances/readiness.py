@@ -19,7 +19,7 @@ from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed
-from feed_assets.lifecycle.releases.release_timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
+from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.cursors import Cursors

@@ -13,7 +13,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
 from feed_assets.lifecycle.instances.readiness import contiguous
 from feed_assets.lifecycle.instances.schedules import load_schedules
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.records import Key, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database

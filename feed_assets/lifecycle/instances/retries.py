@@ -10,7 +10,7 @@ from typing import assert_never
 from feed_assets.entities.process import RetryPolicy
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import note_changed
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import RetryRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database

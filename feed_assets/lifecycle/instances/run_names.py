@@ -1,6 +1,6 @@
 """Name what works on instances: Dagster runs by their ids, and commands, which are no runs, by names of their own."""
 
-from feed_assets.lifecycle.instances.holders import is_dead, name_holder
+from feed_assets.lifecycle.instances.worker_names import is_dead, name_holder
 
 COMMAND = "repair:"
 """The prefix of the names of commands that work on instances; no run id has it."""

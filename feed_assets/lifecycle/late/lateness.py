@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from feed_assets.entities.process import Workflow
-from feed_assets.lifecycle.late.late_checks import decide_put_off, next_check, process_cut_off
+from feed_assets.lifecycle.late.checks import decide_put_off, next_check, process_cut_off
 from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.state.late_checks import LateCheck
 from feed_assets.state.records import ProcessInstanceStatus

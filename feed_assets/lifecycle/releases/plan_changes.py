@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import ReleaseError
-from feed_assets.lifecycle.releases.release_timeline import BEGINNING, REVISION, ReleaseTimeline, first_at_or_after
-from feed_assets.lifecycle.releases.releases import (
+from feed_assets.lifecycle.releases.decisions import (
     DeclaredProcess,
     ReleaseDecision,
     decide_releases,
@@ -24,6 +23,7 @@ from feed_assets.lifecycle.releases.releases import (
     load_histories,
     put_releases,
 )
+from feed_assets.lifecycle.releases.timeline import BEGINNING, REVISION, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.records import Key, Plan
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import DefinitionChanges

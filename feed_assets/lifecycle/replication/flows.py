@@ -13,10 +13,10 @@ from time import sleep
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.inputs import find_late_inputs
 from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.instances.attempt_inputs import find_late_inputs
 from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,

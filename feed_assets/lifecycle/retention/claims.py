@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from feed_assets.clock import Clock
-from feed_assets.lifecycle.instances.holders import is_dead
 from feed_assets.lifecycle.instances.leasing import TTL, Heartbeat
+from feed_assets.lifecycle.instances.worker_names import is_dead
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateError
 from feed_assets.state.leases import Leases
@@ -28,7 +28,7 @@ def lease_holder(sweep_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """Claims on the chunks of a sweep by one worker; `holder` names the run of the worker (see `holders.py`)."""
+    """Claims on the chunks of a sweep by one worker; `holder` names its run (see `instances.worker_names`)."""
 
     database: Database
     real_clock: Clock

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.sizes import Size
 from feed_assets.lifecycle.retention.instance_paths import PathMatcher
-from feed_assets.lifecycle.retention.partitions import start_of_period
 from feed_assets.plan.records import RetainedLocation, RetentionRecord
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime
@@ -115,12 +114,15 @@ def judged_at(policy: RetentionRecord, as_of: datetime) -> datetime:
 def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> datetime:
     """Return the moment before which instances go by age.
 
-    For a table this is the start of the period that contains the cutoff.
+    A partition of a table is a whole period, and goes when all of it is older: this is the start of the period that
+    contains the cutoff. Differs from Falcon: Falcon compares the values of the keys as strings, in the order of the
+    table. With several dated keys, or with `${DAY}-${MONTH}-${YEAR}`, it therefore drops other partitions.
     """
     before = cutoff(limit, judged_at(policy, as_of))
     if policy.partition is None or before == _EVER:
         return before
-    return start_of_period(policy.partition[0], before, policy.partition[1]) or _EVER
+    template, zone = policy.partition
+    return template.parse(template.render(before, zone), zone) or _EVER
 
 
 def collect_candidates(

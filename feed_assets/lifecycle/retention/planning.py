@@ -12,13 +12,13 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
 from feed_assets.lifecycle.retention.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.lifecycle.retention.movers import DriverMeasurer, Measurer
 from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
-from feed_assets.lifecycle.retention.retention_schedule import schedule_retention_now
+from feed_assets.lifecycle.retention.schedule import schedule_retention_now
 from feed_assets.lifecycle.retention.surveying import FeedSurvey, count_present, survey_feed
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
@@ -68,7 +68,6 @@ class PlannedSweeps:
     sweeps: tuple[Sweep, ...]
     feeds: tuple[PlannedFeed, ...]
     superseded: tuple[Sweep, ...] = ()
-    is_clock_sane: bool = True
 
 
 def plan_sweeps(
@@ -128,7 +127,6 @@ def plan_sweeps(
         sweeps=tuple(sweep for sweep, _ in drafts),
         feeds=tuple(replace(each, sweep_id=sweep_of.get(each.record.feed)) for each in planned),
         superseded=superseded,
-        is_clock_sane=is_sane,
     )
 
 
@@ -214,7 +212,9 @@ def _draft(
 
 
 def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
-    return replace(count, policy=digest_policy(survey.record), protected=len(survey.protected), keepers=survey.keepers)
+    return replace(
+        count, policy=digest_policy(survey.record), protected=len(survey.protected), protected_by=survey.protected_by
+    )
 
 
 def _store(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.feed_instances import FeedInstances

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, source_of
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, InputEdge, Key
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.instance_pages import InstancePages, PageOrder

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.eligibility import (
     Candidates,
     Cut,
@@ -74,7 +74,7 @@ class FeedSurvey:
         return sum(item.bytes or 0 for items in self.taken.values() for item in items)
 
     @property
-    def keepers(self) -> dict[str, int]:
+    def protected_by(self) -> dict[str, int]:
         """How many paths each kind of protection keeps, by the first protection of each path."""
         return dict(Counter(protected.kept[0].kind.value for protected in self.protected))
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.leasing import TTL
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.claims import Claims, lease_holder
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.plan.records import FeedRecord, Plan

@@ -5,7 +5,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey
-from feed_assets.lifecycle.releases.releases import ReleaseDecision
+from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.operations.entities.cluster_versions import find_outdated, with_cluster_version
 from feed_assets.operations.entities.context import EntityContext, get_declared, make_change

@@ -23,7 +23,7 @@ from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
-from feed_assets.lifecycle.releases.releases import load_histories
+from feed_assets.lifecycle.releases.decisions import load_histories
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities.changes import read_documents

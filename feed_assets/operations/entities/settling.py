@@ -7,9 +7,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_end_of_work, decide_schedules
+from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
-from feed_assets.lifecycle.releases.releases import ReleaseDecision
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.operations.entities.context import EntityContext
 from feed_assets.plan.location import compile_location

@@ -6,8 +6,8 @@ from datetime import datetime
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.lifecycle.releases.plan_changes import apply_plan, touch_process
-from feed_assets.lifecycle.releases.releases import ReleaseDecision
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.schedules import require_schedulable
 from feed_assets.operations.entities.settling import load_governance

@@ -8,7 +8,7 @@ from feed_assets.entities.common import label_of
 from feed_assets.entities.differences import FieldChange
 from feed_assets.issues import Issue
 from feed_assets.json_form import Hidden, shown
-from feed_assets.lifecycle.releases.releases import ReleaseDecision
+from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.state.records import ProcessInstance
 
 

@@ -1,5 +1,6 @@
-"""`why`: explains the state of an instance of a process or feed, up to the root causes. `lifecycle/blockers.py` finds
-the blockers of a process instance, with the same decisions as the tick.
+"""`why`: explains the state of an instance of a process or feed, up to the root causes.
+
+`lifecycle/instances/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
 """
 
 from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from feed_assets.entities.declaring import declared_by
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.lifecycle.instances.blockers import Launches
 from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, group_ready
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.neighbours import iter_writers
 from feed_assets.plan.records import Key

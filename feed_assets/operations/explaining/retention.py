@@ -74,7 +74,7 @@ def explain_keeping(
     for kept in find_protections(connection, context.timeline, record, [key.nominal_time], query).get(
         key.nominal_time, []
     ):
-        facts = {"keeper": kept.kind.value, "reason": kept.reason}
+        facts = {"protection": kept.kind.value, "reason": kept.reason}
         yield Reason(code=ReasonCode.KEPT, text=f"it is protected ({kept.kind}): {kept.reason}", facts=facts)
     scheduled = RetentionSchedule(connection).find_many([record.key]).get(record.key)
     if scheduled is not None and expires_at is not None and expires_at < context.as_of:

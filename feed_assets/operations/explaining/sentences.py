@@ -9,7 +9,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode

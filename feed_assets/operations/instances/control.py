@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import describe_process, parse_flow
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.lifecycle.instances.instance_actions import ActionResult, InstanceAction, apply_action, decide_action
+from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction, apply_action, decide_action
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.lifecycles import find_work

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.arrivals import Candidate, poll_instances
+from feed_assets.lifecycle.arrival.polling import Candidate, poll_instances
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_data

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import input_states
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_single

@@ -8,7 +8,8 @@ from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.work_data import (
+from feed_assets.lifecycle.instances.run_names import origin_of
+from feed_assets.lifecycle.instances.work_data import (
     input_data,
     job_properties,
     output_target,
@@ -17,8 +18,7 @@ from feed_assets.lifecycle.arrival.work_data import (
     with_inputs,
     with_overrides,
 )
-from feed_assets.lifecycle.instances.run_names import origin_of
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_work

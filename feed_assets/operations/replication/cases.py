@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations, find_record
 from feed_assets.lifecycle.instances.run_names import is_dead_command
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.lifecycle.replication.flows import find_siblings, is_last_slice, source_side, target_side
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyScope, find_flows, is_due, source_of

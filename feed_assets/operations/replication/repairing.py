@@ -1,6 +1,6 @@
 """`replication repair`: copies again what `verify` finds, in this process with threads, like any run. Each instance is
-leased, gated, verified, published and recorded as by a run. The run has a name of its own (see
-`lifecycle/run_names.py`), so that its events are reported to Dagster, and the command is not taken for a dead run.
+leased, gated, verified, published and recorded as by a run. The command has a run name of its own (see
+`lifecycle/instances/run_names.py`): its events are reported to Dagster, and it does not count as a dead run.
 """
 
 from collections import defaultdict

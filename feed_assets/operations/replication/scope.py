@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import flow_name, parse_flow
 from feed_assets.json_form import Hidden, NominalTime
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import PAGE, decide_range

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.json_form import NominalTime, shown
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyQuery, CopyScope, find_scope, is_due, source_of
 from feed_assets.plan.records import ProcessRecord

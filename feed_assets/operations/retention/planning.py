@@ -62,7 +62,7 @@ class ShownFeed:
     def render_protections(self) -> list[str]:
         """Return for each kind of protection the number of paths, and an example."""
         examples = dict(each.reasons[0].split(": ", 1) for each in reversed(self.kept_paths))
-        return [f"{keeper} {count}: {examples[keeper]}" for keeper, count in self.kept.items()]
+        return [f"{kind} {count}: {examples[kind]}" for kind, count in self.kept.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +171,7 @@ def show_feed(feed: PlannedFeed) -> ShownFeed:
         oldest=min(times, default=None),
         newest=max(times, default=None),
         rules=Counter(item.rule for items in survey.taken.values() for item in items),
-        kept=survey.keepers,
+        kept=survey.protected_by,
         kept_paths=tuple(
             KeptPath(path=each.path, reasons=tuple(f"{kept.kind.value}: {kept.reason}" for kept in each.kept))
             for each in survey.protected

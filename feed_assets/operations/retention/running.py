@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feed_assets.json_form import ShownError, shown
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.instances.holders import name_holder
+from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.clock_witness import note_clock
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import require_runnable, run_sweep

@@ -14,7 +14,7 @@ from pathlib import Path
 from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.arrivals import apply_arrivals
+from feed_assets.lifecycle.arrival.polling import apply_arrivals
 from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
@@ -25,9 +25,9 @@ from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.retries import apply_retries
-from feed_assets.lifecycle.late.late_detection import apply_late_checks
+from feed_assets.lifecycle.late.detection import apply_late_checks
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.operations.simulating.parts import Arrival, DigestEngine, SimulatedStores, no_session
 from feed_assets.operations.simulating.wrong_clock import ClockSteps, WrongClock, describe_step

@@ -1,4 +1,4 @@
-"""Replace an instance by a staged directory: in one exchange, or by two renames that can be finished after a crash.
+"""Replace an instance by a staged directory: in one exchange, or by two renames that a later process can finish.
 
 Where the system cannot exchange directories, the old instance is renamed away and the staged directory is renamed to
 its path. A record file exists while these two renames are in progress.

@@ -1,4 +1,4 @@
-"""The partial manifest of a staging on a local filesystem: which whole files it has, in lines that outlive a crash.
+"""The partial manifest of a staging on a local filesystem: its whole files, one line each, durable across crashes.
 
 It is in `files-….jsonl` beside the data, a file for each writer, because several processes fill one staging at once.
 """

@@ -1,4 +1,4 @@
-"""Reading instances on a local filesystem: looks and whole, unmixed contents, never through a link out of the root."""
+"""Read instances on a local filesystem: availability and consistent content, never through a link out of the root."""
 # System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120
 

@@ -1,4 +1,4 @@
-"""Instances on a local or mounted filesystem: looked at by system calls, published by exchanging directories."""
+"""The store of a local or mounted filesystem. Instances are published by exchanging directories."""
 # System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
 # ruff: noqa: PTH100, PTH110, PTH120, PTH123
 

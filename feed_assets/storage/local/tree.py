@@ -1,4 +1,4 @@
-"""Directory trees of the local filesystem: reading them by descriptor, flushing them.
+"""Read directory trees of the local filesystem by descriptor, and flush them.
 
 A descriptor stays with the directory it was opened on, so a tree read through one is never a mix of the directory
 that stood at a path before an exchange and the one that stands there after it.

@@ -1,4 +1,4 @@
-"""What the listing of an instance on an object store tells of it."""
+"""Evaluate the listing of an instance on an object store: availability, content, size, obstacles."""
 
 from hashlib import blake2b
 
@@ -9,11 +9,11 @@ from feed_assets.storage.paths import PUBLISHING_NAME, is_content
 from feed_assets.storage.records import Look, Measure, missing
 
 MOVING = "trash-"
-"""How the marker of a move to the trash begins, which stands where that of a publication would."""
+"""The prefix of the marker of a move to the trash; it has the same name as the marker of a publication."""
 
 
 def entry_of(file: ObjectFile) -> Entry:
-    """Return an object as listed: a tag that is more than a time needs no time to settle."""
+    """Return the entry of an object; with an ETag it counts as settled at once, with a time only later."""
     modified = None if file.modified_at is None else nanoseconds(file.modified_at)
     is_tagged = not file.tag.startswith(" ")
     changed = 0 if is_tagged else UNKNOWN_CHANGE if modified is None else modified
@@ -26,7 +26,7 @@ def content_of(listing: ObjectListing, flag: str | None) -> list[Entry]:
 
 
 def look_into(path: str, listing: ObjectListing | None, flag: str | None) -> Look:
-    """Tell what a look tells of a listing; None is the listing of nothing."""
+    """Return the availability that a listing shows; None is a listing without objects."""
     if listing is None or not listing.exists:
         return missing(path)
     content, files = content_of(listing, flag), listing.files
@@ -37,7 +37,7 @@ def look_into(path: str, listing: ObjectListing | None, flag: str | None) -> Loo
 
 
 def measure_listing(path: str, listing: ObjectListing) -> Measure:
-    """Measure what was listed of a path."""
+    """Measure a listing: bytes, files and a fingerprint."""
     files = listing.files.values()
     fingerprints = sorted(f"{file.path} {file.size} {file.tag}" for file in files)
     fingerprint = blake2b("\0".join(fingerprints).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
@@ -52,7 +52,7 @@ def measure_listing(path: str, listing: ObjectListing) -> Measure:
 
 
 def broken_off(store: str, path: str, token: str) -> StorageError:
-    """Build the refusal to recover what only its author can finish."""
+    """Build the error for an interrupted step that only its author can finish."""
     if token.startswith(MOVING):
         reason, next_step = "a move to the trash, or back, broke off", "Repeat the sweep or its undo."
     else:

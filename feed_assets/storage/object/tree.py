@@ -86,6 +86,10 @@ class ObjectReader(io.RawIOBase):
         self._position += len(data)
         return len(data)
 
+    def readall(self) -> bytes:
+        start, self._position = self._position, max(self._position, self._size)
+        return bytes(self._client.get_range(self._key, start, self._size)) if start < self._size else b""
+
 
 def open_object(client: ObjectClient, key: str, size: int) -> BinaryIO:
     """Open an object of known size for reading."""

@@ -18,7 +18,7 @@ from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catc
 from feed_assets.lifecycle.instances.readiness import decide_materialization
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_launched
 from feed_assets.lifecycle.instances.requests import LaunchRequest
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.state.causes import Cause

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.lifecycle.instances.instance_actions import InstanceAction, apply_action
+from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.overdue_notices import (
     LONGEST_PAUSE,
     SHORTEST_PAUSE,

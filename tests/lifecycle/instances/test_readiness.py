@@ -12,7 +12,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances import readiness
 from feed_assets.lifecycle.instances.readiness import decide_affected, decide_materialization
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease
+from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.state.event_log import EventLog

@@ -525,7 +525,7 @@ def test_a_run_that_ends_while_storage_is_scanned_has_the_last_word(
         world.run("daily", DAY, at("03T06"), world.run_id())
         return found
 
-    monkeypatch.setattr("feed_assets.lifecycle.late.late_detection.scan_contents", scan_and_run)
+    monkeypatch.setattr("feed_assets.lifecycle.late.detection.scan_contents", scan_and_run)
     assert world.look_for_late(at("03T06")).verdicts == ()
     assert world.statuses("daily") == {DAY: SUCCEEDED}
     planned = world.late_check("daily", DAY)

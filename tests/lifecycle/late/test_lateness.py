@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.lifecycle.late.late_checks import (
+from feed_assets.lifecycle.late.checks import (
     FEED_DELAY,
     decide_feed_check,
     decide_process_check,

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, decide_spans, first_at_or_after
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, decide_spans, first_at_or_after
 from feed_assets.state.definition_records import Release
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency

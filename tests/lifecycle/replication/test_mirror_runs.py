@@ -11,8 +11,8 @@ import pytest
 from feed_assets.engines.port import WorkReport
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
+from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.execution import ALL_TIMES
-from feed_assets.lifecycle.instances.instance_actions import InstanceAction, apply_action
 from feed_assets.plan.location import declare_location
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases

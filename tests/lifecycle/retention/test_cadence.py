@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from feed_assets.lifecycle.retention.retention_schedule import decide_next_retention
+from feed_assets.lifecycle.retention.schedule import decide_next_retention
 from feed_assets.plan.records import RetentionRecord
 from feed_assets.timing.frequency import parse_frequency
 

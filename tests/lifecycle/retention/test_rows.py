@@ -8,7 +8,7 @@ import pytest
 from feed_assets.entities.feed import LIMIT_PROPERTY, Feed
 from feed_assets.lifecycle.instances.schedules import ScheduleView
 from feed_assets.lifecycle.retention.removal_records import DELETE
-from feed_assets.lifecycle.retention.retention_schedule import apply_retention_schedule, find_due, reschedule_retention
+from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
 from feed_assets.operations.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import FeedEventKind

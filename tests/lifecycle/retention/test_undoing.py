@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.instances.holders import name_holder
 from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.lifecycle.retention.undoing import RestoreSelection

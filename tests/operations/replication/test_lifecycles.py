@@ -9,7 +9,7 @@ import pytest
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.json_form import render_document
-from feed_assets.lifecycle.instances.instance_actions import InstanceAction
+from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError

@@ -291,3 +291,14 @@ def test_an_instance_replaces_an_object_that_stands_at_its_path(s3_options: dict
     assert store.look([HOUR], None)[0].files == 1
     publish(store, HOUR, {"x": b"1"})
     assert read_all(store, HOUR) == {"x": b"1"}
+
+
+def test_reading_a_file_to_its_end_is_one_request(fs: SteppedClient, store: ObjectStore) -> None:
+    content = bytes(range(256)) * 4_096
+    publish(store, HOUR, {"large.bin": content})
+    with store.open(HOUR, "large.bin") as stream:
+        requests: list[str] = []
+        fs.before = requests.append
+        assert stream.read() == content
+        assert (stream.read(), stream.tell()) == (b"", len(content))
+    assert requests == ["get"]

@@ -43,6 +43,7 @@ _PATTERNS = (
     ("a repair by %", "REPAIR"),
     *((f"{done} by %", "COMMAND") for done in ("killed", "suspended", "resumed", "run again")),
 )
+_OLD_COUNT, _NEW_COUNT = '"keepers"', '"protected_by"'
 _OLD_CURSORS, _NEW_CURSORS = "retention/turns/", "retention/schedule/"
 
 revision = "0008"
@@ -56,6 +57,7 @@ def upgrade() -> None:
         _rename_table(old, new, columns, indexed)
     _rename_notice_columns(_NOTICE_COLUMNS, "fa_process_instances_to_tell", "fa_process_instances_notices")
     _rename_cursors(_OLD_CURSORS, _NEW_CURSORS)
+    _rename_count(_OLD_COUNT, _NEW_COUNT)
     op.drop_index("fa_sweep_chunks_by_feed", "fa_sweep_chunks")
     op.execute("ALTER TABLE fa_releases RENAME COLUMN sign TO fingerprint")
     _part_causes("fa_process_instances", "reason", None)
@@ -67,11 +69,17 @@ def downgrade() -> None:
     _join_causes("fa_attempts", "trigger")
     op.execute("ALTER TABLE fa_releases RENAME COLUMN fingerprint TO sign")
     op.create_index("fa_sweep_chunks_by_feed", "fa_sweep_chunks", ["sweep_id", "feed", "first_time"])
+    _rename_count(_NEW_COUNT, _OLD_COUNT)
     _rename_cursors(_NEW_CURSORS, _OLD_CURSORS)
     _rename_notice_columns(_reversed(_NOTICE_COLUMNS), "fa_process_instances_notices", "fa_process_instances_to_tell")
     for (old, new), indexed, columns in _TABLES:
         former = {now: before for before, now in columns}
         _rename_table(new, old, _reversed(columns), [former.get(name, name) for name in indexed])
+
+
+def _rename_count(old: str, new: str) -> None:
+    statement = sa.text("UPDATE fa_sweeps SET counts = REPLACE(counts, :old, :new)")
+    op.execute(statement.bindparams(old=old, new=new))
 
 
 def _rename_table(old: str, new: str, columns: tuple[tuple[str, str], ...], indexed: list[str]) -> None:

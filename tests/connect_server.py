@@ -1,4 +1,4 @@
-"""Run a Spark Connect server on this machine: one JVM, shared by many runs, with start, probe and stop."""
+"""A Spark Connect server on loopback: one JVM, shared by many runs."""
 
 import socket
 import time
@@ -6,18 +6,15 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from urllib.parse import urlsplit
 
-from feed_assets.engines.errors import ConnectServerError
-from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
 from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.spark_addresses import probe
 from feed_assets.engines.supervised import SupervisedProcess
 
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _LOOPBACK = "127.0.0.1"
 _START_SECONDS = 60.0
-_DEFAULT_PORT = 15002
 _CONNECT_DEFAULTS = MappingProxyType(
     {
         "spark.port.maxRetries": "0",
@@ -82,11 +79,7 @@ class ConnectServer:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start the server and return after its first answer. Has no effect if it is already started.
-
-        Raises:
-            ConnectServerError: the server ended, or did not answer within a minute; it is then stopped.
-        """
+        """Start the server and return after its first answer. Has no effect if it is already started."""
         if self._process is not None:
             return
         options = [part for name, value in self._conf.items() for part in ("--conf", f"{name}={value}")]
@@ -106,11 +99,6 @@ class ConnectServer:
             self._process.stop()
             self._process = None
 
-    def wait(self) -> int:
-        """Wait until the server ends by itself, and return its exit code."""
-        assert self._process is not None, "the server is not started"
-        return self._process.wait()
-
     def _wait_until_ready(self, process: SupervisedProcess) -> None:
         until = time.monotonic() + _START_SECONDS
         while not probe(self.url):
@@ -118,39 +106,9 @@ class ConnectServer:
             if code is None and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
-            raise ConnectServerError(
-                url=self.url,
-                reason="it did not answer in time" if code is None else f"it ended with exit code {code}",
-                log_file=str(self._log_file),
-                last_lines=self._last_lines(),
-            )
-
-    def _last_lines(self) -> tuple[str, ...]:
-        with self._log_file.open(encoding="utf-8", errors="replace") as log:
-            return last_lines(log)
-
-
-def probe(url: str) -> bool:
-    """Return whether a Spark Connect server accepts a connection within a second at a URL such as
-    `sc://127.0.0.1:15002`.
-    """
-    from pyspark.errors import PySparkException
-    from pyspark.sql.connect.client import SparkConnectClient
-
-    address = urlsplit(url)
-    try:
-        socket.create_connection((address.hostname, address.port or _DEFAULT_PORT), timeout=1).close()
-    except OSError:
-        return False
-    client = SparkConnectClient(connection=url)
-    try:
-        client.get_configs("spark.app.name")
-        client.release_session()
-    except PySparkException:
-        return False
-    finally:
-        client.close()
-    return True
+            reason = "did not answer in time" if code is None else f"ended with exit code {code}"
+            log = self._log_file.read_text("utf-8", errors="replace")
+            raise RuntimeError(f"the Spark Connect server at {self.url} {reason}:\n{log[-2_000:]}")
 
 
 def _free_port() -> int:

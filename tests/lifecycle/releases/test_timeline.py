@@ -13,7 +13,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.requests import LaunchMode, apply_requests, decide_launch_mode
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.entities.history import governing_version
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.lifecycle.releases.release_timeline import (
+from feed_assets.lifecycle.releases.timeline import (
     ReleaseTimeline,
     decide_spans,
     note_changed_releases,

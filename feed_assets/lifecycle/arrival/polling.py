@@ -14,7 +14,8 @@ from itertools import zip_longest
 from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
-from feed_assets.lifecycle.late.late_checks import decide_feed_check
+from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.late.checks import decide_feed_check
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
@@ -156,6 +157,25 @@ def apply_arrivals(
         if budget.is_spent:
             return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
     return ArrivalResult(polled=polled, arrived=arrived, is_complete=True)
+
+
+def poll_missing_inputs(
+    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime
+) -> None:
+    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared."""
+    candidates = [
+        Candidate(record=record, nominal_time=time)
+        for state in states
+        if (record := plan.feeds[state.edge.feed_key]).is_external
+        for time in state.missing
+        if time <= as_of
+    ]
+    looks = poll_instances(stores, candidates)
+    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
+    arrived = [each for each in seen if each.event is not None]
+    if arrived:
+        with database.begin() as connection:
+            record_poll_results(connection, arrived)
 
 
 def _due(

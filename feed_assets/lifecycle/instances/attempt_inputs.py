@@ -11,12 +11,11 @@ from sqlalchemy import Connection
 
 from feed_assets.engines.port import InputData, InputInstance
 from feed_assets.entities.common import Kind
-from feed_assets.lifecycle.arrival.arrivals import Candidate, decide_poll_result, poll_instances, record_poll_results
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_record
-from feed_assets.lifecycle.arrival.work_data import input_data, table_partition
 from feed_assets.lifecycle.input_windows import InputState
+from feed_assets.lifecycle.instances.work_data import input_data, table_partition
+from feed_assets.lifecycle.late.checks import decide_process_check
 from feed_assets.lifecycle.late.contents import record_contents, scan_contents
-from feed_assets.lifecycle.late.late_checks import decide_process_check
 from feed_assets.lifecycle.late.lateness import UNSETTLED
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.database import Database
@@ -74,25 +73,6 @@ def find_late_inputs(connection: Connection, process: ProcessRecord, nominal_tim
 
 def _key_of(process: ProcessRecord, nominal_time: datetime) -> LateKey:
     return LateKey(Kind.PROCESS.value, *process.key, nominal_time)
-
-
-def poll_missing_inputs(
-    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime
-) -> None:
-    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared."""
-    candidates = [
-        Candidate(record=record, nominal_time=time)
-        for state in states
-        if (record := plan.feeds[state.edge.feed_key]).is_external
-        for time in state.missing
-        if time <= as_of
-    ]
-    looks = poll_instances(stores, candidates)
-    seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
-    arrived = [each for each in seen if each.event is not None]
-    if arrived:
-        with database.begin() as connection:
-            record_poll_results(connection, arrived)
 
 
 def frozen_inputs(

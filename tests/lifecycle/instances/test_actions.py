@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.lifecycle.instances.instance_actions import ActionEffects, InstanceAction, apply_action, decide_action
+from feed_assets.lifecycle.instances.actions import ActionEffects, InstanceAction, apply_action, decide_action
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.world import START, World, at, feed, hours, process

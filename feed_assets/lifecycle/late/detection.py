@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
+from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY, next_check
 from feed_assets.lifecycle.late.contents import Content, RecordedContents, record_contents, scan_contents
-from feed_assets.lifecycle.late.late_checks import FEED_DELAY, FEED_POLICY, next_check
 from feed_assets.lifecycle.late.lateness import (
     CheckDecision,
     InputContents,
@@ -24,7 +24,7 @@ from feed_assets.lifecycle.late.lateness import (
     decide_check,
     decide_later,
 )
-from feed_assets.lifecycle.releases.release_timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, InputEdge, Key, Plan
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database

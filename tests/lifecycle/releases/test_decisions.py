@@ -14,7 +14,7 @@ from feed_assets.entities.process import Process
 from feed_assets.json_form import render_document
 from feed_assets.lifecycle.errors import ReleaseError
 from feed_assets.lifecycle.releases.plan_changes import apply_plan, touch_process
-from feed_assets.lifecycle.releases.release_timeline import ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.definition_records import Release

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.lifecycle.arrival import arrivals
-from feed_assets.lifecycle.arrival.arrivals import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, SHORTEST_PAUSE, pause_after_poll
+from feed_assets.lifecycle.arrival import polling
+from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, SHORTEST_PAUSE, pause_after_poll
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, WatermarkKind
 from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
 
@@ -67,7 +67,7 @@ def test_the_cost_of_an_idle_tick_does_not_depend_on_how_many_instances_there_ar
 def test_a_tick_whose_time_is_up_is_continued_by_the_next_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "BATCH", 4)
+    monkeypatch.setattr(polling, "BATCH", 4)
     world = World.of(tmp_path, feed("clicks"))
     world.land("clicks", *hours(10))
     as_of = at("01T09:00")
@@ -83,7 +83,7 @@ def test_a_tick_whose_time_is_up_is_continued_by_the_next_where_it_stopped(
 def test_a_feed_with_a_long_past_does_not_keep_another_from_its_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "BATCH", 4)
+    monkeypatch.setattr(polling, "BATCH", 4)
     world = World.of(tmp_path, feed("old"), feed("young", start=at("20")))
     world.land("young", at("20"))
 
@@ -99,7 +99,7 @@ def test_missing_instances_are_looked_at_while_a_long_past_is_being_walked(
     world = World.of(tmp_path, feed("clicks"))
     world.arrive(START)
     world.land("clicks", START)
-    monkeypatch.setattr(arrivals, "BATCH", 2)
+    monkeypatch.setattr(polling, "BATCH", 2)
     old = feed("old", start=at("2013-10-01"))
     world.declare(feed("clicks", end=at("01T01:00")), old)
 
