@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs tests in three processes, of which one waits for servers most of the time. Arguments: where the environment's programs are, and what to run: `test` is all but the
-# drills, with lint beside it; `fast` what needs no server and little time; `drills` the long proofs.
-# Files of tests are kept in memory where there is room for them.
+# Runs tests in three processes, of which one mostly waits for servers. Arguments: where the environment's programs are,
+# and what to run: `test` is all but the drills, with lint beside it; `fast` what needs no server and little time;
+# `drills` the long proofs. Files of tests are kept in memory where there is room for them.
 set -uo pipefail
 bin=$1
 what=$2
