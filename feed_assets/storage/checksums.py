@@ -53,7 +53,9 @@ def checksum_of(chunks: Iterable[bytes | memoryview], like: str = "") -> str:
 
 
 def is_of_content(checksum: str) -> bool:
-    """Return whether feed-assets computed a checksum from the whole content of a file; others come from storages.
+    """Return whether feed-assets computed a checksum from the complete content of a file.
+
+    Other checksums come from the storage.
 
     >>> is_of_content("blake3:17"), is_of_content("sha256:ca"), is_of_content("etag:0c"), is_of_content("")
     (True, True, False, False)

@@ -38,8 +38,7 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment.
-    """
+    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment."""
 
     availability: Availability
     files: tuple[SourceFile, ...] = ()

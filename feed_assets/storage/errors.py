@@ -1,10 +1,10 @@
-"""Errors of stores."""
+"""Errors raised by stores."""
 
 from feed_assets.errors import FeedAssetsError
 
 
 class StorageError(FeedAssetsError):
-    """A storage refused, or holds something that feed-assets does not understand."""
+    """The storage refused a request, or contains something that feed-assets does not understand."""
 
     def __init__(self, *, store: str, path: str, reason: str, next_step: str) -> None:
         self.store = store
@@ -15,7 +15,7 @@ class StorageError(FeedAssetsError):
 
 
 class PathRefusedError(StorageError):
-    """A path is invalid or leaves the storage root."""
+    """A path is invalid or leads out of the storage root."""
 
     def __init__(self, *, store: str, path: str, reason: str) -> None:
         super().__init__(
@@ -77,7 +77,7 @@ class TableRefusedError(StorageError):
 
 
 class StoreUnknownError(StorageError):
-    """No adapter opens a storage URL, or the packages of its adapter are not installed."""
+    """No adapter supports a storage URL, or the packages of its adapter are not installed."""
 
     def __init__(self, *, url: str, reason: str, next_step: str) -> None:
         super().__init__(store=url, path="", reason=reason, next_step=next_step)

@@ -108,8 +108,7 @@ def source_files(
 
 
 def scanned_files(content: Iterable[Entry], now: int) -> list[ScannedFile]:
-    """Return listed files with the storage's checksums; a file that is not settled has no version.
-    """
+    """Return listed files with the storage's checksums; a file that is not settled has no version."""
     return [
         ScannedFile(
             path=entry.path,

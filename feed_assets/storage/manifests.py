@@ -94,7 +94,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def render_manifest(manifest: Manifest) -> bytes:
-    """Render a manifest as one JSON object; unknown fields stay where they were found."""
+    """Render a manifest as one JSON object; unknown fields are kept at their level."""
     return render_json(
         {
             "version": manifest.version,

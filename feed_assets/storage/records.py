@@ -1,4 +1,4 @@
-"""Records that stores return: looks, manifests, scans, measures, and results of moves."""
+"""Define the records that stores return: availability, manifests, scans, measures, and results of moves."""
 
 import hashlib
 import re
@@ -30,11 +30,11 @@ class Availability(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The state of one instance at the time of a look.
+    """The state of one instance at the time of a check.
 
     `path` is the given path, unchanged. `bytes` and `files` count content (see `Manifest`); both are 0 for a missing
     instance. `modified_at` (UTC) is the newest change that the filesystem reports: of a content file, of the
-    availability flag or, where directories have times, of the directory. It is None for a missing instance. Equal
+    availability flag or, if directories have times, of the directory. It is None for a missing instance. Equal
     `bytes`, `files` and `modified_at` are a cheap hint that nothing changed; only manifests prove it.
     Differs from Falcon: there a missing instance has size -1, and sizes count every replica of a block.
     """
@@ -47,7 +47,7 @@ class Look:
 
 
 def missing(path: str) -> Look:
-    """Return the look at a missing instance."""
+    """Return the `Look` of a missing instance."""
     return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
 
 
@@ -84,7 +84,7 @@ class Manifest:
 
     @classmethod
     def of(cls, entries: Iterable[ManifestEntry], extra: Mapping[str, str] | None = None) -> Self:
-        """Sort the entries and compute digest and totals.
+        """Sort the entries and compute the digest and the totals.
 
         >>> from feed_assets.storage.records import Manifest, ManifestEntry
         >>> one = ManifestEntry(path="b", size=1, checksum="blake3:1")
@@ -233,9 +233,9 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The result of a move for one path, which is given unchanged.
+    """The result of a move for one path; `path` is the given path, unchanged.
 
-    `bytes` and `files` count what was moved; None where a move does not count them (a rename). `reason` is a clause;
+    `bytes` and `files` count the moved content; None if a move does not count them (a rename). `reason` is a clause;
     every outcome except MOVED has one.
     """
 

@@ -1,4 +1,4 @@
-"""Translate exceptions of a filesystem or an object store to errors of storage."""
+"""Translate exceptions of a filesystem or an object store into storage errors."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -7,13 +7,13 @@ from typing import TypeAlias
 from feed_assets.storage.errors import StorageError
 
 Refuse: TypeAlias = Callable[[str, Exception], StorageError]
-"""The error for a path, made of what the system said."""
+"""Builds the error for a path from an exception of the system."""
 
 
 class Translated:
-    """While this is entered, `refuse` says what is raised for an `OSError`; `path` is the path it is about.
+    """A context that translates an `OSError` about `path` into the error that `refuse` builds.
 
-    A class, because it is entered for every step of every instance, and a generator takes three times as long.
+    It is a class because it is entered for every step of every instance; a generator takes three times as long.
     """
 
     __slots__ = ("_path", "_refuse")

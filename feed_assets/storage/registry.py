@@ -21,7 +21,7 @@ def open_store(url: str, options: Options) -> InstanceStore:
     `abfss`, `az`), `sftp://host/path` or `memory://name`. `options` are the options of the storage, listed in
     `storage/object/services.py`; those of S3 include `key`, `secret`, `endpoint_url` and `region`. Options of `sftp` go
     to fsspec. Two options belong to feed-assets. `spark_scheme`, such as `s3a`, says that Spark has a connector on its
-    class path and reads and writes the store itself. Otherwise files wait in `scratch` for their upload.
+    class path and reads and writes the store itself. Otherwise files are written to `scratch` and uploaded later.
     `thrift://host:9083/database/table` (further metastores after a comma) holds the partitions of a table; its options
     are `storage` and `storage_options`, the settings of the cluster for the storage of its tables. Nothing is contacted
     before the first use.

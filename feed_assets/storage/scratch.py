@@ -1,4 +1,4 @@
-"""Local directories for writers that cannot write to an object store directly; their files are uploaded later."""
+"""Provide local directories for writers that cannot write to an object store directly; the files are uploaded later."""
 
 import os
 import shutil

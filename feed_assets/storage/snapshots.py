@@ -1,6 +1,6 @@
 """The port to snapshots: named past states of a directory, kept in the store's hidden folder.
 
-A snapshot is a manifest. Its content is kept too, where the storage can do so without a copy.
+A snapshot is a manifest. Its content is kept too if the storage can keep it without a copy.
 """
 
 import gzip
@@ -31,10 +31,10 @@ class Snapshots(ABC):
 
     @abstractmethod
     def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:
-        """Save a snapshot, whole or not at all, and replace one of the same name; it is on disk on return.
+        """Save a snapshot atomically, and replace one of the same name; it is on disk on return.
 
         `with_content` also keeps the content of the directory, if the storage supports hard links. Raises
-        `InstanceChangingError` if the directory is then not a publication with this manifest.
+        `InstanceChangingError` if the directory is not a publication with this manifest at that time.
         """
 
     @abstractmethod

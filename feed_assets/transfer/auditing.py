@@ -43,7 +43,7 @@ class Audit:
     nothing at the target was copied from that source. Compared with the manifest, files are `lost`, `rotten` (size or
     bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would transfer them) or `removed` (a
     copy would remove them). `hopeless` are rotten files that the source no longer has and a copy would keep. `plan` is
-    the repair; None if the source has no whole instance, and then `reason` says why.
+    the repair; None if nothing can be copied, and then `reason` says why, unless no source was given.
     """
 
     is_there: bool
@@ -64,7 +64,7 @@ class Audit:
 
     @property
     def has_source(self) -> bool:
-        """Whether the source has a whole instance."""
+        """Whether the source has a complete instance."""
         return self.plan is not None
 
 
@@ -165,7 +165,7 @@ def _audit_target(
 def _read(
     stores: StorePool, target: Side, entries: Sequence[ManifestEntry], on_bytes: OnBytes | None
 ) -> tuple[set[str], set[str]]:
-    """Read whole files and return the lost ones and those whose bytes differ from the manifest."""
+    """Read files to their end; return the lost ones and those whose bytes differ from the manifest."""
     lost: set[str] = set()
     rotten: set[str] = set()
     with stores.get(target.store).copying().reading(target.path) as reading:

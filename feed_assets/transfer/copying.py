@@ -48,7 +48,7 @@ def copy_many(
     already copied. Without it, tasks run in `max_tasks` threads, which also call the guards.
 
     The exceptions of an instance:
-        SourceNotAvailableError: the source has no whole instance.
+        SourceNotAvailableError: the source has no complete instance.
         SourceEmptiedError: an empty source would empty the target, and nothing proves that this is intended.
         SourceChangingError: the source changed during every try.
         SourceDamagedError: a file of the source differs from its manifest.
@@ -77,7 +77,7 @@ def copy_many(
 def _are_remote(stores: StorePool, sides: Iterable[Side]) -> bool:
     """Return whether any side is not a filesystem of this machine.
 
-    A store that cannot be opened counts as remote; each of its copies then fails by itself.
+    A store that cannot be opened counts as remote; each of its copies then fails with its own error.
     """
     try:
         return any(stores.get(side.store).copying().is_remote for side in sides)
@@ -145,7 +145,7 @@ class _Work:
         try:
             plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
             if plan.is_unfinished:
-                with suppress(StorageError):  # this copy replaces what only another publication can bring to an end
+                with suppress(StorageError):  # only another publication can complete it, and this copy is one
                     self.stores.get(plan.target.store).recover(plan.target.path)
                 plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
             if request.check is not None:

@@ -1,4 +1,4 @@
-"""Errors of copies and mirrors."""
+"""Errors raised by copies and mirrors."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ class CopyError(FeedAssetsError):
 
 
 class SourceNotAvailableError(CopyError):
-    """The source has no whole instance."""
+    """The source has no complete instance."""
 
     def __init__(self, *, url: str, availability: str, flag: str | None) -> None:
         self.url = url
@@ -103,7 +103,7 @@ class ReplicaLostError(CopyError):
 
 
 class CopyIncompleteError(CopyError):
-    """Some files of a copy were transferred by no task."""
+    """No task has transferred some files of a copy."""
 
     def __init__(self, *, url: str, files: tuple[str, ...]) -> None:
         self.url = url

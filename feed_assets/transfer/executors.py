@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WORTH_BYTES = 64 << 20
 WORTH_FILES = 2_000
-"""Work below both limits is copied by the process itself."""
+"""Work below both limits is copied by this process."""
 
 
 def run_on_executors(session: "SparkSession") -> RunTasks:

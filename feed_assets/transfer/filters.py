@@ -1,4 +1,4 @@
-"""Select the files of an instance that are copied: a partition sub-path with globs, include and exclude patterns."""
+"""Select the files of an instance to copy: by a partition sub-path with globs, and include and exclude patterns."""
 
 import re
 from dataclasses import dataclass

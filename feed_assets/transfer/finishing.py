@@ -200,7 +200,7 @@ class _End:
         self.staging.close()
 
     def clear(self) -> None:
-        """Remove the staging of a published copy; the staging sweep removes what stays behind."""
+        """Remove the staging of a published copy; the staging sweep removes any remains."""
         with suppress(StorageError):
             self.staging.remove()
 
@@ -214,7 +214,7 @@ class _End:
             raise RepeatError(moved[0].reason, files=tuple(each.file for each in moved if each.file))
         if self._failures and plan.options.on_error is not OnError.PUBLISH:
             return
-        self.staging.seal()  # excludes writers that are presumed dead but still run
+        self.staging.seal()  # locks out writers that are presumed dead but still run
         failed = {failure.file for failure in self._failures}
         transfers = [file for file in plan.transfers if file.path not in failed]
         if missing := tuple(file.path for file in transfers if file.path not in self._copied):
@@ -276,7 +276,7 @@ class _End:
         raise RepeatError(reason, files=damaged, is_damage=True)
 
     def _check_source(self, checked: Checked, failed: Collection[str]) -> None:
-        """Check that the source still has the listed content; read again the files with too recent times to tell."""
+        """Check that the source still has the listed content; reread files whose times are too recent to prove it."""
         plan, finishing = self.plan, self._finishing
         now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
         if not now.is_like(plan.survey):

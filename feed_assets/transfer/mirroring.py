@@ -62,7 +62,7 @@ class MirrorEngine(Engine):
     on_progress: OnProgress | None = None
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
-        """Mirror each directory by itself. A failed one does not stop the others; the attempt fails at the end.
+        """Mirror each directory separately. A failed one does not stop the others; the attempt fails at the end.
 
         Raises:
             CopyError: a directory could not be mirrored; its target was not changed.
@@ -134,7 +134,7 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
     Raises:
         MirrorEmptiedError: the source has no files, the target has files, and nothing says that this is intended.
         RemovalLimitError: more files would be removed than the limits allow.
-        TargetRefusedError: the target was not published by feed-assets and cannot be replaced as a whole.
+        TargetRefusedError: the target must not be replaced as a whole: it is a link, or has something of others in it.
     """
     target, standing, removed = plan.target, count_standing(plan), len(plan.removed)
     url = stores.get(target.store).url(target.path)
@@ -150,7 +150,7 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
     if not plan.is_unchanged and not plan.standing:
         with suppress(InstanceNotFoundError):
             try:
-                stores.get(target.store).all_files(target.path)  # raises for anything but plain files: it would be lost
+                stores.get(target.store).all_files(target.path)  # raises for all but plain files: these would be lost
             except PathRefusedError as exc:
                 raise TargetRefusedError(url=url, reason=exc.reason) from exc
 

@@ -1,4 +1,4 @@
-"""Results of copies."""
+"""Define the results of copies."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +20,7 @@ class CopyStatus(StrEnum):
 class Copied:
     """The result of a copy.
 
-    `bytes` and `files` count what was transferred; an earlier try had transferred `resumed` of these bytes.
+    `bytes` and `files` count the transferred content; an earlier try had transferred `resumed` of these bytes.
     `source_digest` is the digest of the copied content. `publication` describes the whole instance at the target.
     `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` is the time from the plan
     to the publication.

@@ -151,7 +151,7 @@ def plan_copy(
     `distrusted` files are transferred even if the manifest of the target has the same version of them.
 
     Raises:
-        SourceNotAvailableError: the source has no whole instance; an unmounted storage is a `StorageError`.
+        SourceNotAvailableError: the source has no complete instance; an unmounted storage is a `StorageError`.
         SourceEmptiedError: a source without flag and manifest is empty and the target is not.
         StorageError: a storage refused, or the source changed while it was listed.
     """
@@ -192,7 +192,7 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
     """List the files of the source that the filter selects.
 
     Raises:
-        SourceNotAvailableError: the source has no whole instance.
+        SourceNotAvailableError: the source has no complete instance.
     """
     copying = stores.get(source.store).copying()
     now = nanoseconds(clock.now())
@@ -246,7 +246,7 @@ class _Comparison:
     distrusted: Collection[str]
 
     def plan(self, published: Publication | None) -> CopyPlan:
-        """Compare file by file. `published` is the publication at the target if it is whole, with its flags."""
+        """Compare file by file. `published` is the publication at the target if it is complete, with its flags."""
         mark, standing, is_unfinished = self.to.standing(self.target.path)
         manifest = self._find_manifest() if mark else None
         entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}

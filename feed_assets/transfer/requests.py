@@ -1,4 +1,4 @@
-"""Requests for copies, and their progress."""
+"""Define requests for copies, and report their progress."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class CopyRequest:
 
     `check` gets each plan before anything is written and raises to forbid it. `guard` is called right before the
     publication and raises to forbid it. `extra` goes into the manifest. `distrusted` are files that a repair found to
-    be lost, rotten or extra at the target; they are transferred whatever its manifest says.
+    be lost, rotten or extra at the target; they are transferred regardless of its manifest.
     """
 
     source: Side

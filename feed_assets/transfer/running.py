@@ -1,4 +1,4 @@
-"""Run one copy task: move file by file from the source into the staging and compute the checksums in passing."""
+"""Run one copy task: copy file by file from the source into the staging, and compute checksums on the way."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress

@@ -52,7 +52,9 @@ def test_a_full_target_is_a_clean_failure_and_with_more_space_the_copy_goes_on(
     tmp_path: Path, is_published: bool
 ) -> None:
     source = local_place(tmp_path / "source")
-    (source.publish if is_published else source.land)({**SMALL, "a.bin": pattern(6 * MiB), "b.bin": pattern(5 * MiB, 2)})
+    (source.publish if is_published else source.land)(
+        {**SMALL, "a.bin": pattern(6 * MiB), "b.bin": pattern(5 * MiB, 2)}
+    )
     with mounted(tmp_path / "target", "9m") as remount:
         target = local_place(tmp_path / "target")
         target.publish(OLD)

@@ -1,8 +1,7 @@
-"""Poll feeds by past definitions: feeds that have moved or changed their instances while older releases still read
-them.
+"""Poll feeds by their past definitions, because older releases may still read feeds that have changed.
 
-The arrival sensor follows the current declaration. This module polls what older releases wait for beyond that, at the
-locations of their definitions.
+A feed has changed if it has moved or has other instances. The arrival sensor follows the current declaration. This
+module polls the further instances that older releases wait for, at the locations of their definitions.
 """
 
 from datetime import datetime, timedelta
@@ -27,7 +26,7 @@ _MOMENT = timedelta(microseconds=1)
 def apply_past_polls(
     database: Database, stores: StorePool, timeline: ReleaseTimeline, cluster: str, as_of: datetime
 ) -> None:
-    """Poll what instances of older releases wait for and the arrival sensor does not poll, once a minute.
+    """Poll the inputs that older releases wait for and the arrival sensor does not poll, once a minute.
 
     Does nothing, and reads nothing, while no older release has waiting instances.
     """

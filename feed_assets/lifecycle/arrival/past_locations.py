@@ -1,4 +1,4 @@
-"""Find instances of a feed that has moved: they lie at the location of one of its definitions."""
+"""Find instances of a feed that has moved: they are at the location of one of its definitions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,10 +13,10 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 
 RELEASES = 10
-"""How many of the newest releases are searched for locations."""
+"""The number of newest releases that are searched for locations."""
 
 PastLocations: TypeAlias = Mapping[Key, tuple[FeedRecord, ...]]
-"""For each feed, further records by which its instances may be found."""
+"""For each feed, other records at whose locations its instances may be."""
 
 
 def is_same_place(one: FeedRecord, other: FeedRecord) -> bool:
@@ -27,10 +27,9 @@ def is_same_place(one: FeedRecord, other: FeedRecord) -> bool:
 def find_other_locations(
     connection: Connection, timeline: ReleaseTimeline, active: ActiveRelease
 ) -> dict[Key, tuple[FeedRecord, ...]]:
-    """Return other locations of an instance's inputs, from other releases of its process and from the current
-    declaration.
+    """Return the other locations of an instance's inputs; empty if no feed has moved.
 
-    Empty if no feed has moved.
+    They are from other releases of its process and from the current declaration.
     """
     spans = timeline.spans(connection, active.record.key)[-RELEASES:]
     plans = [timeline.plan, *(each.plan for each in spans)]
@@ -50,7 +49,7 @@ def find_other_locations(
 def find_record(
     stores: StorePool, record: FeedRecord, others: Sequence[FeedRecord], nominal_time: datetime
 ) -> FeedRecord:
-    """Return the record by which an instance is found; its own if the instance is there or nowhere."""
+    """Return the record at whose location an instance is available; `record` if it is there or nowhere."""
     if not others:
         return record
     records = [each for each in (record, *others) if each.sequence.contains(nominal_time)]

@@ -1,7 +1,7 @@
 """Poll storage for instances of external feeds: decide which to poll, record the results, and plan the next polls.
 
 An instance is polled from its nominal time on, often while it is young and less and less often as it ages. An instance
-that was found is never polled again, so the cost of a tick depends on what is missing, not on history.
+that was found is never polled again, so the cost of a tick depends on the missing instances, not on history.
 """
 
 import hashlib
@@ -101,9 +101,9 @@ def fingerprint(look: Look) -> str:
 
 
 def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> PollResult:
-    """Decide on the result of a poll.
+    """Decide the result of a poll.
 
-    An instance without a flag that exists and is empty stays EMPTY: it may still be being written.
+    An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work.
     """
     record = candidate.record
     status = _STATUS[look.availability]
@@ -183,7 +183,7 @@ def _due(
 ) -> Iterator[tuple[list[Candidate], list[Watermark]]]:
     """Yield batches of new instances and of instances that an earlier poll missed, alternately.
 
-    Neither kind delays the other when there is more than a tick can do.
+    Neither kind delays the other if there is more work than a tick can do.
     """
     new = _newly_due(database, plan, cluster, as_of)
     again: Iterator[tuple[list[Candidate], list[Watermark]]] = (
@@ -275,7 +275,7 @@ def _apply_polls(
 
 
 def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> int:
-    """Record the results of polls; return how many instances arrived.
+    """Record the results of polls; return the number of instances that arrived.
 
     An instance that became AVAILABLE or EVICTED meanwhile keeps its status and gets no second event. An unchanged
     result only updates the planned poll.

@@ -1,4 +1,4 @@
-"""Plan the checks for late data of used inputs: when they are due, and until when; counted from nominal times."""
+"""Plan the checks of used inputs for late data: their due times and their end, counted from nominal times."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -77,7 +77,7 @@ def process_cut_off(plan: Plan, process: ProcessRecord, nominal_time: datetime) 
 def decide_process_check(
     plan: Plan, process: ProcessRecord, nominal_time: datetime, as_of: datetime
 ) -> LateCheck | None:
-    """Return the first check of a just succeeded process instance; None if late data cannot change it any more."""
+    """Return the first check of a process instance that just succeeded; None if late data can no longer change it."""
     cut_off = process_cut_off(plan, process, nominal_time)
     if process.late is None or cut_off is None:
         return None
@@ -86,7 +86,7 @@ def decide_process_check(
 
 
 def decide_feed_check(record: FeedRecord, nominal_time: datetime, as_of: datetime) -> LateCheck | None:
-    """Return the first check of a just arrived feed instance, due at once, to find out its content.
+    """Return the first check of a feed instance that just arrived; it is due at once and determines the content.
 
     None if the feed has no cut-off, or if a process reads it as a late input and checks it by its own rule.
     """

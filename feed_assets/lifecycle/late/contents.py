@@ -1,4 +1,4 @@
-"""Scan the contents of external feed instances where late data matter, and record them."""
+"""Scan the contents of external feed instances that are checked for late data, and record them."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -47,7 +47,7 @@ class Content:
 def scan_contents(
     database: Database, stores: StorePool, candidates: Mapping[FeedKey, FeedRecord], real_now: datetime
 ) -> dict[FeedKey, Content]:
-    """Scan instances, several at a time; read only what the record does not know.
+    """Scan instances, several at a time; read only files that the record does not cover.
 
     `real_now` is the real time.
     """

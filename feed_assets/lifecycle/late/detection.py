@@ -112,7 +112,7 @@ def apply_late_checks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Input:
-    """One input of an instance: what was read, and the instances that the window has now."""
+    """One input of an instance: its read instances, and the present instances of its window."""
 
     edge: InputEdge
     record: FeedRecord
@@ -195,7 +195,7 @@ class _Step:
         return cls(as_of=as_of, due=tuple(due), decided=decided, processes=processes, feeds=tuple(feeds), rows=rows)
 
     def to_scan(self) -> dict[FeedKey, FeedRecord]:
-        """Return what must be scanned: instances recorded as available, of external late inputs and of feeds."""
+        """Return the instances to scan: of external late inputs if recorded as available, and of feed checks."""
         to_scan = {FeedKey(*subject.record.key, subject.check.nominal_time): subject.record for subject in self.feeds}
         for subject in self.processes:
             for each in subject.inputs:
@@ -271,7 +271,7 @@ class _Step:
 def _subjects(
     connection: Connection, found: Sequence[tuple[LateCheck, ProcessInstance, ActiveRelease]], as_of: datetime
 ) -> tuple[_ProcessSubject, ...]:
-    """Return the subjects with their current windows, resolved in one query for all that one plan governs."""
+    """Return the subjects with their current windows, resolved in one query for each plan."""
     groups: dict[int, tuple[Plan, dict[Key, list[datetime]]]] = {}
     for _, row, active in found:
         _, times = groups.setdefault(id(active.plan), (active.plan, defaultdict(list)))

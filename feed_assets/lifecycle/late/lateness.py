@@ -1,7 +1,7 @@
-"""Decide what late data mean: which inputs have changed since they were read, and which instances are rerun.
+"""Decide the effect of late data: which inputs have changed since they were read, and which instances are rerun.
 
 Content counts: a file that was added, removed or replaced, even by one of equal size. A file rewritten with equal
-content is no change.
+content is not a change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,8 +96,8 @@ class CheckDecision:
 def find_changes(contents: Sequence[InputContents]) -> tuple[InputChange, ...]:
     """Return the changed instances of late inputs, oldest first within an input.
 
-    An evicted instance is no change. Neither is an instance that a mandatory input lacks at the moment: it may be being
-    written.
+    An evicted instance is not a change. Neither is an instance that a mandatory input lacks at the moment, because a
+    writer may be at work on it.
     """
     changes = []
     for each in contents:
@@ -143,7 +143,7 @@ def find_unreadable(contents: Sequence[InputContents]) -> tuple[str, ...]:
 
 
 def describe(items: Sequence[str]) -> str:
-    """Return the first few of many items, and how many more there are.
+    """Return the first few of many items, and the number of the others.
 
     >>> describe(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'

@@ -1,6 +1,6 @@
-"""Run the chunks of a sweep: take leases, ask for protections, move to the trash or archive, and record the results.
+"""Run the chunks of a sweep: take leases, check protections, move to the trash or archive, and record the results.
 
-A chunk is moved first and then recorded, in one transaction. After an interrupted run, paths may lie in the trash
+A chunk is moved first and then recorded, in one transaction. After an interrupted run, paths may be in the trash
 without a record; the next run records them. So nothing is lost without a tree in the trash, and nothing stays in the
 trash without an event.
 """
@@ -62,7 +62,7 @@ class RecordedChunk:
 class _Prepared:
     """A chunk whose leases are held.
 
-    `results` has the protected items first, and all items in the end; `todo` has the items to move.
+    `results` has only the protected items at first, and all items at the end; `todo` has the items to move.
     """
 
     chunk: SweepChunk
@@ -131,7 +131,7 @@ class ChunkWorker:
         )
 
     def _task(self, prepared: _Prepared) -> MoveTask | None:
-        """Return the paths to move of a chunk; None if there are none."""
+        """Return the task that moves the paths of a chunk; None if there are none to move."""
         record, location, removal = prepared.record, prepared.location, prepared.removal
         if not prepared.todo or record is None or location is None:
             return None
@@ -148,13 +148,13 @@ class ChunkWorker:
         )
 
     def _remove_parents(self, prepared: _Prepared) -> None:
-        """Remove folders that are empty now, below the text before the first variable."""
+        """Remove folders that are empty now, below the part of the location before its first variable."""
         if prepared.location is not None:
             gone = [item.path for item in prepared.todo if prepared.is_gone(item)]
             prepared.store.trash().remove_empty_parents(base_below_root(prepared.location), gone)
 
     def _finish(self, prepared: _Prepared) -> RecordedChunk:
-        """Record the results of a chunk, and put back what a process instance reads by now."""
+        """Record the results of a chunk, and restore the items that a process instance reads by now."""
         unrecorded = self._find_unrecorded(prepared.chunk, prepared.store, prepared.results)
         took = ItemResult(ItemOutcome.EVICTED, "an earlier run of the sweep removed it")
         prepared.results |= dict.fromkeys(unrecorded, took)
@@ -221,7 +221,7 @@ class ChunkWorker:
     def _has_changed(self, row: FeedInstance | None, kind: str) -> bool:
         """Return whether an instance has an event that is newer than the plan.
 
-        Eviction of the data does not count for the other kinds of location: they may go afterwards.
+        Eviction of the data does not count for the other kinds of location: they may be removed afterwards.
         """
         if row is None or row.event_seq is None or row.event_seq <= self.sweep.log_seq:
             return False
@@ -251,9 +251,7 @@ class ChunkWorker:
     def _find_unrecorded(
         self, chunk: SweepChunk, store: InstanceStore, results: Mapping[SweepItem, ItemResult]
     ) -> list[SweepItem]:
-        """Return the items that an interrupted run left in the trash without a record, although they are protected
-        now.
-        """
+        """Return the items that an interrupted run left in the trash unrecorded, although they are protected now."""
         rest = [item for item in chunk.items if results[item].outcome is not ItemOutcome.EVICTED]
         if not rest or not self.is_resumed:
             return []
@@ -278,10 +276,10 @@ class ChunkWorker:
             chunks.finish(chunk, self.context.holder, ChunkState.DONE, [results[item] for item in chunk.items])
 
     def _restore_for_readers(self, prepared: _Prepared) -> frozenset[SweepItem]:
-        """Put back the items that a process instance reads which began after the protections were checked; return them.
+        """Restore items with readers that began after the protections were checked; return these items.
 
-        Such an instance began before the record said EVICTED, or it would not have begun. So every reader either sees
-        that the instance is gone, or is seen here.
+        These process instances began before the record said EVICTED; otherwise they would not have begun. So every
+        reader either sees the eviction, or is found here.
         """
         chunk, record, context = prepared.chunk, prepared.record, self.context
         gone = {item.nominal_time for item in chunk.items if prepared.is_gone(item)}

@@ -61,7 +61,7 @@ class Claims:
             _release_dead(SweepChunks(connection, self.sweep_id))
 
     def left(self, *states: ChunkState) -> list[ChunkHead]:
-        """Return the chunks in some states, whoever holds them."""
+        """Return the chunks in some states, regardless of their holders."""
         with self.database.read() as connection:
             return [head for head in SweepChunks(connection, self.sweep_id).heads() if head.state in states]
 

@@ -1,4 +1,4 @@
-"""Record the newest time that retention has accepted; a clock far ahead of it needs the approval of a person.
+"""Record the newest time that retention has accepted; a clock far ahead of it needs a person's approval.
 
 Events cannot reveal a clock jump, because all writers log with the clock that has jumped.
 """

@@ -1,4 +1,4 @@
-"""Decide which instances of a feed are too old, or too many, to stay. Pure except for the walk through the storage."""
+"""Decide which instances of a feed are too old, or too many, to be kept. Pure except for the walk of the storage."""
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Rule(StrEnum):
 class Candidates(NamedTuple):
     """Existing paths, relative to the root of their store, and their nominal times.
 
-    They are two columns, because a sweep has hundreds of thousands.
+    They are two columns, because a sweep has hundreds of thousands of them.
     """
 
     paths: list[str]
@@ -112,11 +112,11 @@ def judged_at(policy: RetentionRecord, as_of: datetime) -> datetime:
 
 
 def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> datetime:
-    """Return the moment before which instances go by age.
+    """Return the moment before which instances are removed by age.
 
-    A partition of a table is a whole period, and goes when all of it is older: this is the start of the period that
-    contains the cutoff. Differs from Falcon: Falcon compares the values of the keys as strings, in the order of the
-    table. With several dated keys, or with `${DAY}-${MONTH}-${YEAR}`, it therefore drops other partitions.
+    A partition of a table is a whole period, and is removed when all of it is older. The moment is then the start of
+    the period that contains the cutoff. Differs from Falcon: Falcon compares the values of the keys as strings, in the
+    order of the table. With several dated keys, or with `${DAY}-${MONTH}-${YEAR}`, it therefore drops other partitions.
     """
     before = cutoff(limit, judged_at(policy, as_of))
     if policy.partition is None or before == _EVER:
@@ -150,10 +150,10 @@ def collect_candidates(
 def decide_cuts(
     policy: RetentionRecord, weights: Iterable[Weight], present: Sequence[datetime], as_of: datetime
 ) -> tuple[Cut, ...]:
-    """Return the moments before which instances go, by the rules of the policy; rules without effect are left out.
+    """Return the cuts that the rules of the policy make; rules without effect are left out.
 
-    `weights` has all data candidates, if the policy counts bytes. The newest instance never goes because of its size.
-    Instances later than `as_of` are neither counted nor do they count as newest.
+    `weights` has all data candidates, if the policy counts bytes. The newest instance is never removed because of its
+    size. Instances later than `as_of` are not counted, and do not count as the newest.
     """
     moment = judged_at(policy, as_of)
     is_counted = bool(policy.keep_newest) or policy.max_instances is not None
@@ -198,14 +198,14 @@ def decide_eligible(
     as_of: datetime,
     weights: Iterable[Weight] = (),
 ) -> list[Eligible]:
-    """Return the candidates that may go, each by the first rule that takes it; by kind and rule, without empty entries.
+    """Return the candidates that may be removed, in groups by kind and by the first rule that applies; no empty groups.
 
     Args:
-        policy: of the feed on the cluster.
-        candidates: by kind of location: all, or only those before `find_before`.
+        policy: the retention of the feed on the cluster.
+        candidates: the candidates by kind of location: all, or only those before `find_before`.
         present: nominal times of the instances with data; the newest of them are counted and kept.
-        as_of: the present. An instance goes once it is older than the limit; at equal age it stays.
-        weights: of all existing data, if the policy counts bytes.
+        as_of: the present. An instance is removed once it is older than the limit; at equal age it stays.
+        weights: the weights of all existing data, if the policy counts bytes.
     """
     cuts = decide_cuts(policy, weights, present, as_of)
     found: list[Eligible] = []

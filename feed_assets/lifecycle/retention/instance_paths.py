@@ -1,4 +1,4 @@
-"""Matches the paths of a location to instances, exactly; folders without old instances are not entered."""
+"""Match the paths of a location to instances, exactly, without entering folders that have no old instances."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -34,8 +34,7 @@ def plain_template(template: PathTemplate) -> PathTemplate:
 
 
 def find_nominal_time(template: PathTemplate, path: str, sequence: InstanceSequence) -> datetime | None:
-    """Return the nominal time from which the age of a path counts; None if the path does not match the template
-    exactly.
+    """Return the nominal time from which the age of a path counts; None unless the path matches the template exactly.
 
     This is the last instance of the sequence with this path: a path that several instances share is as old as the
     youngest. If there is none (outside of the validity, or of another grid), it is the time that the path names.
@@ -68,7 +67,7 @@ def _find_last(template: PathTemplate, path: str, sequence: InstanceSequence, na
 class PathMatcher:
     """Matches the paths of one template and finds their nominal times before a moment.
 
-    Differs from Falcon: Falcon globs each variable as `*`, and its date parser rolls dates over that do not exist.
+    Differs from Falcon: Falcon globs each variable as `*`, and its date parser rolls over nonexistent dates.
 
     >>> from feed_assets.timing.dates import parse_datetime
     >>> from feed_assets.timing.frequency import parse_frequency
@@ -90,7 +89,7 @@ class PathMatcher:
         self.depth = len(self._levels)
 
     def choose(self, folder: str, names: Sequence[str]) -> Sequence[str]:
-        """Return the names in a folder whose folders must be entered; in the last folder level all names.
+        """Return the names of the folders to enter in a folder; at the last level, all names.
 
         The folder is relative to `base`; "" is the base.
         """

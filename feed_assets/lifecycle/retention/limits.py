@@ -29,9 +29,7 @@ class ObstacleCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """The effect of a sweep on one feed: the instances and bytes (None: not measured) it removes, and the instances
-    left.
-    """
+    """The effect of a sweep on one feed: removed instances and bytes (None: not measured), and instances that stay."""
 
     instances: int
     stay: int
@@ -52,10 +50,10 @@ def decide_limits(
     """Return all obstacles of one feed that make its sweep ask for approval; empty if it may run.
 
     Args:
-        policy: of the feed, with the limits of a sweep.
-        taking: what the sweep would remove and leave.
-        frequency: of the feed.
-        as_of: the present of the sweep.
+        policy: the retention of the feed, with the limits of a sweep.
+        taking: the amounts that the sweep would remove and leave.
+        frequency: the frequency of the feed.
+        as_of: the present time of the sweep.
         clock: the known times.
     """
     return (*_iter_clock(policy.cadence, as_of, clock), *_iter_amounts(policy, taking, frequency))
@@ -64,13 +62,13 @@ def decide_limits(
 def decide_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> tuple[SweepObstacle, ...]:
     """Return why the clock is implausible.
 
-    It is before the last sweep, or more than three cadences, and three days, after the newest recorded time.
+    It is before the last sweep, or after the newest recorded time by more than three cadences and three days.
     """
     return tuple(_iter_clock(cadence, as_of, clock))
 
 
 def count_usual(cadence: Frequency, frequency: Frequency) -> int:
-    """Return how many instances expire within two cadences, the amount that any sweep may remove.
+    """Return the number of instances that expire within two cadences, which any sweep may remove.
 
     Feeds whose frequency is below the cadence need this minimum.
 

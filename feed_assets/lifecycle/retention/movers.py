@@ -1,4 +1,4 @@
-"""Move and measure paths: few paths by this process, many on Spark's executors.
+"""Move and measure paths: few paths in this process, many on Spark's executors.
 
 Planning receives only a `Measurer`, which cannot move anything.
 """
@@ -21,7 +21,7 @@ WORTH_SPARK = 5_000
 """From this number of paths on, Spark's executors move a sweep or measure a feed."""
 
 MEASURED_BY_DRIVER = 10_000
-"""How many paths of a feed this process measures if no decision depends on their sizes."""
+"""The maximum number of a feed's paths that this process measures if no decision depends on their sizes."""
 
 CHUNKS_AT_ONCE = 8
 PATHS_A_TASK = 1_000
@@ -46,7 +46,7 @@ class Mover(ABC):
     """Removes paths."""
 
     width: int = 1
-    """How many tasks it can use at once."""
+    """The number of tasks that it can run at once."""
 
     @abstractmethod
     def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
@@ -61,7 +61,7 @@ class Measurer(ABC):
     """Measures paths."""
 
     at_most: int
-    """How many paths it measures if no decision depends on their sizes."""
+    """The maximum number of paths that it measures if no decision depends on their sizes."""
 
     @abstractmethod
     def measure(self, address: StoreAddress, paths: Sequence[str]) -> list[Measure]:
@@ -122,7 +122,7 @@ class SparkMeasurer(Measurer):
 def choose_mover(paths: int, stores: StorePool, session: "Callable[[], SparkSession] | None" = None) -> Mover:
     """Return the mover for a number of paths: Spark if there are many, and if it has executors that run this package.
 
-    `session` opens a session if needed. A Spark Connect session has no such executors.
+    `session` opens a session if needed. The executors of a Spark Connect session cannot run this package.
     """
     if session is None or paths < WORTH_SPARK:
         return DriverMover(stores)

@@ -1,4 +1,4 @@
-"""Plan sweeps: find what may be removed, decide on it and store the plan; nothing is removed.
+"""Plan sweeps: find the paths that may be removed, decide on them and store the plan; nothing is removed.
 
 Feeds within all limits are planned together as one sweep that may run. Each feed that exceeds a limit gets a sweep of
 its own that needs approval, so that it does not block the others.
@@ -36,9 +36,9 @@ _OF_SHARES = frozenset({ObstacleCode.SHARE.value, ObstacleCode.EVERYTHING.value}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
-    """A request to plan sweeps: who plans, and for when.
+    """A request to plan sweeps: the author and the times.
 
-    `as_of` is the moment to which ages count, `now` the time of the data, `real_now` the real time, which leases use.
+    `as_of` is the moment at which ages count, `now` the time of the data, `real_now` the real time, which leases use.
     An `automatic` plan skips feeds whose sweep waits for approval.
     """
 
@@ -63,7 +63,7 @@ class PlannedFeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSweeps:
-    """The planned sweeps, empty if nothing may go; `superseded` are the sweeps that they replace."""
+    """The planned sweeps, empty if nothing may be removed; `superseded` are the sweeps that they replace."""
 
     sweeps: tuple[Sweep, ...]
     feeds: tuple[PlannedFeed, ...]
@@ -92,7 +92,7 @@ def plan_sweeps(
         timeline: the definitions.
         cluster: the cluster.
         feeds: the feeds; those without retention are skipped.
-        request: who plans, and for when.
+        request: the author and the times.
         measurer: measures paths; this process if None.
         dry_run: store nothing.
 
@@ -160,7 +160,7 @@ def _plan_feed(
         survey = survey_feed(database, stores, timeline, record, query, measurer)
         obstacles = _obstacles(survey, request, seen) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
-            # The record may lack instances, so count those in storage before asking a person.
+            # The record may lack instances, so count those in storage before asking for approval.
             survey = replace(survey, present=max(survey.present, count_present(stores, record)))
             obstacles = _obstacles(survey, request, seen)
     except StorageError as exc:

@@ -9,7 +9,7 @@ _VERSION = 1
 
 
 def digest_policy(record: FeedRecord) -> str:
-    """Return `sha256:<hex>` over what makes instances eligible and where they lie; "" for a feed without retention.
+    """Return `sha256:<hex>` over the rules of eligibility and the locations; "" for a feed without retention.
 
     The cadence, the lifetime of the trash and the limits of a sweep are not included.
     """

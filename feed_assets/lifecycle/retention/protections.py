@@ -1,6 +1,7 @@
-"""Find what protects instances that are eligible for removal. Fails closed: unknown facts protect.
+"""Find the protections of instances that are eligible for removal. Fail closed: unknown facts protect.
 
-Asked twice: when a sweep is planned, and again directly before the instances are moved, with their leases held.
+Protections are checked twice: when a sweep is planned, and directly before the instances are moved, with their leases
+held.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from feed_assets.timing.dates import render_datetime
 
 
 class ProtectionKind(StrEnum):
-    """What protects an instance; these names appear in plans, results and explanations."""
+    """The kind of a protection; the names appear in plans, results and explanations."""
 
     HOLD = "hold"
     """A named hold covers it."""
@@ -42,7 +43,7 @@ class ProtectionKind(StrEnum):
     NEWEST = "newest"
     """It is among the newest instances, which stay (`keep_newest`)."""
     STORAGE = "storage"
-    """Storage must not move it: it contains a link, or lies on another device."""
+    """Storage must not move it: it contains a link, or is on another device."""
     POLICY = "policy"
     """The retention of the feed has changed since the sweep was planned."""
 
@@ -56,9 +57,9 @@ class Protection(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectionQuery:
-    """A question for protections: `as_of` is the time of the data, `real_now` the real time, which leases use.
+    """A query for protections: `as_of` is the time of the data, `real_now` the real time, which leases use.
 
-    The leases of `holder` do not protect against itself; with None, leases are ignored.
+    A lease held by `holder` is no protection; with None, all leases are ignored.
     """
 
     as_of: datetime
@@ -79,8 +80,8 @@ def find_protections(
         connection: a transaction in which the releases were refreshed.
         timeline: the current plan, and the releases.
         record: the feed.
-        times: nominal times, also those that the current definition has no instance for.
-        query: for when, and for whom.
+        times: nominal times, including those without an instance in the current definition.
+        query: the times of the query, and the lease holder.
     """
     if not times:
         return {}
@@ -114,15 +115,16 @@ def find_protections(
 def find_at_work_now(
     connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, times: Collection[datetime], as_of: datetime
 ) -> dict[datetime, str]:
-    """Return a feed's instances that a process instance reads now, or is about to read, with a phrase that names the
-    reader.
+    """Return a feed's instances that a process instance reads now, or is about to read.
+
+    Each has a phrase that names the reader.
     """
     timeline.refresh(connection, as_of)
     return find_at_work(connection, find_feed_readers(connection, timeline, record), record, set(times), as_of)
 
 
 def lease_keys(feed: str, cluster: str, times: Iterable[datetime]) -> list[tuple[str, str, datetime]]:
-    """Return the lease keys of a feed's instances, by which their writers exclude one another."""
+    """Return the lease keys of a feed's instances, with which writers lock out one another."""
     return [(f"feed/{feed}", cluster, time) for time in times]
 
 

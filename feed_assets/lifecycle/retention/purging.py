@@ -1,4 +1,4 @@
-"""Empty the trash: purge what sweeps removed once its time in the trash is over."""
+"""Empty the trash: purge the content that sweeps removed once its time in the trash is over."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -42,8 +42,7 @@ class PurgedSweep:
 def find_purgeable(
     context: SweepContext, cluster: str, as_of: datetime, *, at_once: bool = False, only: Collection[str] | None = None
 ) -> list[Sweep]:
-    """Return the sweeps whose time in the trash is over, the longest overdue first; with `at_once` all that have a
-    trash.
+    """Return the sweeps whose time in the trash is over, the longest overdue first; with `at_once`, all with a trash.
 
     `only` restricts them to these ids, if given.
 
@@ -108,7 +107,7 @@ def _find_hold(context: SweepContext, sweep: Sweep) -> str | None:
 
 
 def _find_removed_times(connection: Connection, head: ChunkHead) -> set[datetime]:
-    """Return the nominal times of a chunk of which something may be in the trash."""
+    """Return the nominal times of the chunk's items that may be in the trash."""
     if head.state is ChunkState.UNDONE:
         return set()
     chunk = SweepChunks(connection, head.sweep_id).get(head.number)
@@ -151,7 +150,7 @@ def _purge_everywhere(context: SweepContext, cluster: str, sweep: Sweep) -> list
 
 
 def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:
-    """Return the stores from which a sweep removed something, by the log; one query for each chunk."""
+    """Return the stores from which a sweep removed something, by the event log; one query for each chunk."""
     found: set[str] = set()
     with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():

@@ -25,7 +25,7 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.expressions import DataDriven
 
 ROWS_AT_MOST = 50_000
-"""How many process instances one query may return; with more, everything that they might read is protected."""
+"""The maximum number of process instances in one query; with more, everything that they might read is protected."""
 
 _MOMENT = timedelta(microseconds=1)
 _AT_WORK = frozenset({ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.READY})
@@ -47,15 +47,15 @@ class FeedReader:
 
     @property
     def newest_read(self) -> int | None:
-        """How many of the newest instances a `latest` window covers; None for other windows."""
+        """The number of newest instances that a `latest` window covers; None for other windows."""
         start = self.edge.window.start
         return 1 - start.n if start.data_driven is DataDriven.LATEST else None
 
     def readers(self, nominal_time: datetime) -> range:
-        """Return the indices of the process instances that read a feed instance; empty for `latest`, which reads what
-        is new.
+        """Return the indices of the process instances that read a feed instance.
 
-        For a `future` window, which depends on availability, all possible readers.
+        Empty for a `latest` window, which reads the newest instances. For a `future` window, which depends on
+        availability, return all possible readers.
         """
         feed = self.active.plan.feeds[self.edge.feed_key].sequence
         process = self.active.record.sequence
@@ -128,7 +128,7 @@ def find_unread(
 ) -> dict[datetime, str]:
     """Return a feed's instances that some instance of the named processes still has to read.
 
-    SUCCEEDED and SKIPPED instances have read their inputs. A process that is declared nowhere has not read anything.
+    SUCCEEDED and SKIPPED instances have read their inputs. Processes that do not read the feed are ignored.
     """
     found: dict[datetime, str] = {}
     for name in processes:
@@ -220,7 +220,7 @@ def _first_of(readers: Readers, wanted: Collection[int]) -> list[tuple[datetime,
 def _frozen(
     connection: Connection, record: FeedRecord, times: Collection[datetime], clusters: Iterable[str]
 ) -> dict[datetime, str]:
-    """Return the instances in the frozen inputs of running instances, whatever is declared now."""
+    """Return the instances in the frozen inputs of running instances, regardless of the current declaration."""
     instances = ProcessInstances(connection)
     return {
         time: _describe_reader(row)

@@ -53,7 +53,7 @@ class Removal:
         return self.chunk.kind == LocationKind.DATA
 
     def keys(self, items: Iterable[SweepItem]) -> list[FeedKey]:
-        """Return the instances of items."""
+        """Return the keys of the items' instances."""
         return [FeedKey(self.chunk.feed, self.cluster, item.nominal_time) for item in items]
 
 
@@ -70,7 +70,7 @@ def record_evicted(
     as_of: datetime,
     replaced: Collection[SweepItem] = (),
 ) -> None:
-    """Log that paths were removed; for data, mark the instances EVICTED and drop all that is planned for them.
+    """Log that paths were removed; for data, mark the instances EVICTED and drop their manifests and late checks.
 
     Adds one outbox message for each path. `tokens` are those of the leases held. Instances that were `replaced`
     meanwhile keep their rows.

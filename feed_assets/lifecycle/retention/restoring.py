@@ -1,4 +1,4 @@
-"""Restore what a chunk of a sweep has removed, from the trash or the archive, with the former rows."""
+"""Restore the items that a chunk of a sweep has removed, from the trash or the archive, with their former rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class Restoration:
     def _refusal(
         self, item: SweepItem, chunk_lease: ChunkLease, rows: Mapping[FeedKey, FeedInstance], event: FeedEvent | None
     ) -> str | None:
-        """Return why an item cannot be restored, as far as the record knows."""
+        """Return why an item cannot be restored, as far as the record shows."""
         if self.removal.is_data and item.nominal_time not in chunk_lease.leases:
             return "a writer holds its lease now"
         row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
@@ -109,7 +109,7 @@ class Restoration:
     def _find_back(self, lost: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
         """Return the lost items that an interrupted attempt has restored already.
 
-        Such an item is missing in the trash, and the path is as large as what was removed, by the plan or by the
+        The item is missing in the trash, and its path has the size of the removed content, by the plan or by the
         record.
         """
         paths = [item.path for item in lost]
@@ -125,7 +125,7 @@ class Restoration:
     def _past_rows(
         self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], chunk_lease: ChunkLease
     ) -> dict[SweepItem, FeedInstance | None]:
-        """Return the former rows of restored items; for instances without one, a row by what is found now."""
+        """Return the former rows of restored items; for instances without one, a row from their present content."""
         if not self.removal.is_data:
             return dict.fromkeys(items)
         rows = {item: past_row(events[item], chunk_lease.leases.get(item.nominal_time)) for item in items}

@@ -18,7 +18,7 @@ from feed_assets.state.sweep_records import ScheduledRetention
 from feed_assets.timing.dates import NEVER
 
 FEEDS_A_RUN = 1_000
-"""How many feeds one retention run handles."""
+"""The number of feeds that one retention run handles."""
 
 _DUE_AT_MOST = 20_000
 
@@ -32,7 +32,7 @@ class Due:
 
 
 def digest_schedule(record: FeedRecord) -> str:
-    """Return a digest of everything that decides when retention of a feed is due and what it does."""
+    """Return a digest of everything that decides the due times and the effect of a feed's retention."""
     cadence = record.retention.cadence if record.retention else None
     return hashlib.sha256(f"{digest_policy(record)}|{cadence}".encode()).hexdigest()
 
@@ -60,8 +60,7 @@ def decide_retention_schedule(
 ) -> tuple[list[ScheduledRetention], list[str]]:
     """Decide which entries to write and which feeds to remove, so that the schedule matches the plan.
 
-    A feed that is new or has another policy is due at once. A feed that has ended, and whose retention stops then, is
-    due once more.
+    A feed that is new or has another policy is due at once.
     """
     declared = {
         record.feed: record
@@ -80,7 +79,7 @@ def decide_retention_schedule(
 def apply_retention_schedule(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
     """Make a cluster's schedule match the plan; costs one query if it does already.
 
-    Returns how many feeds become due at once.
+    Returns the number of feeds that become due at once.
     """
     name = f"retention/schedule/{cluster}"
     with database.read() as connection:
@@ -139,7 +138,7 @@ def decide_next_retention(policy: RetentionRecord, last: datetime | None, as_of:
     and one run makes up for all missed ones.
 
     Args:
-        policy: of the feed on the cluster.
+        policy: the retention of the feed on the cluster.
         last: the last run; None if there was none.
         as_of: the present.
     """

@@ -1,4 +1,4 @@
-"""Survey one feed: by its policy and what is in storage, what may go, and what protects the rest. Changes nothing."""
+"""Survey one feed: find the paths that may be removed by its policy, and those that are protected. Change nothing."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,12 @@ class ProtectedPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedSurvey:
-    """The survey of one feed. `taken` may go, by kind and oldest first; `protected` is eligible but protected.
+    """The survey of one feed.
 
-    `present` counts the feed's instances, including those that may go: all that were found; or, if only old ones were
-    searched, those plus the newer ones on record. `unswept` has the locations that are left alone; each has its
-    obstacle.
+    `taken` are the paths that may be removed, by kind and oldest first. `protected` are eligible but protected.
+    `present` counts the feed's instances, including those that may be removed: all that were found; or, if only old
+    ones were searched, those plus the newer ones on record. `unswept` has the locations that are not swept; each has
+    its obstacle.
     """
 
     record: FeedRecord
@@ -60,22 +61,22 @@ class FeedSurvey:
 
     @property
     def instances(self) -> int:
-        """How many instances may go: paths of data."""
+        """The number of instances that may be removed: paths of data."""
         return len(self.taken.get(LocationKind.DATA, ()))
 
     @property
     def paths(self) -> int:
-        """How many paths of any kind may go."""
+        """The number of paths of any kind that may be removed."""
         return sum(map(len, self.taken.values()))
 
     @property
     def bytes(self) -> int:
-        """How many bytes may go, as far as known."""
+        """The number of bytes that may be removed, as far as known."""
         return sum(item.bytes or 0 for items in self.taken.values() for item in items)
 
     @property
     def protected_by(self) -> dict[str, int]:
-        """How many paths each kind of protection keeps, by the first protection of each path."""
+        """The number of paths that each kind of protection keeps, by the first protection of each path."""
         return dict(Counter(protected.kept[0].kind.value for protected in self.protected))
 
 
@@ -88,9 +89,9 @@ def survey_feed(
     query: ProtectionQuery,
     measurer: Measurer,
 ) -> FeedSurvey:
-    """Find out what of a feed may go as of a moment.
+    """Find the paths of a feed that may be removed as of a moment.
 
-    Walks the storage, and measures it where sizes are not on record; changes nothing.
+    Walks the storage, and measures paths whose sizes are not on record; changes nothing.
 
     Raises:
         StorageError: storage cannot be listed.
@@ -170,7 +171,7 @@ def _sized(
     policy: RetentionRecord,
     eligible: Sequence[Eligible],
 ) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[ProtectedPath]]:
-    """Return the items that may go, with sizes if they are on record or few enough to measure.
+    """Return the items that may be removed, with sizes if they are on record or few enough to measure.
 
     Also return the paths that storage must not move.
     """
@@ -216,7 +217,7 @@ def _item(path: str, time: datetime, cut: Cut, size: tuple[int | None, int | Non
 
 
 def _weigh(database: Database, measurer: Measurer, record: FeedRecord, data: Candidates) -> list[Weight]:
-    """Return the bytes of the data: from the record, else measured."""
+    """Return the nominal times and bytes of the data; the bytes are from the record, else measured."""
     sizes = _sizes_of(database, record, data.times)
     location = find_location(record, LocationKind.DATA)
     unknown = [path for path, time in zip(*data, strict=True) if time not in sizes]

@@ -1,4 +1,4 @@
-"""The context of sweep workers."""
+"""Define the context of sweep workers."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,7 +35,7 @@ class SweepContext(LifecycleContext):
         )
 
     def protection_query(self, sweep_id: str, as_of: datetime) -> ProtectionQuery:
-        """Return the query for what protects the instances of a sweep."""
+        """Return the query for the protections of a sweep's instances."""
         return ProtectionQuery(as_of=as_of, real_now=self.real_now, holder=lease_holder(sweep_id))
 
     def feed(self, feed: str, cluster: str) -> FeedRecord | None:

@@ -1,4 +1,4 @@
-"""Total the results of a sweep: how many paths of each feed were removed, and how long the trash is kept."""
+"""Total the results of a sweep: the number of removed paths of each feed, and the lifetime of the trash."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,7 +11,7 @@ from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.frequency import Frequency, Unit
 
 UNDECLARED_TRASH_LIFETIME = Frequency(unit=Unit.DAYS, count=7)
-"""How long the trash of a feed that is no longer declared is kept."""
+"""The lifetime of the trash of a feed that is no longer declared."""
 
 _FAILED = frozenset({ItemOutcome.REFUSED})
 

@@ -27,7 +27,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished paths of a sweep, and the total."""
 
 OnChunk: TypeAlias = Callable[[RecordedChunk], None]
-"""Called with each chunk after it is recorded: what was removed, and what was kept."""
+"""Called with each chunk after it is recorded, with its removed and its kept items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,14 @@ def run_sweep(
 ) -> Sweep:
     """Run a sweep, or resume it, and return its state: DONE, or RUNNING.
 
-    It is RUNNING if the budget is spent, or if other workers still work on a part of it.
+    It is RUNNING if the budget is spent, or if other workers still work on some of its chunks.
 
     Args:
         context: the context of the worker.
         sweep_id: the sweep.
         mover: moves the paths; this process if None.
         on_chunk: called with each recorded chunk.
-        budget: how long to work.
+        budget: the time for the work.
         progress: called after each chunk.
 
     Raises:
@@ -109,8 +109,9 @@ def sweep_chunks(
     budget: TimeBudget | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Run the free chunks of a begun sweep until none is left or the budget is spent. Several workers may do so at
-    once.
+    """Run the free chunks of a begun sweep until none is left or the budget is spent.
+
+    Several workers may do so at once.
     """
     sweep, mover = begun.sweep, mover or DriverMover(context.stores)
     claims = context.claims(sweep.sweep_id)
@@ -126,7 +127,7 @@ def sweep_chunks(
 
 
 def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
-    """Record that a running sweep has ended, if nothing of it is left; return its state."""
+    """End a running sweep if it has no open chunks left; return the sweep."""
     now = context.clock.now()
     with context.database.begin() as connection:
         sweeps, chunks = Sweeps(connection), SweepChunks(connection, sweep_id)

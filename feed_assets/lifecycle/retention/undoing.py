@@ -1,4 +1,4 @@
-"""Undo a sweep: restore what it removed, all or in part, chunk by chunk, except where newer data are."""
+"""Undo a sweep: restore all or some of the removed paths, chunk by chunk, except where newer data exist."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -64,11 +64,11 @@ EVERYTHING = RestoreSelection()
 def undo_sweep(
     context: SweepContext, sweep_id: str, selection: RestoreSelection = EVERYTHING, *, progress: Progress | None = None
 ) -> UndoneSweep:
-    """Restore what a sweep removed, with the former states of its instances; nothing that exists is replaced.
+    """Restore the paths that a sweep removed, with the former states of its instances; replace nothing that exists.
 
-    Restored paths stay restored: a repeat continues where an earlier undo stopped, and does nothing after the last. A
-    sweep that was interrupted can be undone too, but only as a whole. Archived data come from the archive once the
-    trash is purged.
+    Restored paths stay restored: a repeat continues where an earlier undo stopped, and does nothing if all is restored.
+    A sweep that was interrupted can be undone too, but only as a whole. Archived data are restored from the archive
+    once the trash is purged.
 
     Raises:
         SweepRefusedError: it has not removed anything, or must be resumed first.
@@ -123,7 +123,7 @@ def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) ->
 
 
 def _end(context: SweepContext, sweep: Sweep) -> Sweep:
-    """Set the state of a sweep after an undo: UNDONE if all is back, its former state if something is still missing.
+    """Set the state of a sweep after an undo: UNDONE if everything is restored, else its former state.
 
     It stays UNDOING if chunks never ran.
     """
@@ -153,9 +153,9 @@ class _Worker:
     _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def restore(self, chunk: SweepChunk) -> tuple[int, list[tuple[str, ItemResult]]]:
-        """Restore the selected items of a claimed chunk; return how many, and which could not be restored.
+        """Restore the selected items of a claimed chunk; return the number restored, and the items still removed.
 
-        Also records what an interrupted undo has restored, selected now or not.
+        Also records the items that an interrupted undo has restored, whether selected now or not.
         """
         selection = set(self.selection.positions(chunk))
         if not selection and not self.is_resumed:
@@ -200,7 +200,7 @@ class _Worker:
         return sorted(away & selection | back)
 
     def _origin(self, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
-        """Return where a chunk's items came from: the store that their events name, else the feed's location."""
+        """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
         context, cluster = self.context, self.sweep.cluster
         location = find_declared_location(context.feed(chunk.feed, cluster), chunk.kind)
         store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)

@@ -169,7 +169,7 @@ def _unescape(point: str) -> str:
 
 
 def find_mounts(root: str) -> tuple[str, ...]:
-    """Return the mount points below a directory, relative to it; none if the system does not tell."""
+    """Return the mount points below a directory, relative to it; none if the system does not list them."""
     base = os.path.realpath(root or "/").rstrip("/") + "/"
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:

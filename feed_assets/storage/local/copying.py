@@ -1,4 +1,4 @@
-"""A local store as the source and target of copies: listed without reading, read by descriptor."""
+"""Use a local store as the source and target of copies: list it without reading, read it by descriptor."""
 # System calls on text and descriptors.
 # ruff: noqa: PTH112, PTH114, PTH116, PTH123
 
@@ -40,7 +40,7 @@ _PLAIN_FILE = _FILE | os.O_NOFOLLOW
 _OWN = frozenset({MANIFEST_NAME, PUBLISHING_NAME})
 
 OpenStaging = Callable[[str, str], LocalStaging]
-"""Gives the staging of a path and a token."""
+"""Returns the staging of a path and a token."""
 
 
 class LocalCopying(Copying):
@@ -149,7 +149,7 @@ class LocalCopying(Copying):
         return LocalSnapshots(self._root, self._root_url, self._calls, plain, shelf, self._refuse)
 
     def flush(self, stagings: Sequence[Staging]) -> None:
-        """Flush what is staged and was swapped; the whole filesystem at once where that is many files."""
+        """Flush the staged and the swapped files, or the whole filesystem at once if there are many."""
         local = [each for each in stagings if isinstance(each, LocalStaging)]
         with self._translated(""):
             touched = list(islice((path for each in local for path in each.touched()), _WORTH_FLUSHING_ALL + 1))
@@ -164,7 +164,7 @@ class LocalCopying(Copying):
                 self._calls.close(folder)
 
     def _open(self, path: str, target: str) -> int:
-        """Open the directory of an instance unless it is out of the root."""
+        """Open the directory of an instance. Raises `PathRefusedError` if it is outside of the root."""
         try:
             folder = os.open(target, _FOLDER)
         except FileNotFoundError:
@@ -216,7 +216,7 @@ class LocalCopying(Copying):
         return seen
 
     def _published(self, folder: int, path: str) -> tuple[Mapping[str, ManifestEntry], os.stat_result | None]:
-        """What the manifest of the publication says of the files, and when it was written."""
+        """Return the entries of the published manifest by path, and its file status; nothing if it cannot be read."""
         try:
             file = os.open(MANIFEST_NAME, _PLAIN_FILE, dir_fd=folder)
         except FileNotFoundError:
@@ -275,7 +275,7 @@ class LocalReading(Reading):
 
 
 def _is_copied(prefix: str, name: str) -> bool:
-    """Want all but what belongs to us: to the publication, or to a store whose root is in the source."""
+    """Return whether a name is copied. Our own files are not: those of a publication, or of a store in the source."""
     return name != CONTROL_FOLDER and (bool(prefix) or name not in _OWN)
 
 

@@ -1,6 +1,6 @@
 """Replace an instance by a staged directory: in one exchange, or by two renames that a later process can finish.
 
-Where the system cannot exchange directories, the old instance is renamed away and the staged directory is renamed to
+If the system cannot exchange directories, the old instance is renamed away and the staged directory is renamed to
 its path. A record file exists while these two renames are in progress.
 """
 # System calls on text and descriptors: half of them have no pathlib form.
@@ -70,7 +70,7 @@ class Exchange:
             flush_file(self.folder)
 
     def finish(self) -> None:
-        """Finish two interrupted renames, or put the old instance back."""
+        """Finish two interrupted renames, or restore the old instance."""
         if not os.path.lexists(self.target):
             os.rename(self.data if os.path.lexists(self.data) else self.old, self.target)
             flush_file(os.path.dirname(self.target))

@@ -1,8 +1,9 @@
-"""The partial manifest of a staging on a local filesystem: its whole files, one line each, durable across crashes.
+"""Keep the partial manifest of a staging on a local filesystem: its complete files, one line each.
 
-It is in `files-….jsonl` beside the data, a file for each writer, because several processes fill one staging at once.
+It survives crashes. It is in `files-….jsonl` next to the data. Each writer has its own file, because several processes
+fill one staging at once.
 """
-# System calls on text and descriptors: it is written while files are copied.
+# System calls on text and descriptors, because this runs while files are copied.
 # ruff: noqa: PTH108, PTH123
 
 import os
@@ -26,18 +27,18 @@ class PartialManifest:
         self._own: int | None = None
 
     def add(self, files: Sequence[StagedFile]) -> None:
-        """Record whole files."""
+        """Record complete files."""
         if self._own is None:
             name = f"{self._folder}/{_PREFIX}{uuid.uuid4().hex}.jsonl"
             self._own = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
         write_all(self._own, b"".join([render_json(list(file)) + b"\n" for file in files]))
 
     def read(self) -> dict[str, StagedFile]:
-        """Return what all writers have recorded, by path."""
+        """Return the records of all writers, by path."""
         return {file.path: file for file in _read(self._names())}
 
     def drop(self, files: Collection[str]) -> None:
-        """Forget files; a crash meanwhile leaves more than is wanted, not less."""
+        """Remove the records of files. A crash during the call can leave too many records, never too few."""
         former = self._names()
         kept = [file for file in _read(former) if file.path not in files]
         self.close()
@@ -46,7 +47,7 @@ class PartialManifest:
             os.unlink(name)
 
     def close(self) -> None:
-        """Close the file of this writer; the next record begins another."""
+        """Close the file of this writer; the next record starts a new one."""
         if self._own is not None:
             os.close(self._own)
             self._own = None
@@ -56,7 +57,7 @@ class PartialManifest:
 
 
 def _read(names: Sequence[str]) -> Iterator[StagedFile]:
-    """Read records in their order; lines that were torn are passed over."""
+    """Yield records in order; skip torn lines."""
     for name in names:
         with open(name, "rb") as stream:
             for line in stream:

@@ -29,7 +29,7 @@ class LocalPurge:
         self._moved_up = 0
 
     def run(self) -> bool:
-        """Remove everything; return whether nothing is left."""
+        """Remove everything; return whether that succeeded."""
         with ThreadPoolExecutor(_THREADS) as pool:
             while True:
                 moved_up = self._moved_up
@@ -55,7 +55,7 @@ class LocalPurge:
         is_folder = False
         for name in names:
             try:
-                # The next entry after a folder is probably a folder too; opening it tells.
+                # The next entry after a folder is probably a folder too; opening it shows whether it is.
                 if is_folder and self._remove_folder(folder, name, pool, levels):
                     continue
                 is_folder = False
@@ -97,7 +97,7 @@ class LocalPurge:
         return True
 
     def _move_up(self, folder: int, name: str) -> None:
-        """Move a too deep directory to the top for the next round; each level costs an open handle."""
+        """Move a directory that is too deep to the top for the next round; each level costs an open handle."""
         while True:
             with self._lock:
                 self._moved_up += 1

@@ -1,5 +1,5 @@
 """Read instances on a local filesystem: availability and consistent content, never through a link out of the root."""
-# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120
 
 import os
@@ -24,25 +24,25 @@ Result = TypeVar("Result")
 
 
 class LocalReader:
-    """What stands below one root directory."""
+    """Reads the instances below one root directory."""
 
     def __init__(self, root: str, root_url: str) -> None:
         self._root = root
         self._root_url = root_url
 
     def target(self, path: str) -> str:
-        """The absolute path of an instance, by its text alone."""
+        """Return the absolute path of an instance without accessing the filesystem."""
         return f"{self._root}/{parse_path(self._root_url, path)}"
 
     def check_inside(self, path: str, target: str) -> None:
-        """Refuse an absolute path that leads out of the root through a symbolic link."""
+        """Raise `PathRefusedError` for an absolute path that leads out of the root through a symbolic link."""
         if not self._is_inside(target):
             raise PathRefusedError(
                 store=self._root_url, path=path, reason="a symbolic link leads out of the storage root"
             )
 
     def look(self, path: str, flag: str | None, inside: set[str]) -> Look:
-        """Look at one instance; `inside` remembers the parents that were checked. May raise `OSError`."""
+        """Return the `Look` of one instance; `inside` remembers the checked parents. May raise `OSError`."""
         target = self.target(path)
         for _ in range(_TRIES):
             try:
@@ -66,7 +66,7 @@ class LocalReader:
         raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
 
     def read_whole(self, path: str, flag: str | None, read: Callable[[int, Sequence[str]], Result]) -> Result:
-        """Give `read` the open directory and its content files in order; again if it was replaced meanwhile."""
+        """Call `read` with the open directory and its content files in order; repeat if it was replaced meanwhile."""
         target = self.target(path)
         for _ in range(_TRIES):
             self.check_inside(path, target)
@@ -86,7 +86,7 @@ class LocalReader:
         raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
 
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Look at one instance and read what an earlier scan does not know."""
+        """Scan one instance; read only the files that an earlier scan does not cover."""
         target = self.target(path)
         for _ in range(_SCANS):
             self.check_inside(path, os.path.dirname(target))
@@ -109,7 +109,7 @@ class LocalReader:
     def _scan_into(
         self, target: str, directory: int, flag: str | None, earlier: Scan | None, now: datetime
     ) -> Scan | None:
-        """Scan an open directory; None if its files changed while they were read."""
+        """Scan an open directory; return None if its files changed while they were read."""
         before = self._content(target, directory, flag)
         has_flag = flag is not None and _modified(flag, directory) is not None
         availability = decide_availability(flag, has_flag, sum(entry.size for entry in before))
@@ -117,12 +117,12 @@ class LocalReader:
         return scan if not scan.read or self._content(target, directory, flag) == before else None
 
     def _content(self, target: str, directory: int, flag: str | None) -> list[Entry]:
-        """List the content of an open directory in the order of the paths; links out of the root are passed over."""
+        """List the content of an open directory in the order of the paths; skip links out of the root."""
         found = iter_files(directory, wants=is_wanted_content, follow=self._follow_inside(target))
         return sorted(entry_of(path, seen) for path, seen in found if path != flag)
 
     def _scan_file(self, path: str, target: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Scan a file that stands where a directory is expected."""
+        """Scan a file at a path where a directory is expected."""
         parent = os.open(os.path.dirname(target), _DIRECTORY)
         try:
             before = entry_of("", os.stat(target))
@@ -149,7 +149,7 @@ class LocalReader:
         return f"{real}/".startswith(f"{root}/")
 
     def _look_into(self, path: str, target: str, directory: int, flag: str | None) -> Look | None:
-        """Look at an open directory; None if another one has taken its place, or files vanished, meanwhile."""
+        """Return the `Look` of an open directory; None if it was replaced, or files vanished, meanwhile."""
         own = os.fstat(directory)
         try:
             flag_modified = None if flag is None else _modified(flag, directory)

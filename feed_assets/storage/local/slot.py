@@ -1,4 +1,4 @@
-"""The `slot.json` of a staging on a local filesystem: the path of its instance, and the generation of its writers.
+"""Read, write and lock the `slot.json` of a local staging: the path of its instance, the generation of its writers.
 
 The file exists while the staging may be published. A take-over gives the staging the next generation, under an
 exclusive lock of the file. Every writer knows its generation and holds a shared lock while it writes. The operating

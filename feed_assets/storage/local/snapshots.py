@@ -1,4 +1,4 @@
-"""Snapshots on a local filesystem: a manifest and a directory of hard links, created whole by one rename."""
+"""Keep snapshots on a local filesystem: a manifest and a directory of hard links, each created by one rename."""
 # System calls on text and descriptors: half of them have no pathlib form.
 # ruff: noqa: PTH101, PTH102, PTH104, PTH105, PTH108, PTH112, PTH123
 

@@ -1,7 +1,8 @@
-"""Stagings on a local filesystem: a folder beside the instances, filled by one or many, whose content is exchanged.
+"""Implement stagings on a local filesystem: folders next to the instances, filled by writers and then exchanged.
 
-The folder `staging/<token>/<name of the path>/` has `data`, the next content, its partial manifest, and `slot.json`,
-which exists while the staging may be published and has the inode of `data`: it tells after a crash where that stands.
+The folder `staging/<token>/<name of the path>/` has `data` (the next content), its partial manifest, and `slot.json`.
+This file exists while the staging may be published. It has the inode of `data`, so that `data` is found after a crash.
+One or several writers fill the folder.
 """
 # System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123
@@ -60,7 +61,7 @@ Swap = Callable[["LocalStaging", Guard], None]
 
 
 class StagingState(StrEnum):
-    """How far a publication from a staging has come."""
+    """The progress of a publication from a staging."""
 
     LOST = "LOST"
     STAGED = "STAGED"
@@ -68,8 +69,9 @@ class StagingState(StrEnum):
 
 
 class LocalStaging(Staging):
-    """A staging in the absolute `folder`. `target` is the absolute path of the instance, which `check` refuses if it is
-    outside of the root; `swap` is the exchange of the store.
+    """A staging in the absolute `folder`. `swap` is the exchange of the store.
+
+    `target` is the absolute path of the instance; `check` raises if that is outside of the root.
     """
 
     def __init__(
@@ -165,7 +167,7 @@ class LocalStaging(Staging):
 
     def recorded(self) -> list[StagedFile]:
         with self._translated():
-            # A file with another link stands at the target, too: an earlier try has adopted it.
+            # A file with a second link is also at the target: an earlier try has adopted it.
             sizes = {path: seen.st_size for path, seen in iter_files(self._opened_data()) if seen.st_nlink == 1}
             found = self._records.read()
         return [file for file in found.values() if sizes.get(file.path) == file.size]
@@ -189,7 +191,7 @@ class LocalStaging(Staging):
                     os.unlink(file, dir_fd=self._opened_data())
 
     def standing(self) -> dict[str, int]:
-        """Return the files of what stands at the path now, with their sizes."""
+        """Return the files of the present content of the path, with their sizes."""
         with self._translated(), self._standing() as folder:
             if folder is None:
                 self._check()
@@ -251,7 +253,7 @@ class LocalStaging(Staging):
             remove_staging(self.folder)
 
     def touched(self) -> Iterator[str]:
-        """Find the files and directories to be flushed: of the staging, or of the publication that followed."""
+        """Yield the files and directories to flush: of the staging, or of its publication once published."""
         if self._is_published:
             yield from (os.path.dirname(self.target), self.folder)
             return
@@ -264,7 +266,7 @@ class LocalStaging(Staging):
         yield from (self._slot_path, self.folder, os.path.dirname(self.folder))
 
     def state(self) -> StagingState:
-        """Tell whether what a writer has staged is still here, stands at the target, or is neither here nor there."""
+        """Return the state of the staged content: still in the staging, at the target, or lost."""
         slot = find_slot(self.folder)
         if slot is None:
             return StagingState.LOST
@@ -275,7 +277,7 @@ class LocalStaging(Staging):
         return StagingState.STAGED if _inode(self._data_path) == slot.inode else StagingState.LOST
 
     def complete(self, flag: str | None, extra: Mapping[str, str], follow: Follow) -> Manifest:
-        """Complete what a writer has left in `data` with manifest and flag, and bring all of it to disk."""
+        """Add manifest and flag to the content that a writer has left in `data`, and flush all of it to disk."""
         data = self._data_path
         with suppress(FileExistsError):
             os.mkdir(data)
@@ -303,7 +305,7 @@ class LocalStaging(Staging):
         return manifest
 
     def _open(self) -> tuple[int, int]:
-        """Make the staging or take it over; its generation, and the descriptor that holds its lock."""
+        """Create the staging or take it over; return its generation and the descriptor that holds its lock."""
         with self._translated(), suppress(TimeoutError):
             for _ in range(_TRIES):
                 with suppress(FileNotFoundError, FileExistsError):
@@ -314,7 +316,7 @@ class LocalStaging(Staging):
         raise InstanceChangingError(store=self._store, path=self.path, reason=reason)
 
     def _is_there(self) -> bool:
-        """Whether there is a staging to go on with; what an ended publication has left is removed."""
+        """Return whether there is a staging to continue with; remove the remains of a finished publication."""
         slot = find_slot(self.folder)
         if slot is None and not os.path.exists(self.folder):
             return False
@@ -356,7 +358,7 @@ class LocalStaging(Staging):
         self._made.add(parent)
 
     def _remove_parents(self, file: str) -> None:
-        """Remove the directories of a file that is gone, as far as they are empty."""
+        """Remove the parent directories of a removed file that are empty now."""
         for parent in parents(file):
             try:
                 os.rmdir(parent, dir_fd=self._opened_data())

@@ -1,5 +1,5 @@
-"""The store of a local or mounted filesystem. Instances are published by exchanging directories."""
-# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+"""Implement the store for a local or mounted filesystem. Instances are published by exchanging directories."""
+# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
 # ruff: noqa: PTH100, PTH110, PTH120, PTH123
 
 import fcntl
@@ -38,7 +38,7 @@ from feed_assets.storage.refusals import Translated
 
 
 class LocalStore(InstanceStore):
-    """Instances below a directory of this machine, which is made at the first staging."""
+    """The instances below a directory of this machine; the first staging creates the directory."""
 
     spark_scheme = "file"
 
@@ -217,7 +217,7 @@ class LocalStore(InstanceStore):
 
     @contextmanager
     def _measuring(self) -> Iterator[LocalMeasure | None]:
-        """What measures below the root; None if there is no root."""
+        """Open the root for measuring; yield None if it does not exist."""
         try:
             root = self._calls.open_root(self._root)
         except FileNotFoundError:
@@ -249,7 +249,7 @@ class LocalStore(InstanceStore):
         return f"{self._control}/staging/{token}/{path_name(path)}"
 
     def _swap(self, staging: LocalStaging, guard: Guard, *, is_copy: bool) -> None:
-        """Publish a staging that is prepared; that of a copy stays when it is forbidden, and is not flushed here."""
+        """Publish a prepared staging. A copy is not flushed here, and its staging stays if the guard raises."""
         path = staging.path
         with ExitStack() as stack:
             with self._translated(path):
@@ -270,7 +270,7 @@ class LocalStore(InstanceStore):
         return f"{self._control}/swaps/{path_name(path)}.json"
 
     def _finish_swap(self, path: str) -> bool:
-        """Finish an exchange that broke off, if there is a record of one."""
+        """Finish an interrupted exchange; return whether there was a record of one."""
         if not os.path.exists(record := self._record(path)):
             return False
         if (token := find_token(record)) is not None:
@@ -297,7 +297,7 @@ class LocalStore(InstanceStore):
 
     @contextmanager
     def _locked(self, path: str) -> Iterator[None]:
-        """Hold the lock under which the swaps of a path follow one another; 256 locks serve all paths."""
+        """Hold the lock that serializes the swaps of a path; all paths share 256 locks."""
         folder = f"{self._control}/locks"
         make_directories(folder)
         descriptor = os.open(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)

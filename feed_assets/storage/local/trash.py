@@ -1,4 +1,4 @@
-"""The trash of a local filesystem: each tree moves by one rename, and its location alone records the state.
+"""Implement the trash of a local filesystem: each tree moves by one rename, and only its location records the state.
 
 A tree from a path of n parts is at `.feed-assets/trash/<sweep>/tree/<n>/<path>`; the directories above that depth are
 only parents. A purge begins with one rename of the sweep's folder into `.feed-assets/purging-trash/`. Put and restore
@@ -143,7 +143,7 @@ class LocalTrash(Trash):
             raise self.store._refused(to_path, exc) from exc
 
     def resume(self, token: str, to_path: str) -> None:
-        """Do nothing: one rename moves a copy to its place; see `Intake`."""
+        """Do nothing: one rename moves a copy to its path; see `Intake`."""
 
     def _fill_file(self, plain: str, copied: Copied, file: str, place: Path) -> None:
         make_directories(str(place.parent))

@@ -31,8 +31,9 @@ class Place(NamedTuple):
 class TrashMover:
     """Moves trees between the root (an open directory) and a hidden folder `keep` below it.
 
-    A folder stays open for consecutive paths in it. After several trees were taken from one folder, its path is checked
-    again; if another directory is there now, the trees are put back. `flush` writes the changed directories to disk.
+    A folder stays open for consecutive paths in it. After several trees were moved out of one folder, its path is
+    checked again. If the path now leads to another directory, the trees are moved back. `flush` writes the changed
+    directories to disk.
     """
 
     def __init__(self, calls: LocalCalls, root: int, keep: str, mounts: tuple[str, ...]) -> None:
@@ -84,7 +85,7 @@ class TrashMover:
         self._touched.clear()
 
     def _put_all(self, parent: str, places: Sequence[Place]) -> list[Moved]:
-        """Move trees that are named in one folder."""
+        """Move trees of one folder."""
         try:
             folder = self._calls.open_folder(self._root, parent)
         except FileNotFoundError:
@@ -113,7 +114,7 @@ class TrashMover:
             return _refuse(place, exc)
 
     def _take(self, place: Place, folder: int) -> Moved:
-        """Move one tree out of an open folder, and check it in the trash, where nobody can replace it any more."""
+        """Move one tree out of an open folder, and check it in the trash, where no other process can replace it."""
         path, name = place.path, place.name
         if self._kept is None or self._kept[0] != place.parent:
             found = self._calls.find(folder, name)
@@ -146,7 +147,7 @@ class TrashMover:
             return False
 
     def _put_back(self, place: Place, answer: Moved, folder: int, reason: str) -> Moved:
-        """Put back a tree that must not be moved; if that is impossible, return the result of its move unchanged."""
+        """Move back a tree that must not be moved; if that is impossible, return the result of its move unchanged."""
         if answer.outcome is not Outcome.MOVED:
             return answer
         try:

@@ -1,9 +1,9 @@
 """Read directory trees of the local filesystem by descriptor, and flush them.
 
-A descriptor stays with the directory it was opened on, so a tree read through one is never a mix of the directory
-that stood at a path before an exchange and the one that stands there after it.
+A descriptor stays with the directory on which it was opened. A tree read through one descriptor is therefore never a
+mix of the directories at a path before and after an exchange.
 """
-# System calls on text and descriptors: half of them have no pathlib form, and looking is a hot path.
+# System calls on text and descriptors: half of them have no pathlib form, and `look` is a hot path.
 # ruff: noqa: PTH102, PTH108, PTH112, PTH114, PTH120, PTH123, PTH208
 
 import os
@@ -21,7 +21,7 @@ _WORTH_THREADS = 32
 
 
 def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:
-    """Read a file below an open directory to its end; `flush` also brings it to disk."""
+    """Read a file below an open directory to its end; `flush` also flushes it to disk."""
     with _open_below(directory, path) as stream:
         entry = read_entry(path, stream)
         if flush:
@@ -34,7 +34,7 @@ def _open_below(directory: int, path: str) -> FileIO:
 
 
 def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> list[ManifestEntry]:
-    """Read many files below an open directory, several at a time where they are many."""
+    """Read many files below an open directory, several at a time if there are many."""
     if len(paths) < _WORTH_THREADS:
         return [read_file(directory, path, flush=flush) for path in paths]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -42,7 +42,7 @@ def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> 
 
 
 def copy_files(directory: int, paths: Sequence[str], to: Path) -> list[ManifestEntry]:
-    """Copy files below an open directory into a directory, in place of all that it holds."""
+    """Copy files below an open directory into the directory `to`, and replace all its content."""
     for name in list_directory(str(to)):
         remove_tree(str(to / name))
     entries = []
@@ -54,7 +54,7 @@ def copy_files(directory: int, paths: Sequence[str], to: Path) -> list[ManifestE
 
 
 def list_directory(path: str) -> list[str]:
-    """The names in a directory; none if it does not exist."""
+    """Return the names in a directory, sorted; none if it does not exist."""
     try:
         return sorted(os.listdir(path))
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def list_directory(path: str) -> list[str]:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a file, a link (not what it leads to) or a directory with all it holds."""
+    """Remove a file, a link (not its target) or a directory with all its content."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     else:
@@ -70,7 +70,7 @@ def remove_tree(path: str) -> None:
 
 
 def flush_file(path: str) -> None:
-    """Bring a file or directory to disk."""
+    """Flush a file or directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -79,14 +79,14 @@ def flush_file(path: str) -> None:
 
 
 def write_flushed(path: str, data: bytes) -> None:
-    """Write a file and bring it to disk; its directory is the caller's to flush."""
+    """Write a file and flush it to disk; the caller must flush its directory."""
     with open(path, "wb", buffering=0) as stream:
         stream.write(data)
         os.fsync(stream.fileno())
 
 
 def make_directories(path: str) -> None:
-    """Make a directory and its parents, and bring what was made to disk."""
+    """Create a directory and its missing parents, and flush the created directories to disk."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -101,7 +101,7 @@ def make_directories(path: str) -> None:
 
 
 def newest_change(path: str) -> int:
-    """The newest modification time (ns) of a file, or of a directory and all that is below it; 0 if it is gone."""
+    """Return the newest modification time (ns) of a file, or of a directory and all its content; 0 if it is gone."""
     try:
         newest = os.lstat(path).st_mtime_ns
         if os.path.isdir(path) and not os.path.islink(path):

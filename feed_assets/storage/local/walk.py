@@ -174,7 +174,7 @@ def obstacle_of(found: os.stat_result, device: int) -> str | None:
 
 
 def _note_obstacle(count: TreeCount, below: str, exc: OSError) -> bool:
-    """Keep the obstacle of a directory; re-raise errors that concern more. Return False for a link or file."""
+    """Keep the obstacle of a directory; re-raise errors that concern more than it. Return False for a link or file."""
     if exc.errno not in OBSTACLES:
         raise exc
     if exc.errno == errno.ELOOP:

@@ -1,4 +1,4 @@
-"""The port to clients of object storages: the requests that an object store makes.
+"""The port to clients of object storage: the requests that an object store makes.
 
 Keys are relative to the root of a store. A missing object raises `FileNotFoundError`, a failed condition raises
 `FileExistsError`, and every other refusal raises another `OSError`.
@@ -77,7 +77,7 @@ class ObjectClient(ABC):
 
     @abstractmethod
     def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Read the bytes from `start`, which is before the object's end, to `end` or to the object's end."""
+        """Read the bytes from `start` to `end` or to the object's end; `start` must be before the object's end."""
 
     @abstractmethod
     def chunks(self, key: str) -> Iterator[bytes]:
@@ -85,16 +85,16 @@ class ObjectClient(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes, *, is_new: bool = False, replaces: object = None) -> None:
-        """Write a small object, whole or not at all.
+        """Write a small object atomically.
 
         Raises `FileExistsError` and writes nothing if `is_new` and the object exists, or if its version is not the one
-        that `replaces` names. This can also happen after success: the request of a late answer is repeated and then
-        finds its own object.
+        that `replaces` names. This can also happen after success: a request whose answer is late is repeated, and the
+        repeat then finds its own object.
         """
 
     @abstractmethod
     def put_chunks(self, key: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        """Write an object of any size, whole or not at all.
+        """Write an object of any size atomically.
 
         Raises `OSError` if the chunks do not have `size` bytes in total.
         """

@@ -1,4 +1,4 @@
-"""An object store as the source and target of copies."""
+"""Use an object store as the source and target of copies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -127,10 +127,10 @@ class ObjectReading(Reading):
 
 
 def _mark(manifest: ObjectFile | None) -> str:
-    """Return the mark of a publication; none where the storage tells times only, which two of them may share."""
+    """Return the mark of a publication; "" if the storage reports only times, which two publications may share."""
     return "" if manifest is None or manifest.tag.startswith(" ") else manifest.tag
 
 
 def _is_ours(name: str, flag: str | None) -> bool:
-    """Whether a file belongs to the publication, or to a store whose root is in the source."""
+    """Return whether a file belongs to the publication, or to a store whose root is in the source."""
     return name in (flag, MANIFEST_NAME) or CONTROL_FOLDER in name.split("/")[:-1]

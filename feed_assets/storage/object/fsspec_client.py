@@ -1,6 +1,6 @@
-"""The client of storages that fsspec opens and obstore does not: files on a server (sftp), presented as objects.
+"""Access storage that fsspec supports and obstore does not: files on a server (sftp), presented as objects.
 
-Such a storage has no conditional writes: a condition of `put` is checked before the write, so two publishers of one
+This storage has no conditional writes: a condition of `put` is checked before the write, so two publishers of one
 path need a lease. Files have times instead of ETags, so a recent version proves nothing. A file is written to a
 temporary path and then renamed. Symbolic links below the root are not followed.
 """

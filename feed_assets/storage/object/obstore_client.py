@@ -1,4 +1,4 @@
-"""The client of S3, Google Cloud Storage, Azure and memory: obstore with Python's own file exceptions."""
+"""Access S3, Google Cloud Storage, Azure and memory through obstore, with Python's own file exceptions."""
 
 import os
 import re
@@ -159,7 +159,7 @@ class ObstoreClient(ObjectClient):
 class _Request:
     """A context that translates errors of obstore into file errors.
 
-    A process forked from one that made requests can make none: the threads of obstore do not exist in it.
+    A process forked from one that has made requests cannot make any, because it lacks the threads of obstore.
     """
 
     def __enter__(self) -> None:
@@ -205,7 +205,7 @@ def _is_folder(path: str, names: Sequence[str]) -> bool:
 
 
 def _object_file(path: str, meta: "ObjectMeta | Mapping[str, Any]") -> ObjectFile:
-    """Convert the metadata of one object; its tag has whole seconds, because some answers have no more."""
+    """Convert the metadata of an object. With an ETag, the tag has full seconds; some responses have no finer times."""
     modified_at = meta["last_modified"]
     etag = (meta["e_tag"] or "").strip('"')
     return ObjectFile(

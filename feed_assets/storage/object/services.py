@@ -201,7 +201,7 @@ def _client(endpoint: str | None, given: _Options, verify: object) -> "tuple[Cli
     elif isinstance(verify, str):
         client["root_certificate"] = Path(verify).read_bytes()
     retries = given.map("retries")
-    retries.text("mode")  # accepted without effect: the waiting rule of botocore
+    retries.text("mode")  # accepted without effect: botocore's rule for waiting
     total = retries.text("total_max_attempts")
     most = int(retries.text("max_attempts") or 5) if total is None else int(total) - 1
     retries.end("the storage")

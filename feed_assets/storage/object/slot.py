@@ -1,4 +1,4 @@
-"""Slots: the objects of one staging on an object store, and their publication as an instance.
+"""Manage slots, the objects of one staging on an object store, and publish them as an instance.
 
 A slot is the prefix `staging/<token>/<name of the path>/`. Its header `slot.json` names the path and exists while the
 staging may be published. `data/<generation>/…` has the files. `intent.json` exists once everything is prepared. A

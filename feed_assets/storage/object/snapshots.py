@@ -1,4 +1,4 @@
-"""Snapshots on an object store: only a manifest each, because object stores have no hard links."""
+"""Keep snapshots on an object store: only a manifest each, because object stores have no hard links."""
 
 from feed_assets.storage.object.client import ObjectClient
 from feed_assets.storage.object.tree import read_object

@@ -1,7 +1,7 @@
-"""Stagings on an object store: whole objects in the hidden folder, for publications and copies.
+"""Implement stagings on an object store: complete objects in the hidden folder, for publications and copies.
 
 In addition to its slot, a staging has `journal/<generation>/…` with one object for each call of `record`. Each
-generation of writers has its own prefix for files, so a writer that was overtaken unnoticed replaces nothing. Of
+generation of writers has its own prefix for files, so a writer that has not noticed a take-over replaces nothing. Of
 several files with one name, the one of the latest generation counts.
 """
 

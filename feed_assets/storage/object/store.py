@@ -1,4 +1,4 @@
-"""A store on storages without atomic renames: S3, Google Cloud Storage, Azure, memory, and sftp by fsspec."""
+"""Implement the store for storage without atomic renames: S3, Google Cloud Storage, Azure, memory, sftp by fsspec."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The trash of an object store.
+"""Implement the trash of an object store.
 
 `.feed-assets/trash/<sweep>/` has a record of each move in `moves/` and the objects in `tree/<path>/`. It also has
 `purging.json` from the beginning of a purge to its end.
@@ -26,7 +26,7 @@ from feed_assets.storage.records import Moved, Outcome, Purged
 class ObjectTrash(Trash):
     """The trash of an object store. `area` is its folder in the hidden folder.
 
-    `translated` is a context that turns file errors into errors of the store.
+    `translated` opens a context that translates file errors into errors of the store.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ObjectTrash(Trash):
             self._trash_move(token, plain).record(MoveRecord(path=plain, flag=flag, step=MoveStep.TAKEN, files=files))
 
     def resume(self, token: str, to_path: str) -> None:
-        """Finish moving a copy to its place; see `Intake`."""
+        """Finish moving a copy to its path; see `Intake`."""
         with self._translated():
             move = self._trash_move(token, parse_path(self.store.root_url, to_path)).find()
             if move is not None:

@@ -1,7 +1,7 @@
 """Move one instance of an object store into the trash and back, in steps: copy, compare, then delete.
 
 A record in the trash, written before each step, lists the objects of the move and its progress. A repeat can therefore
-continue, and an object that arrived later is never deleted. While objects are deleted or put back, the instance has the
+continue, and an object that arrived later is never deleted. While objects are deleted or restored, the instance has the
 marker of a publication: it counts as PARTIAL, and a publisher and the move notice each other.
 """
 
@@ -26,14 +26,14 @@ class MoveStep(StrEnum):
     """The progress of a move."""
 
     COPYING = "COPYING"
-    """The instance is whole at its place."""
+    """The instance is complete at its path."""
     TAKING = "TAKING"
-    """It is whole in the trash and is being deleted at its place."""
+    """It is complete in the trash and is being deleted at its path."""
     TAKEN = "TAKEN"
     RETURNING = "RETURNING"
-    """It is whole in the trash and is being copied to its place."""
+    """It is complete in the trash and is being copied to its path."""
     RETURNED = "RETURNED"
-    """It is whole at its place; the rest in the trash is useless."""
+    """It is complete at its path; its remains in the trash are useless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class TrashMove:
                 return self._answer(Outcome.REFUSED, "its restore was interrupted: restore it again first")
 
     def restore(self) -> Moved:
-        """Continue the move until the instance is at its place and nothing of it is in the trash."""
+        """Continue the move until the instance is at its path and nothing of it is in the trash."""
         move = self.find()
         if move is None:
             return self._answer(Outcome.LOST, "it is not in the trash")
@@ -163,7 +163,7 @@ class TrashMove:
         return None
 
     def _take(self, move: MoveRecord) -> Moved:
-        """Delete the trashed objects at their place, the flag first; other objects arrived later and stay."""
+        """Delete the trashed objects at their path, the flag first; other objects arrived later and stay."""
         present = self._present()
         undeleted = [name for name, size, tag in move.files if _is_same(present.get(name), size, tag)]
         first = [name for name in undeleted if name == move.flag]
@@ -181,14 +181,14 @@ class TrashMove:
         return self._answer(Outcome.MOVED, None, move)
 
     def _copy_back(self, move: MoveRecord) -> None:
-        """Copy all objects to their place and compare them, the flag last. Raises `OvertakenError`."""
+        """Copy all objects back to their path and compare them, the flag last. Raises `OvertakenError`."""
         kept = list_objects(self._client, self._kept).files
         names = sorted((name for name, _, _ in move.files), key=lambda name: not is_content(name, None))
         for group in ([name for name in names if name != move.flag], [name for name in names if name == move.flag]):
             self._in_batches(move, group, lambda batch: self._copy_all(batch, self._kept, kept, self._path))
 
     def _restore_undeleted(self, move: MoveRecord) -> Moved:
-        """Restore an instance of which this move has deleted nothing."""
+        """Restore an instance from which this move has deleted nothing."""
         present = self._present()
         if _is_unchanged(move, present):
             self.abandon(move)

@@ -1,7 +1,6 @@
 """The client of a Hive metastore: read and change the partitions of tables over Thrift, without a JVM.
 
-It works with the metastores of Hive 2.3 and later. Connections are pooled; a dead one is replaced without the caller
-noticing.
+It works with the metastores of Hive 2.3 and later. Connections are pooled; dead ones are replaced transparently.
 """
 
 import base64
@@ -64,7 +63,7 @@ class Partition:
     described: Any = field(repr=False, compare=False)
 
     def pack(self) -> str:
-        """Serialize the whole definition as text, from which `Metastore.put_back` restores the partition."""
+        """Serialize the complete definition as text, from which `Metastore.put_back` restores the partition."""
         return base64.b64encode(TSerialization.serialize(self.described, TBinaryProtocolFactory())).decode()
 
 

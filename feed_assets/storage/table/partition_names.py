@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from feed_assets.storage.errors import TableRefusedError
 from feed_assets.storage.paths import parse_path
 
-# What Hive's FileUtils.escapePathName escapes: "a:b" is "a%3Ab".
+# The characters that Hive's FileUtils.escapePathName escapes: "a:b" is "a%3Ab".
 _ESCAPED = re.compile(r"""[\x01-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 _INTEGER = re.compile(r"[+-]?[0-9]+")  # 05
 _INTEGER_TYPES = frozenset({"tinyint", "smallint", "int", "integer", "bigint"})

@@ -1,4 +1,4 @@
-"""A store whose instances are partitions of one table: a metastore has their locations, file stores have their content.
+"""Implement the store of a table's partitions: a metastore has their locations, file stores have their content.
 
 A path is a partition, `ds=2013-11-03/region=eu`. New content is written next to the old content. One call to the
 metastore then points the partition to it, so a reader sees the old content or the new content, never a mix.
@@ -55,7 +55,7 @@ class TableStore(InstanceStore):
     path has all keys of the table, in any order, with unescaped values.
 
     Content is staged and published below the table's location. After the partition points elsewhere, its former
-    directory is removed, if it is below the table's location and belongs to this partition only. A publisher on another
+    directory is removed if it is below the table's location and belongs to this partition only. A publisher on another
     machine can still interfere between the guard and the answer of the metastore, because the metastore has no
     conditional calls.
 

@@ -152,8 +152,8 @@ class TableTrash(Trash):
         files = sum(each.files for each in purged)
         return Purged(sweep=sweep, files=files, is_complete=is_complete, obstacle=obstacle)
 
-    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002 - the contract's
-        """Remove the empty parents of Hive's folders and of those of feed-assets; report none, as tables show none."""
+    def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002 - part of the contract
+        """Remove the empty parents of Hive's folders and of those of feed-assets; return none, as tables show none."""
         table = self._partitions.table()
         folders = []
         for path in paths:
