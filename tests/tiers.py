@@ -49,8 +49,8 @@ class Tiers:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Begin with what takes long, so that nobody waits for one worker in the end."""
-        order = {tier: number for number, tier in enumerate((*TIERS, "fast"))}
+        """Begin with Spark, which one worker runs alone, and then with what takes long, so that all end together."""
+        order = {tier: number for number, tier in enumerate((*TIERS, "fast"))} | {"spark": -1}
         items.sort(key=lambda item: order[tier_of(item)])
 
     @pytest.hookimpl(wrapper=True)
