@@ -10,7 +10,7 @@ from benchmarks.probes import ROOT, run_probe, say
 from benchmarks.report import Figure, Part, Scale, slower
 from benchmarks.workload import CLUSTER, pairs_of, write_entities
 
-AT_MOST = 1.5
+AT_MOST = 1.3
 
 
 def measure_loading(folder: Path, scale: Scale) -> Iterator[Figure]:

@@ -119,7 +119,7 @@ def _large(folder: Path, sizes: Sizes, session: "SparkSession") -> Iterator[Figu
         SPARK: _by_us(run_tasks=run_on_executors(session)),
     }
     found = _race(name, tree, copies, folder, sizes.repeats) | _race(name, tree, {HADOOP: by_hadoop}, folder, 1)
-    yield from _against(name, found, {CP: 0.9, RSYNC: 1.2, RCLONE: 1.2, HADOOP: None})
+    yield from _against(name, found, {CP: 0.8, RSYNC: None, RCLONE: None, HADOOP: None})
     yield slower(Part.REPLICATION, f"{name}, through Spark executors", found[SPARK], OURS, found[OURS])
     tree.publish()
     published = _race(name, tree, {OURS: _by_us()}, folder, sizes.repeats)
@@ -135,7 +135,7 @@ def _small(folder: Path, sizes: Sizes, session: "SparkSession") -> Iterator[Figu
     copies = {OURS: _by_us(), CP: by_cp, RSYNC: by_rsync, RCLONE: by_rclone}
     found = _race(name, tree, copies, folder, sizes.repeats)
     found |= _race(name, tree, {SPARK: _by_us(run_tasks=run_on_executors(session))}, folder, 1)
-    yield from _against(name, found, {CP: None, RSYNC: 1.0, RCLONE: 2.0})
+    yield from _against(name, found, {CP: None, RSYNC: 0.6, RCLONE: 2.0})
     yield slower(Part.REPLICATION, f"{name}, through Spark executors", found[SPARK], OURS, found[OURS])
     part = CopiedTree(root=folder / "part", instances=max(instances // 100, 1), kinds=(files,))
     _make(part)
@@ -186,7 +186,7 @@ def _tiny(folder: Path, sizes: Sizes) -> Iterator[Figure]:
     _make(tree)
     found = _race(name, tree, {OURS: _by_us(), CP: by_cp}, folder, sizes.repeats)
     each = _race(name, tree, {"an rclone process each": by_rclone_each}, folder, 1)
-    yield from _against(name, found | each, {CP: None, "an rclone process each": 20.0})
+    yield from _against(name, found | each, {CP: None, "an rclone process each": 10.0})
     shutil.rmtree(folder)
 
 
@@ -204,7 +204,7 @@ def _remote(folder: Path, what: str, instances: int, files: Files, repeats: int)
             with s3_server() as address:
                 times[peer].append(copy(address)(tree, folder / f"copy-{turn}"))
                 say(f"{name}: {peer}: {times[peer][-1]:.2f} s")
-    yield from _against(name, {peer: median(all_times) for peer, all_times in times.items()}, {RCLONE: 1.0})
+    yield from _against(name, {peer: median(all_times) for peer, all_times in times.items()}, {RCLONE: None})
     shutil.rmtree(folder)
 
 

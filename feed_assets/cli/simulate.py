@@ -35,6 +35,14 @@ from feed_assets.timing.frequency import Frequency
     "--missing", type=click.FloatRange(0, 1), default=0.01, show_default=True, help="Share that never arrives."
 )
 @click.option("--again", type=click.FloatRange(0, 1), default=0.02, show_default=True, help="Share that changes later.")
+@click.option(
+    "--faults",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of runs whose worker dies, of lost requests, and of ticks after which the sensors pause or the clock "
+    "is set wrong.",
+)
 @output_option
 def simulate(
     start: datetime,
@@ -46,6 +54,7 @@ def simulate(
     late: float,
     missing: float,
     again: float,
+    faults: float,
     output: str,
 ) -> None:
     """Simulate the entities of the settings over a period, in seconds and without touching anything real.
@@ -55,8 +64,9 @@ def simulate(
     """
     from feed_assets.operations.recording import record_location
     from feed_assets.operations.simulating.parts import ArrivalPattern, iter_arrivals, load_arrivals
-    from feed_assets.operations.simulating.simulation import SimulationSettings
+    from feed_assets.operations.simulating.simulation import Faults, SimulationSettings
     from feed_assets.operations.simulating.simulation import simulate as run_simulation
+    from feed_assets.operations.simulating.wrong_clock import ClockSteps
     from feed_assets.plan.location import load_location
 
     if end <= start:
@@ -70,7 +80,12 @@ def simulate(
         else sorted(iter_arrivals(location.plan, start, end, pattern, random.Random(seed)))
     )
     simulation_settings = SimulationSettings(
-        start=start, end=end, seed=seed, every=every.as_duration(), run_time=run_time.as_duration()
+        start=start,
+        end=end,
+        seed=seed,
+        every=every.as_duration(),
+        run_time=run_time.as_duration(),
+        faults=Faults(death=faults, loss=faults, stop=faults, clock=ClockSteps(share=faults)),
     )
     lines = run_simulation(
         location.plan,

@@ -133,11 +133,18 @@ class _Work:
         while left := [each for each in copies if each.outcome is None]:
             for each in left:
                 each.tries += 1
-            list(self.small.map(self._plan, left))
-            list(self.small.map(self._open, left))
+            self._each(self._plan, left)
+            self._each(self._open, [each for each in left if each.outcome is None])
             self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
             self._run([each for each in left if each.outcome is None])
         return [each.outcome for each in copies if each.outcome is not None]
+
+    def _each(self, work: Callable[[_Try], None], copies: Sequence[_Try]) -> None:
+        """Do some work for each copy; in one go if there is one thread for it."""
+        if self.small is self.many:
+            list(self.many.map(work, copies))
+        else:
+            self.small.submit(lambda: [work(copy) for copy in copies]).result()
 
     def _plan(self, copy: _Try) -> None:
         request = copy.request
@@ -158,8 +165,7 @@ class _Work:
             copy.outcome = _unchanged(self.stores, plan, copy.tries, copy.watch)
 
     def _open(self, copy: _Try) -> None:
-        if copy.outcome is not None or copy.plan is None:
-            return
+        assert copy.plan is not None
         try:
             copy.open = open_copy(self.stores, copy.plan)
         except FeedAssetsError as exc:

@@ -87,3 +87,27 @@ def test_a_line_that_says_nothing_is_refused_with_its_number(place: Path, line: 
     result = CliRunner().invoke(main, ["simulate", *RANGE, "--arrivals", "arrivals.csv"])
     assert result.exit_code == 1
     assert f"arrivals.csv:5: {reason}" in result.stderr
+
+
+def test_with_faults_workers_die_and_clocks_are_set_and_yet_everything_ends(place: Path) -> None:
+    log = {}
+    for faults in ("0", "0.2"):
+        options = [
+            "--late",
+            "0",
+            "--missing",
+            "0",
+            "--again",
+            "0",
+            "--faults",
+            faults,
+            "--every",
+            "hours(6)",
+            "--to",
+            "2015-01-25T00:00Z",
+        ]
+        result = CliRunner().invoke(main, ["simulate", *RANGE, *options, "--output", "json"])
+        assert result.exit_code == 0, result.output
+        log[faults] = [line["what"] for line in json.loads(result.stdout)["log"]]
+    assert {"worker died", "clock set", "daemon restarted"} <= set(log["0.2"]) - set(log["0"])
+    assert log["0.2"].count("run") == log["0"].count("run")
