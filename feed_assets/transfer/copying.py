@@ -140,11 +140,16 @@ class _Work:
         return [each.outcome for each in copies if each.outcome is not None]
 
     def _each(self, work: Callable[[_Try], None], copies: Sequence[_Try]) -> None:
-        """Do some work for each copy; in one go if there is one thread for it."""
+        """Call `work` for each copy, all in one call of the pool if it has one thread."""
         if self.small is self.many:
             list(self.many.map(work, copies))
-        else:
-            self.small.submit(lambda: [work(copy) for copy in copies]).result()
+            return
+
+        def work_all() -> None:
+            for copy in copies:
+                work(copy)
+
+        self.small.submit(work_all).result()
 
     def _plan(self, copy: _Try) -> None:
         request = copy.request
