@@ -8,7 +8,7 @@ from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundEr
 from feed_assets.storage.listing import nanoseconds, source_files
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing
-from feed_assets.storage.object.looks import entry_of, look_into
+from feed_assets.storage.object.listings import entry_of, look_into
 from feed_assets.storage.object.snapshots import ObjectSnapshots
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.tree import list_objects, read_object

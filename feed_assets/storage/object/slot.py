@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object.client import ObjectClient, each, is_content_of
-from feed_assets.storage.object.looks import broken_off
+from feed_assets.storage.object.listings import broken_off
 from feed_assets.storage.object.tree import list_objects, read_document, remove_below
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, PUBLISHING_NAME, parse_token, path_name
 from feed_assets.storage.records import Guard, Manifest

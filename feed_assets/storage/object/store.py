@@ -19,7 +19,7 @@ from feed_assets.storage.listing import scan_listing
 from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
 from feed_assets.storage.object.copying import ObjectCopying
-from feed_assets.storage.object.looks import content_of, look_into, measure_listing
+from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.trash import ObjectTrash

@@ -13,7 +13,7 @@ from typing import Self
 
 from feed_assets.storage.manifests import read_chunks
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, each
-from feed_assets.storage.object.looks import MOVING
+from feed_assets.storage.object.listings import MOVING
 from feed_assets.storage.object.slot import put_marker, read_marker
 from feed_assets.storage.object.tree import list_objects, read_object
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
