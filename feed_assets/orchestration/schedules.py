@@ -3,6 +3,8 @@
 Every Dagster run loads the location, so the modules of a schedule are imported by its first tick.
 """
 
+from collections.abc import Callable
+
 from dagster import (
     DefaultScheduleStatus,
     JobDefinition,
@@ -24,19 +26,13 @@ def build_retention_schedule(
 ) -> ScheduleDefinition:
     """Build the schedule that starts retention on a cluster when a feed is due."""
 
-    @schedule(
-        name=of_job.name,
-        job=of_job,
-        cron_schedule=EVERY_MINUTE,
-        default_status=DefaultScheduleStatus.RUNNING,
-        description=f"Checks every minute whether retention is due for a feed on cluster {cluster}.",
-    )
-    def retention(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+    def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         from feed_assets.orchestration.retention import run_retention_tick
 
         return run_retention_tick(runtime, layout, cluster, context.instance)
 
-    return retention
+    description = f"Checks every minute whether retention is due for a feed on cluster {cluster}."
+    return _build_schedule(of_job, tick, description)
 
 
 def build_replication_schedule(
@@ -44,16 +40,29 @@ def build_replication_schedule(
 ) -> ScheduleDefinition:
     """Build the schedule that requests ready copies to a cluster."""
 
+    def tick(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
+        from feed_assets.orchestration.replication import run_replication_tick
+
+        return run_replication_tick(runtime, layout, cluster, context.instance)
+
+    return _build_schedule(of_job, tick, f"Requests every minute the ready copies to cluster {cluster}.")
+
+
+def _build_schedule(
+    of_job: JobDefinition,
+    tick: Callable[[ScheduleEvaluationContext], RunRequest | list[RunRequest] | SkipReason],
+    description: str,
+) -> ScheduleDefinition:
+    """Build a schedule from a tick function. It runs every minute and has the name of its job."""
+
     @schedule(
         name=of_job.name,
         job=of_job,
         cron_schedule=EVERY_MINUTE,
         default_status=DefaultScheduleStatus.RUNNING,
-        description=f"Requests every minute the ready copies to cluster {cluster}.",
+        description=description,
     )
-    def replication(context: ScheduleEvaluationContext) -> list[RunRequest] | SkipReason:
-        from feed_assets.orchestration.replication import run_replication_tick
+    def evaluate(context: ScheduleEvaluationContext) -> RunRequest | list[RunRequest] | SkipReason:
+        return tick(context)
 
-        return run_replication_tick(runtime, layout, cluster, context.instance)
-
-    return replication
+    return evaluate

@@ -39,12 +39,7 @@ from feed_assets.storage.local.slot import (
     take_first,
     take_over,
 )
-from feed_assets.storage.local.tree import (
-    flush_file,
-    make_directories,
-    read_files,
-    write_flushed,
-)
+from feed_assets.storage.local.tree import flush_file, make_directories, read_files, write_flushed
 from feed_assets.storage.manifests import render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.records import Guard, Manifest, StagingPlace
