@@ -30,7 +30,7 @@ def measure_ticks(folder: Path, scale: Scale) -> Iterator[Figure]:
     """
     pairs, repeats = scale.choose((1_000, 5), (200, 2), (2 * BECOME_READY, 1))
     hours = scale.choose(YEAR, TENTH, TENTH // 10)
-    news = tuple(count * pairs // 1_000 for count in NEWS)
+    news = tuple(count * pairs // 1_000 for count in scale.choose(NEWS, NEWS, NEWS[-1:]))
     year = _ours(folder, pairs, hours, repeats, news)
     tenth = _ours(folder, pairs, hours // 10, repeats, news)
     yield from _absolute(year, tenth, pairs)

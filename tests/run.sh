@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs tests in three processes, of which one mostly waits for servers. Arguments: where the environment's programs are,
-# and what to run: `test` is all but the drills, with lint beside it; `fast` what needs no server and little time;
-# `drills` the long proofs. Files of tests are kept in memory where there is room for them.
+# Runs tests in four processes also on two cores, because tests with servers and daemons mostly wait. Arguments: where
+# the environment's programs are, and what to run: `test` is all but the drills, with lint beside it; `fast` what needs no
+# server and little time; `drills` the long proofs. Files of tests are kept in memory where there is room for them.
 set -uo pipefail
 bin=$1
 what=$2
@@ -9,18 +9,22 @@ room=$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -1)
 files=$(mktemp -d -p "$([ "${room:-0}" -ge 8 ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" feed-assets-tests.XXXX)
 trap 'rm -rf "$files"' EXIT
 export TMPDIR=$files
+# Every process that a test starts would otherwise compile the project again, where the machine forbids byte code.
+unset PYTHONDONTWRITEBYTECODE
 mkdir -p artifacts
 
 run_pytest() {
-  "$bin/python" -m pytest -n 3 --dist loadgroup --no-loadscope-reorder "$@"
+  "$bin/python" -m pytest -n 4 --dist loadgroup --no-loadscope-reorder "$@"
 }
 
+if [ "$what" = test ]; then
+  make --no-print-directory lint >artifacts/lint.log 2>&1 &
+fi
 if [ "$what" != fast ] && [ ! -e "$bin/../spark.jsa" ]; then
   "$bin/python" -m tests.java_start
 fi
 case $what in
   test)
-    make --no-print-directory lint >artifacts/lint.log 2>&1 &
     run_pytest
     tests=$?
     wait $!

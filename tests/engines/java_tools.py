@@ -3,8 +3,6 @@
 from contextlib import suppress
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-
 from feed_assets.engines.installation import spark_home
 from feed_assets.engines.java import JavaMachine
 
@@ -27,7 +25,7 @@ def make_database(machine: JavaMachine, folder: Path, users: dict[str, str]) -> 
     for name, value in settings.items():
         statement.execute(f"CALL SYSCS_UTIL.SYSCS_SET_DATABASE_PROPERTY('{name}', '{value}')")
     connection.close()
-    with suppress(Py4JJavaError):  # a shutdown always ends with an exception
+    with suppress(Exception):  # a shutdown always ends with one; beside a Spark session pyspark makes another of it
         manager.getConnection(f"{url};shutdown=true", *next(iter(users.items())))
     return url
 

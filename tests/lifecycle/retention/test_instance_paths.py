@@ -20,6 +20,7 @@ from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import PathTemplate, parse_path_template
+from tests.drills import sized
 
 ODD_TIMES = {
     "UTC": ["1895-01-01", "2013-10-01", "2015-02-20", "2099-12-20"],
@@ -176,7 +177,8 @@ def stored(draw: st.DrawFn, template: PathTemplate, sequence: InstanceSequence) 
     return [path for path in paths if path and "//" not in path and path.strip("/") == path and _AT_ENDS not in path]
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.sample
+@settings(max_examples=sized(75, 300), deadline=None)
 @given(data=st.data())
 def test_row_51_a_walk_finds_exactly_what_the_template_says_of_every_name(data: st.DataObject) -> None:
     template = data.draw(templates())
