@@ -15,6 +15,8 @@ from xdist.scheduler import LoadGroupScheduling
 
 TIERS = ("drill", "daemon", "spark", "server", "long")
 """Marks, from the dearest to the cheapest; a test without any of them is fast."""
+SHARED = {"spark": "spark", "metastore": "metastore_port", "stores": "harness"}
+"""The groups of tests with Spark, by the fixture that they share; a store of tables has the metastore."""
 BUDGET = 15.0
 """CPU seconds of a fast test; a busy machine takes three times as many as a quiet one."""
 SHOWN = 5
@@ -36,11 +38,13 @@ class Tiers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Tests with Spark go to one worker, so that there is one session and one metastore."""
+        """There is one Spark session and one metastore: the tests with either go to one worker each."""
         tier = tier_of(item)
         item.user_properties.append(("tier", tier))
-        if tier == "spark":
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for group, fixture in SHARED.items():
+            if tier == "spark" and fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(group))
+                break
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> "FilesAndGroups | None":
