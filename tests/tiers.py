@@ -15,8 +15,8 @@ from xdist.scheduler import LoadGroupScheduling
 
 TIERS = ("drill", "daemon", "spark", "server", "long")
 """Marks, from the dearest to the cheapest; a test without any of them is fast."""
-SHARED = {"spark": "spark", "metastore": "metastore_port", "stores": "harness"}
-"""The groups of tests with Spark, by the fixture that they share; a store of tables has the metastore."""
+SHARED = {"spark": "spark", "metastore_port": "metastore", "harness": "metastore"}
+"""The groups of tests with Spark, by their fixture; a store of tables has the metastore."""
 BUDGET = 15.0
 """CPU seconds of a fast test; a busy machine takes three times as many as a quiet one."""
 SHOWN = 5
@@ -41,7 +41,7 @@ class Tiers:
         """There is one Spark session and one metastore: the tests with either go to one worker each."""
         tier = tier_of(item)
         item.user_properties.append(("tier", tier))
-        for group, fixture in SHARED.items():
+        for fixture, group in SHARED.items():
             if tier == "spark" and fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(group))
                 break
