@@ -27,6 +27,7 @@ from feed_assets.transfer.plans import (
     parse_replica,
     plan_copy,
     replica_key,
+    without_shortcuts,
 )
 
 _TRIES = 3
@@ -194,7 +195,7 @@ def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions
     """Complete the audit of the target with the differences from its source."""
     wrong = {*found.lost, *found.rotten, *found.extra}
     try:
-        plan = plan_copy(stores, source, target, replace(options, overwrite=False), clock, found.distrusted)
+        plan = plan_copy(stores, source, target, without_shortcuts(options), clock, found.distrusted)
     except (SourceNotAvailableError, SourceEmptiedError) as exc:
         return replace(found, reason=str(exc))
     kept = {each.path for each in plan.kept}

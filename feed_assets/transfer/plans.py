@@ -7,13 +7,15 @@ version of its file at the source. A copy with nothing to do therefore reads no 
 import hashlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import lru_cache
 
 from feed_assets.clock import Clock
 from feed_assets.entities.copying import RemovedFiles
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
@@ -25,6 +27,8 @@ from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 from feed_assets.transfer.errors import SourceEmptiedError, SourceNotAvailableError
 from feed_assets.transfer.filters import CopyFilter
 
+FLAG = "_SUCCESS"
+"""The availability flag of replicas of feeds without a flag (Falcon's)."""
 VERSION = "source"
 """The field of a manifest entry for the version of the file at its source."""
 REPLICA = "replica:"
@@ -39,6 +43,16 @@ class Side:
     store: StoreAddress
     path: str
     flag: str | None = None
+
+
+def source_side(record: FeedRecord, nominal_time: datetime) -> Side:
+    """Return an instance as the source of a copy."""
+    return Side(store=record.store, path=record.path(nominal_time), flag=record.flag)
+
+
+def target_side(record: FeedRecord, nominal_time: datetime) -> Side:
+    """Return an instance as the target of a copy, which always has a flag, as in Falcon."""
+    return Side(store=record.store, path=record.path(nominal_time), flag=record.flag or FLAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +179,21 @@ def plan_copy(
         return _unchanged(source, target, options, url, published, replica)
     flags = copy_flags(target, copy_filter(options), options)
     return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(published)
+
+
+def is_current(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock) -> bool:
+    """Return whether a copy would bring nothing new: the replica was made from the present content of the source.
+
+    The files of the source are listed even if its publication is the same, so that content written in place counts.
+    Raises as `plan_copy` does.
+    """
+    plan = plan_copy(stores, source, target, without_shortcuts(options), clock)
+    return plan.is_unchanged or plan.is_refresh
+
+
+def without_shortcuts(options: CopyOptions) -> CopyOptions:
+    """Return the options of a comparison: by content, neither by the publication alone nor with all files taken."""
+    return replace(options, quick=False, overwrite=False)
 
 
 def _find_replica(

@@ -16,7 +16,6 @@ from feed_assets.entities.flow_names import flow_name
 from feed_assets.entities.flows import flow_delay, flow_sequence
 from feed_assets.entities.replication_properties import complete_replication
 from feed_assets.issues import Severity
-from feed_assets.lifecycle.replication.flows import target_side
 from feed_assets.loading.bundles import load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
@@ -30,7 +29,7 @@ from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import Side
+from feed_assets.transfer.plans import Side, target_side
 from tests.conformance.replicated_feeds import (
     LEVELS,
     MINUTE,

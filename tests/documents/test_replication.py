@@ -17,7 +17,7 @@ from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFE
 from feed_assets.lifecycle.instances.retries import retry_delay
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.replication import flows
-from feed_assets.lifecycle.replication.flows import FLAG, describe_copy
+from feed_assets.lifecycle.replication.flows import describe_copy
 from feed_assets.orchestration import names, replication, schedules
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
@@ -25,6 +25,7 @@ from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.transfer import copying
 from feed_assets.transfer.outcomes import Copied, CopyStatus
+from feed_assets.transfer.plans import FLAG
 from tests.documents.markdown import ROOT, codes, plain, tables_of
 
 DOCUMENT = "docs/replication.md"

@@ -62,6 +62,16 @@ def test_a_source_that_has_changed_leaves_its_copy_behind(any_pair: Pair) -> Non
     assert set(found.removed) == set(SMALL) - {FILE}
 
 
+def test_a_publication_that_was_written_in_place_leaves_its_copy_behind(any_pair: Pair) -> None:
+    any_pair.source.publish(SMALL)
+    any_pair.copy()
+    any_pair.source.harness.put(f"{PATH}/{FILE}", b"other" + SMALL[FILE])
+    found = audit(any_pair)
+    assert found.behind == (FILE,)
+    any_pair.copy_many([any_pair.request(distrusted=frozenset(found.behind))])
+    assert is_clean(audit(any_pair))
+
+
 def test_a_source_that_is_not_there_any_more_leaves_the_manifest_to_compare_with(pair: Pair) -> None:
     pair.source.publish(SMALL)
     pair.copy()

@@ -44,11 +44,9 @@ from feed_assets.storage.manifests import Publication
 from feed_assets.transfer.copying import RunTasks, copy_many
 from feed_assets.transfer.errors import FilesFailedError, ReplicaLostError
 from feed_assets.transfer.outcomes import Copied, CopyStatus
-from feed_assets.transfer.plans import Side
+from feed_assets.transfer.plans import source_side, target_side
 from feed_assets.transfer.requests import CopyRequest, OnProgress
 
-FLAG = "_SUCCESS"
-"""The availability flag of replicas of feeds without a flag (Falcon's)."""
 BYTES_AT_ONCE = 1 << 30
 """How many bytes, if known, are copied before the copies are recorded."""
 LEASE_PATIENCE = timedelta(minutes=10)
@@ -275,16 +273,6 @@ class FlowRunner:
             key = FeedKey(*done.record.key, done.nominal_time)
             row = FeedInstances(connection).get_many([key]).get(key)
         return row is not None and row.status is status and row.manifest_digest == done.content.digest
-
-
-def source_side(record: FeedRecord, nominal_time: datetime) -> Side:
-    """Return an instance as the source of a copy."""
-    return Side(store=record.store, path=record.path(nominal_time), flag=record.flag)
-
-
-def target_side(record: FeedRecord, nominal_time: datetime) -> Side:
-    """Return an instance as the target of a copy, which always has a flag, as in Falcon."""
-    return Side(store=record.store, path=record.path(nominal_time), flag=record.flag or FLAG)
 
 
 def find_siblings(plan: Plan, flow: ProcessRecord, nominal_time: datetime) -> list[ProcessRecord]:

@@ -19,6 +19,7 @@ from feed_assets.lifecycle.retention.protections import (
     ProtectionKind,
     find_at_work_now,
     find_protections,
+    find_replica_protections,
     lease_keys,
 )
 from feed_assets.lifecycle.retention.removal_records import Removal, record_evicted
@@ -189,13 +190,14 @@ class ChunkWorker:
         """Return the items that are protected now that the leases are held."""
         context, as_of = self.context, self.context.clock.now()
         times = sorted({item.nominal_time for item in chunk.items})
+        query = context.protection_query(chunk.sweep_id, as_of)
         with context.database.read() as connection:
-            kept = find_protections(
-                connection, context.timeline, record, times, context.protection_query(chunk.sweep_id, as_of)
-            )
+            kept = find_protections(connection, context.timeline, record, times, query)
             rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
             count = record.retention.keep_newest if record.retention else 0
             newest = set(FeedInstances(connection).latest_available(*record.key, as_of, count) if count else ())
+        unprotected = [time for time in times if time not in kept]
+        kept |= find_replica_protections(context.database, context.stores, context.timeline, record, unprotected, query)
         fingerprinted = [item for item in chunk.items if item.fingerprint]
         measures = store.measure([item.path for item in fingerprinted])
         written = {

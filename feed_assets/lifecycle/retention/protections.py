@@ -15,13 +15,16 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.lifecycle.retention.replicas import BEHIND, find_behind, find_changed_since_copy, find_flows
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.leases import find_held
-from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
+from feed_assets.state.records import FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_records import Hold
+from feed_assets.storage.pool import StorePool
 from feed_assets.timing.dates import render_datetime
 
 
@@ -39,13 +42,16 @@ class ProtectionKind(StrEnum):
     LATE_DATA = "late-data"
     """It, or an instance that reads it, is still checked for late data."""
     REPLICA = "replica"
-    """A cluster that must get it first has not got it (`until_replicated_to`), or a copy is still pending."""
+    """A cluster that must get it first has not got its content (`until_replicated_to`), or a copy is still pending."""
     NEWEST = "newest"
     """It is among the newest instances, which stay (`keep_newest`)."""
     STORAGE = "storage"
     """Storage must not move it: it contains a link, or is on another device."""
     POLICY = "policy"
     """The retention of the feed has changed since the sweep was planned."""
+
+
+_HAS_BEEN_THERE = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
 
 
 class Protection(NamedTuple):
@@ -112,6 +118,22 @@ def find_protections(
     return kept
 
 
+def find_replica_protections(
+    database: Database,
+    stores: StorePool,
+    timeline: ReleaseTimeline,
+    record: FeedRecord,
+    times: Collection[datetime],
+    query: ProtectionQuery,
+) -> dict[datetime, list[Protection]]:
+    """Return the instances whose replicas, by the storages of both sides, are behind; the record may not know that.
+
+    Reads nothing unless the policy names clusters that must get the instances first.
+    """
+    behind = find_behind(database, stores, timeline.plan, record, times, query.real_now)
+    return {time: [Protection(ProtectionKind.REPLICA, reason)] for time, reason in behind.items()}
+
+
 def find_at_work_now(
     connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, times: Collection[datetime], as_of: datetime
 ) -> dict[datetime, str]:
@@ -167,11 +189,10 @@ def _find_missing_on(
     target = plan.feeds.get((record.feed, cluster))
     if target is None:
         return dict.fromkeys(times, f"it stays until cluster '{cluster}' has it, but the feed is not declared there")
-    rows = _rows(connection, target, times)
+    expected = [time for time in times if target.sequence.contains(time)]
+    lacking = _find_lacking(connection, record, target, find_flows(plan, record, cluster), expected)
     return {
-        time: f"it stays until cluster '{cluster}' has it, where it is {_status(rows, target, time)}"
-        for time in times
-        if target.sequence.contains(time) and not _was_available(rows, target, time)
+        time: f"it stays until cluster '{cluster}' has it, where it is {status}" for time, status in lacking.items()
     }
 
 
@@ -190,24 +211,22 @@ def _find_pending_copies(
             for time in times
             if flow.sequence.contains(time) and (limit is None or time >= as_of - limit.as_duration())
         ]
-        rows = _rows(connection, target, expected)
-        found |= {
-            time: f"its copy on cluster '{target.cluster}' is {_status(rows, target, time)}"
-            for time in expected
-            if not _was_available(rows, target, time)
-        }
+        lacking = _find_lacking(connection, record, target, [flow], expected)
+        found |= {time: f"its copy on cluster '{target.cluster}' is {status}" for time, status in lacking.items()}
     return found
 
 
-def _rows(connection: Connection, target: FeedRecord, times: Iterable[datetime]) -> dict[FeedKey, FeedInstance]:
-    return FeedInstances(connection).get_many([FeedKey(*target.key, time) for time in times])
-
-
-def _was_available(rows: Mapping[FeedKey, FeedInstance], target: FeedRecord, time: datetime) -> bool:
-    row = rows.get(FeedKey(*target.key, time))
-    return row is not None and row.status in (FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED)
-
-
-def _status(rows: Mapping[FeedKey, FeedInstance], target: FeedRecord, time: datetime) -> FeedInstanceStatus:
-    row = rows.get(FeedKey(*target.key, time))
-    return FeedInstanceStatus.MISSING if row is None else row.status
+def _find_lacking(
+    connection: Connection,
+    record: FeedRecord,
+    target: FeedRecord,
+    flows: Sequence[ProcessRecord],
+    times: Collection[datetime],
+) -> dict[datetime, str]:
+    """Return the instances whose present content a target lacks, by the record; each with what is there instead."""
+    keys = {time: FeedKey(*target.key, time) for time in times}
+    rows = FeedInstances(connection).get_many(list(keys.values()))
+    statuses = {time: rows[key].status if key in rows else FeedInstanceStatus.MISSING for time, key in keys.items()}
+    lacking: dict[datetime, str] = {time: status for time, status in statuses.items() if status not in _HAS_BEEN_THERE}
+    copied = [time for time in times if time not in lacking]
+    return lacking | dict.fromkeys(find_changed_since_copy(connection, record, flows, copied), BEHIND)

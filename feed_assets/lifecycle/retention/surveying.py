@@ -20,7 +20,13 @@ from feed_assets.lifecycle.retention.eligibility import (
 )
 from feed_assets.lifecycle.retention.locations import find_location
 from feed_assets.lifecycle.retention.movers import Measurer
-from feed_assets.lifecycle.retention.protections import Protection, ProtectionKind, ProtectionQuery, find_protections
+from feed_assets.lifecycle.retention.protections import (
+    Protection,
+    ProtectionKind,
+    ProtectionQuery,
+    find_protections,
+    find_replica_protections,
+)
 from feed_assets.plan.records import FeedRecord, RetainedLocation, RetentionRecord
 from feed_assets.state.database import Database
 from feed_assets.state.feed_instances import FeedInstances
@@ -108,7 +114,7 @@ def survey_feed(
     data = found.get(LocationKind.DATA, Candidates([], []))
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
     eligible = decide_eligible(policy, found, data.times, query.as_of, weights)
-    protected = _find_protected(database, timeline, record, eligible, query)
+    protected = _find_protected(database, stores, timeline, record, eligible, query)
     stays = {(each.kind, each.path) for each in protected}
     if stays:
         eligible = [
@@ -141,6 +147,7 @@ def _newer_on_record(database: Database, record: FeedRecord, since: datetime) ->
 
 def _find_protected(
     database: Database,
+    stores: StorePool,
     timeline: ReleaseTimeline,
     record: FeedRecord,
     eligible: Sequence[Eligible],
@@ -153,8 +160,11 @@ def _find_protected(
     times = sorted({time for each in eligible for time in each.candidates.times})
     kept: dict[datetime, list[Protection]] = {}
     for start in range(0, len(times), _BATCH):
+        batch = times[start : start + _BATCH]
         with database.read() as connection:
-            kept |= find_protections(connection, timeline, record, times[start : start + _BATCH], query)
+            kept |= find_protections(connection, timeline, record, batch, query)
+        unprotected = [time for time in batch if time not in kept]
+        kept |= find_replica_protections(database, stores, timeline, record, unprotected, query)
     protected = [
         ProtectedPath(kind, path, time, tuple(kept[time]))
         for kind, _, candidates in eligible

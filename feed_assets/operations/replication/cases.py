@@ -8,12 +8,13 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations, find_record
+from feed_assets.lifecycle.instances.copy_records import copy_of
 from feed_assets.lifecycle.instances.run_names import is_dead_command
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
-from feed_assets.lifecycle.replication.flows import find_siblings, is_last_slice, source_side, target_side
+from feed_assets.lifecycle.replication.flows import find_siblings, is_last_slice
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyScope, find_flows, is_due, source_of
-from feed_assets.operations.replication.status import UNSCHEDULED, copy_of, has_been_there
+from feed_assets.operations.replication.status import UNSCHEDULED, has_been_there
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
@@ -29,7 +30,7 @@ from feed_assets.state.records import (
     ProcessKey,
 )
 from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import Side, copy_filter
+from feed_assets.transfer.plans import Side, copy_filter, source_side, target_side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -300,7 +300,9 @@ def _slice(repaired: RepairedCopy) -> _Slice:
 
 
 def _distrusted(repaired: RepairedCopy) -> frozenset[str]:
-    return repaired.copy.audit.distrusted if repaired.copy.audit is not None else frozenset()
+    """Return the files that the copy must compare or bring again, whatever the publication at the source says."""
+    audit = repaired.copy.audit
+    return frozenset() if audit is None else audit.distrusted.union(audit.behind, audit.removed)
 
 
 def _ended(planned: RepairedCopy, outcome: Published | Exception) -> RepairedCopy:

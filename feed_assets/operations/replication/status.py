@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from sqlalchemy import Connection
 
 from feed_assets.json_form import NominalTime, shown
+from feed_assets.lifecycle.instances.copy_records import CONTENT, copy_of, figures_of, has_changed
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.scope import CopyQuery, CopyScope, find_scope, is_due, source_of
@@ -21,7 +21,6 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
     FeedEvent,
-    FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,
@@ -35,15 +34,6 @@ UNSCHEDULED = "UNSCHEDULED"
 _MINUTE = timedelta(minutes=1)
 
 _FAILED = frozenset({ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.KILLED})
-_CONTENT = frozenset(
-    {
-        FeedEventKind.ARRIVED,
-        FeedEventKind.PRODUCED,
-        FeedEventKind.REPLICATED,
-        FeedEventKind.CHANGED,
-        FeedEventKind.RESTORED,
-    }
-)
 
 
 class Sync(StrEnum):
@@ -157,20 +147,10 @@ def find_status(context: OperationContext, query: CopyQuery) -> ReplicationStatu
     )
 
 
-def copy_of(events: Sequence[FeedEvent], flow: str) -> FeedEvent | None:
-    """Return the newest event about a copy by a flow, out of the events of an instance at the target."""
-    copies = (
-        event
-        for event in reversed(events)
-        if event.kind is FeedEventKind.REPLICATED and event.payload.get("process") == flow
-    )
-    return next(copies, None)
-
-
 def has_been_there(instance: FeedInstance | None, events: Sequence[FeedEvent]) -> bool:
     """Return whether the record has, or once had, data of an instance."""
     is_there = instance is not None and instance.status not in (FeedInstanceStatus.MISSING, FeedInstanceStatus.PARTIAL)
-    return is_there or any(event.kind in _CONTENT for event in events)
+    return is_there or any(event.kind in CONTENT for event in events)
 
 
 def _rows(context: OperationContext, connection: Connection, scope: CopyScope, flow: ProcessRecord) -> list[CopyRow]:
@@ -225,13 +205,7 @@ class _Record:
     @property
     def has_changed(self) -> bool:
         """Whether the source has changed since the newest attempt began; that attempt copied the earlier content."""
-        changes = [event.recorded_at for event in self.source_events if event.kind in _CONTENT]
-        if not changes or self.run is None or self.run.started_at is None:
-            return False
-        now = self.source.manifest_digest if self.source else None
-        then = {digest for frozen in self.run.inputs for digest in frozen.digests}
-        is_same = now is not None and now in {*then, _copied(self.copy).get("source_digest")}
-        return max(changes) > self.run.started_at and not is_same
+        return has_changed(self.source, self.source_events, self.run, self.copy)
 
 
 def _row(record: _Record) -> CopyRow:
@@ -274,7 +248,7 @@ def _decide_sync(record: _Record) -> Sync:
 
 
 def _figures(event: FeedEvent) -> CopyFigures:
-    copied = _copied(event)
+    copied = figures_of(event)
     return CopyFigures(
         copied_at=event.recorded_at,
         bytes=copied.get("copied_bytes", 0),
@@ -286,12 +260,6 @@ def _figures(event: FeedEvent) -> CopyFigures:
         verification=copied.get("verification", ""),
         source_digest=copied.get("source_digest", ""),
     )
-
-
-def _copied(event: FeedEvent | None) -> Mapping[str, Any]:
-    """Return the figures of a copy, as `describe_copy` made them."""
-    found: Any = event.payload.get("copy") if event else None
-    return found or {}
 
 
 def _summarize(

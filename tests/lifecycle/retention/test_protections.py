@@ -12,6 +12,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.retention.protections import Protection, ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.lifecycle.retention.sweeping import run_sweep
+from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.leases import Leases
@@ -21,6 +22,7 @@ from feed_assets.state.records import (
     FeedInstance,
     FeedInstanceStatus,
     FrozenInput,
+    NewFeedEvent,
     ProcessInstance,
     ProcessInstanceStatus,
     Watermark,
@@ -273,6 +275,76 @@ def test_instances_stay_until_another_cluster_has_them(tmp_path: Path, state_url
             for time, status in zip(TIMES, statuses, strict=False)
         )
     assert kept(protections(harness), ProtectionKind.REPLICA) == TIMES[2:]
+
+
+def copied(tmp_path: Path) -> RetentionHarness:
+    """Clicks that another cluster must have first, and has; they are too old."""
+    clicks = replicated({"until_replicated_to": ["backup"]})
+    harness = RetentionHarness.of(tmp_path, clicks, clusters=("primary", "backup"))
+    harness.land("clicks", *hourly(START, 60))
+    harness.arrive(at("01T04"))
+    ended = harness.world.copy("clicks@primary", TIMES[:3], at("01T04"))
+    assert not [each for each in ended.values() if isinstance(each, Exception)]
+    harness.wait(at("03T02:30"))
+    return harness
+
+
+def taken(harness: RetentionHarness) -> list[datetime]:
+    (planned,) = harness.plan().feeds
+    assert planned.survey is not None
+    return [item.nominal_time for items in planned.survey.taken.values() for item in items]
+
+
+def test_a_replica_that_has_the_content_lets_its_source_go(tmp_path: Path) -> None:
+    harness = copied(tmp_path)
+    assert taken(harness) == TIMES[:3]
+    swept = harness.run(harness.planned())
+    assert harness.outcomes(swept) == {ItemOutcome.EVICTED: 3}
+
+
+def test_an_instance_stays_while_its_replica_has_older_content(tmp_path: Path) -> None:
+    harness = copied(tmp_path)
+    harness.land("clicks", TIMES[1], text="more")
+    assert taken(harness) == [TIMES[0], TIMES[2]]
+    (planned,) = harness.plan().feeds
+    assert planned.survey is not None
+    kept_now = {each.nominal_time: each.kept for each in planned.survey.protected}
+    assert kept_now[TIMES[1]] == (
+        Protection(
+            ProtectionKind.REPLICA,
+            "it stays until cluster 'backup' has it, where it is behind: its source has changed since it was copied",
+        ),
+    )
+
+
+def test_an_instance_stays_that_changes_between_the_plan_and_the_sweep(tmp_path: Path) -> None:
+    harness = copied(tmp_path)
+    sweep = harness.planned()
+    part = next(harness.world.folder("clicks", TIMES[1]).iterdir())
+    part.write_text("DATA")
+    results = harness.results(harness.run(sweep))
+    assert results["clicks/2013-11-01/01"].outcome is ItemOutcome.KEPT
+    assert "where it is behind" in (results["clicks/2013-11-01/01"].reason or "")
+    assert part.read_text() == "DATA"
+
+
+def test_a_replica_that_cannot_be_compared_keeps_its_source(tmp_path: Path) -> None:
+    harness = copied(tmp_path)
+    (tmp_path / "backup").rename(tmp_path / "unmounted")
+    assert taken(harness) == []
+
+
+def test_the_record_knows_that_a_replica_is_behind_even_if_it_was_evicted(tmp_path: Path) -> None:
+    harness = copied(tmp_path)
+    replicas, source = harness.world.feed_instances("clicks", "backup").values(), harness.rows()[TIMES[1]]
+    change = NewFeedEvent(
+        **source.key._asdict(), kind=FeedEventKind.CHANGED, origin="late data", recorded_at=at("01T09")
+    )
+    with harness.world.database.begin() as connection:
+        (seq,) = EventLog(connection).append([change])
+        evicted = [replace(row, status=FeedInstanceStatus.EVICTED) for row in replicas]
+        FeedInstances(connection).put([*evicted, replace(source, manifest_digest="blake3:new", event_seq=seq)])
+    assert kept(protections(harness, TIMES[:3]), ProtectionKind.REPLICA) == TIMES[1:2]
 
 
 def test_copies_that_are_still_to_be_made_keep_the_source_where_they_are_made(tmp_path: Path) -> None:
