@@ -101,6 +101,11 @@ def needs_all(policy: RetentionRecord) -> bool:
     return bool(policy.keep_newest) or policy.max_instances is not None or policy.max_bytes is not None
 
 
+def count_newest(policy: RetentionRecord) -> int:
+    """Return how many of the newest instances with data the policy must know to keep or to count them."""
+    return max(policy.keep_newest, policy.max_instances or 0)
+
+
 def find_before(policy: RetentionRecord, as_of: datetime) -> datetime | None:
     """Return the moment before which candidates are needed; None for all."""
     return None if needs_all(policy) or policy.limit is None else _oldest_kept(policy, policy.limit, as_of)
@@ -156,8 +161,7 @@ def decide_cuts(
     size. Instances later than `as_of` are not counted, and do not count as the newest.
     """
     moment = judged_at(policy, as_of)
-    is_counted = bool(policy.keep_newest) or policy.max_instances is not None
-    newest = sorted({time for time in present if time <= moment}, reverse=True) if is_counted else []
+    newest = sorted({time for time in present if time <= moment}, reverse=True) if count_newest(policy) else []
     if len(newest) < policy.keep_newest:
         return ()
     kept_from = newest[policy.keep_newest - 1] if policy.keep_newest else None

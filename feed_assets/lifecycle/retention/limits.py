@@ -29,7 +29,10 @@ class ObstacleCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """The effect of a sweep on one feed: removed instances and bytes (None: not measured), and instances that stay."""
+    """The effect of a sweep on one feed: removed instances and bytes (None: not measured), and instances that stay.
+
+    Only instances with data are removed in this sense; none stays if no instance that stays has data.
+    """
 
     instances: int
     stay: int

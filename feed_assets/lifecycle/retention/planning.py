@@ -19,7 +19,7 @@ from feed_assets.lifecycle.retention.movers import DriverMeasurer, Measurer
 from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.lifecycle.retention.schedule import schedule_retention_now
-from feed_assets.lifecycle.retention.surveying import FeedSurvey, count_present, survey_feed
+from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed, with_all_present
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -161,7 +161,7 @@ def _plan_feed(
         obstacles = _obstacles(survey, request, seen) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
             # The record may lack instances, so count those in storage before asking for approval.
-            survey = replace(survey, present=max(survey.present, count_present(stores, record)))
+            survey = with_all_present(stores, survey, measurer)
             obstacles = _obstacles(survey, request, seen)
     except StorageError as exc:
         return PlannedFeed(record=record, left_out=str(exc))
@@ -173,8 +173,8 @@ def _obstacles(survey: FeedSurvey, request: SweepRequest, seen: KnownTimes) -> t
     assert policy is not None
     is_measured = all(item.bytes is not None for items in survey.taken.values() for item in items)
     taking = Amounts(
-        instances=survey.instances,
-        stay=max(survey.present - survey.instances, 0),
+        instances=survey.filled,
+        stay=survey.stay,
         bytes=survey.bytes if is_measured else None,
     )
     return decide_limits(policy, taking, survey.record.sequence.frequency, request.now, seen)

@@ -1,8 +1,8 @@
 """Survey one feed: find the paths that may be removed by its policy, and those that are protected. Change nothing."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,9 +14,11 @@ from feed_assets.lifecycle.retention.eligibility import (
     Eligible,
     Weight,
     collect_candidates,
+    count_newest,
     decide_eligible,
     find_before,
     garbage_collection_paused,
+    judged_at,
 )
 from feed_assets.lifecycle.retention.locations import find_location
 from feed_assets.lifecycle.retention.movers import Measurer
@@ -36,6 +38,8 @@ from feed_assets.state.sweep_records import SweepItem
 from feed_assets.storage.pool import StorePool
 
 _BATCH = 5_000
+_AT_LEAST = 16
+"""The smallest number of paths that are measured together."""
 _KINDS = tuple(LocationKind)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 
@@ -55,8 +59,8 @@ class FeedSurvey:
 
     `taken` are the paths that may be removed, by kind and oldest first. `protected` are eligible but protected.
     `present` counts the feed's instances, including those that may be removed: all that were found; or, if only old
-    ones were searched, those plus the newer ones on record. `unswept` has the locations that are not swept; each has
-    its obstacle.
+    ones were searched, those plus the newer ones on record. `stay` counts those that would stay; 0 if none of them has
+    data. `unswept` has the locations that are not swept; each has its obstacle.
     """
 
     record: FeedRecord
@@ -64,11 +68,17 @@ class FeedSurvey:
     protected: tuple[ProtectedPath, ...]
     unswept: tuple[RetainedLocation, ...]
     present: int
+    stay: int
 
     @property
     def instances(self) -> int:
         """The number of instances that may be removed: paths of data."""
         return len(self.taken.get(LocationKind.DATA, ()))
+
+    @property
+    def filled(self) -> int:
+        """The number of these instances that are not known to be empty."""
+        return sum(item.files != 0 or not item.fingerprint for item in self.taken.get(LocationKind.DATA, ()))
 
     @property
     def paths(self) -> int:
@@ -113,7 +123,8 @@ def survey_feed(
     }
     data = found.get(LocationKind.DATA, Candidates([], []))
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
-    eligible = decide_eligible(policy, found, data.times, query.as_of, weights)
+    present = _find_newest(measurer, record, data, count_newest(policy), judged_at(policy, query.as_of))
+    eligible = decide_eligible(policy, found, present, query.as_of, weights)
     protected = _find_protected(database, stores, timeline, record, eligible, query)
     stays = {(each.kind, each.path) for each in protected}
     if stays:
@@ -122,21 +133,59 @@ def survey_feed(
             for kind, cut, candidates in eligible
         ]
     taken, immovable = _sized(database, measurer, record, policy, eligible)
+    newer = 0 if before is None else _newer_on_record(database, record, before)
+    going = {item.path for item in taken.get(LocationKind.DATA, ())}
     return FeedSurvey(
         record=record,
         taken=taken,
         protected=(*protected, *immovable),
         unswept=unswept,
-        present=len(data.paths) + (0 if before is None else _newer_on_record(database, record, before)),
+        present=len(data.paths) + newer,
+        stay=newer + _count_staying(measurer, record, data, going),
     )
 
 
-def count_present(stores: StorePool, record: FeedRecord) -> int:
-    """Count the instances of a feed in storage, with a walk through all of them."""
+def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) -> FeedSurvey:
+    """Return a survey with all instances in storage counted, by a walk through all of them.
+
+    The record may lack instances that a survey of old ones does not see.
+    """
+    record = survey.record
     location = find_location(record, LocationKind.DATA)
     if location is None:
-        return 0
-    return len(collect_candidates(stores.get(location.store), location, record.sequence, None).paths)
+        return survey
+    data = collect_candidates(stores.get(location.store), location, record.sequence, None)
+    going = {item.path for item in survey.taken.get(LocationKind.DATA, ())}
+    stay = _count_staying(measurer, record, data, going)
+    return replace(survey, present=max(survey.present, len(data.paths)), stay=max(survey.stay, stay))
+
+
+def _count_staying(measurer: Measurer, record: FeedRecord, data: Candidates, going: Collection[str]) -> int:
+    """Count the instances that stay; 0 if none of them has data."""
+    staying = data.pick(path not in going for path in data.paths)
+    return len(staying.paths) if _find_newest(measurer, record, staying, 1, _FOREVER) else 0
+
+
+def _find_newest(
+    measurer: Measurer, record: FeedRecord, data: Candidates, count: int, moment: datetime
+) -> list[datetime]:
+    """Return the nominal times of the newest instances with data that are not after a moment, at most `count`.
+
+    A directory without files has no data. Measures no more paths than needed, newest first.
+    """
+    location = find_location(record, LocationKind.DATA)
+    if location is None or not count:
+        return []
+    newest = sorted((pair for pair in zip(data.times, data.paths, strict=True) if pair[0] <= moment), reverse=True)
+    found: dict[datetime, None] = {}
+    size = max(count, _AT_LEAST)
+    for start in range(0, len(newest), size):
+        batch = newest[start : start + size]
+        measures = measurer.measure(location.store, [path for _, path in batch])
+        found |= {time: None for (time, _), measure in zip(batch, measures, strict=True) if measure.files}
+        if len(found) >= count:
+            break
+    return list(found)[:count]
 
 
 def _newer_on_record(database: Database, record: FeedRecord, since: datetime) -> int:

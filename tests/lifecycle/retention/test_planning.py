@@ -1,12 +1,13 @@
 """Planning finds what may go, says what it exceeds, stores it, and touches nothing."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.clock_witness import load_known_times
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.state.sweep_records import SweepState
@@ -146,6 +147,40 @@ def test_the_share_is_of_what_there_is_whether_it_is_on_record_or_not(tmp_path: 
 def test_a_sweep_that_would_take_all_asks(harness: RetentionHarness) -> None:
     harness.now = at("20")
     assert "everything" in codes(harness)
+
+
+def empty(harness: RetentionHarness, *times: datetime) -> None:
+    """Make directories without files, as a job does that has not written yet."""
+    for time in times:
+        harness.world.folder("clicks", time).mkdir(parents=True)
+
+
+@pytest.mark.parametrize("policy", [{"keep_newest": 2}, {"limit": None, "max_instances": 2}])
+def test_empty_directories_do_not_crowd_out_instances_with_data(tmp_path: Path, policy: dict[str, Any]) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(**policy))
+    harness.land("clicks", *hourly(START, 4))
+    empty(harness, *hourly(START + timedelta(hours=4), 40))
+    harness.now = at("09")
+    (planned,) = harness.plan().feeds
+    assert planned.survey is not None
+    taken = planned.survey.taken[LocationKind.DATA]
+    assert [item.path for item in taken if item.files] == ["clicks/2013-11-01/00", "clicks/2013-11-01/01"]
+
+
+def test_a_sweep_asks_that_would_leave_nothing_but_empty_directories(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed())
+    harness.land("clicks", *hourly(START, 4))
+    empty(harness, *hourly(at("03"), 40))
+    harness.now = at("03T12:00")
+    assert "everything" in codes(harness)
+
+
+def test_a_sweep_of_empty_directories_alone_does_not_ask(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed())
+    empty(harness, *hourly(START, 4))
+    harness.now = at("03T12:00")
+    assert codes(harness) == set()
+    assert harness.planned().paths == 4
 
 
 def test_a_clock_that_stands_before_the_last_sweep_asks(harness: RetentionHarness) -> None:
