@@ -189,7 +189,8 @@ def _count_file(count: TreeCount, path: str, found: os.stat_result) -> None:
     count.bytes += size
     count.files += 1
     count.names.append(path[1:])
-    count.fingerprints.append(f"{path} {found.st_ino} {found.st_mode} {size} {found.st_mtime_ns}")
+    times = f"{found.st_mtime_ns} {found.st_ctime_ns}"  # the second tells what was written with an old time
+    count.fingerprints.append(f"{path} {found.st_ino} {found.st_mode} {size} {times}")
     if not is_file:
         count.other = path[1:]
 

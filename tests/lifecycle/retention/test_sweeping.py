@@ -1,8 +1,10 @@
 """A sweep moves what has expired, and the record says so; what protects an instance at that moment keeps it."""
 
+import os
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -153,6 +155,21 @@ def test_what_was_written_into_an_instance_that_is_not_on_record_keeps_it(tmp_pa
     done = harness.run(sweep)
     assert harness.results(done)["clicks/2013-11-01/04"].outcome is ItemOutcome.CHANGED
     assert harness.outcomes(done) == {ItemOutcome.EVICTED: 23, ItemOutcome.CHANGED: 1}
+
+
+def test_content_that_was_written_in_place_with_its_old_size_and_time_keeps_its_instance(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path)
+    harness.land("clicks", *EXPIRED, *YOUNG)
+    harness.now = at("04")
+    sweep = harness.planned()
+    (file,) = harness.world.folder("clicks", EXPIRED[4]).iterdir()
+    status = file.stat()
+    sleep(0.01)
+    file.write_text("DATA")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    done = harness.run(sweep)
+    assert harness.results(done)["clicks/2013-11-01/04"].outcome is ItemOutcome.CHANGED
+    assert file.read_text() == "DATA"
 
 
 def test_what_somebody_else_took_away_has_vanished(harness: RetentionHarness) -> None:

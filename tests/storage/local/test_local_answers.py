@@ -5,6 +5,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -121,6 +122,20 @@ def test_a_link_counts_as_a_file_without_bytes_and_is_told_by_its_path(root: Pat
     (root / "weather/alone").symlink_to("05/sub/data")
     (alone,) = store.measure(["weather/alone"])
     assert (alone.bytes, alone.files, alone.obstacle) == (0, 1, "it is a symbolic link")
+
+
+def test_a_file_that_was_written_in_place_with_its_old_size_and_time_has_another_fingerprint(root: Path) -> None:
+    file = root / "weather/05/part-0.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("old")
+    store, status = LocalStore(root), file.stat()
+    (before,) = store.measure(["weather/05"])
+    sleep(0.01)
+    file.write_text("new")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    (after,) = store.measure(["weather/05"])
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (status.st_ino, status.st_mtime_ns)
+    assert before.fingerprint != after.fingerprint
 
 
 @pytest.mark.parametrize(("depth", "is_measured"), [(200, True), (201, False)])
