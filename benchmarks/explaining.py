@@ -15,6 +15,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrival.polling import apply_arrivals
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -58,9 +59,10 @@ def _context(folder: Path, window: str) -> OperationContext:
     record_declared(database, location.declared or (), START)
     stores, timeline, as_of = StorePool(), ReleaseTimeline(location.plan), START + timedelta(days=2)
     apply_plan(database, timeline, as_of)
-    apply_arrivals(database, stores, location.plan, "primary", as_of, TimeBudget(60.0))
-    apply_readiness(database, timeline, "primary", as_of, TimeBudget(60.0))
     clock = FrozenClock(as_of)
+    bulkheads = Unconfined("primary", clock)
+    apply_arrivals(database, stores, location.plan, "primary", as_of, TimeBudget(60.0), bulkheads)
+    apply_readiness(database, timeline, "primary", as_of, TimeBudget(60.0), bulkheads)
     return OperationContext(
         timeline=timeline, database=database, stores=stores, clock=clock, real_clock=clock, as_of=as_of
     )

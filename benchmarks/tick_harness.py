@@ -104,7 +104,7 @@ class TickHarness:
             )
             connection.execute(f"DELETE FROM fa_arrival_polls WHERE feed NOT IN ({sources})")
             (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
-        self.cursor = TickCursor(last_seq=last, checked=self.runtime.location.digest).render()
+        self.cursor = TickCursor(last_seq=last, location=self.runtime.location.digest).render()
 
 
 @contextmanager
@@ -131,5 +131,5 @@ def tick_harness(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[Ti
             layout=layout,
             instance=instance,
             nominal_time=done,
-            cursor=TickCursor(last_seq=last, checked=location.digest).render(),
+            cursor=TickCursor(last_seq=last, location=location.digest).render(),
         )

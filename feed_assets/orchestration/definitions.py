@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from dagster import (
+    AssetCheckExecutionContext,
     AssetCheckResult,
     AssetChecksDefinition,
     AssetSpec,
@@ -114,7 +115,10 @@ def _location_asset(digest: str) -> AssetSpec:
     return AssetSpec(
         names.LOCATION_KEY,
         group_name="feed_assets",
-        description="The entities that this location declares. Its check fails while one of their files is invalid.",
+        description=(
+            "The entities that this location declares. Its check fails while one of their files is invalid, or while "
+            "something fails in a tick of a sensor."
+        ),
         metadata={"feed_assets/digest": digest},
         kinds={"yaml"},
     )
@@ -122,12 +126,15 @@ def _location_asset(digest: str) -> AssetSpec:
 
 def _location_check(runtime: Runtime) -> AssetChecksDefinition:
     @asset_check(
-        asset=names.LOCATION_KEY, name=names.LOCATION_CHECK, description="Checks that every entity file is valid."
+        asset=names.LOCATION_KEY,
+        name=names.LOCATION_CHECK,
+        description="Checks that every entity file is valid, and that nothing fails in the ticks of the sensors.",
     )
-    def entities_are_valid() -> AssetCheckResult:
-        from feed_assets.orchestration.ticks import issues_check
+    def entities_are_valid(context: AssetCheckExecutionContext) -> AssetCheckResult:
+        from feed_assets.orchestration.health import find_health
 
-        evaluation = issues_check(runtime.location.issues)
+        location = runtime.location
+        evaluation = find_health(runtime.database(context.instance), location.plan, location.issues).check()
         return AssetCheckResult(
             passed=evaluation.passed,
             severity=evaluation.severity,

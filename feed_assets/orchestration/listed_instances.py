@@ -5,6 +5,7 @@ from datetime import datetime
 from dagster import OpExecutionContext, RunRequest
 
 from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
 from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.orchestration import names
@@ -43,6 +44,7 @@ def request_runs(
     at_most: int,
 ) -> list[RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     requests = apply_requests(
         database,
         follow_plan(runtime, active.location, database, as_of),
@@ -50,9 +52,11 @@ def request_runs(
         as_of,
         runtime.real_clock.now(),
         at_most,
+        bulkheads,
         mode=mode,
         without_row=state_without_row(runtime.settings.schedule),
     )
+    bulkheads.save(database)
     return [_build_request(request, op_name) for request in requests]
 
 

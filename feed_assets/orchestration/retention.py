@@ -4,14 +4,24 @@ The schedule queries every minute which feeds are due. The job plans sweeps, run
 and removes expired trash. The arrival sensor reports the fate of instances from the event log.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunRequest, RunsFilter, SkipReason
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    Failure,
+    OpExecutionContext,
+    RunRequest,
+    RunsFilter,
+    SkipReason,
+)
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.bulkheads import describe_error
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
 from feed_assets.lifecycle.instances.worker_names import name_holder
@@ -33,6 +43,7 @@ from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
+from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
@@ -41,6 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AUTHOR = "schedule"
+
+_logger = logging.getLogger(__name__)
 
 _UNENDED = [
     DagsterRunStatus.QUEUED,
@@ -125,8 +138,13 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
 
 
 def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, sweeps: Sequence[str]) -> None:
-    """Run sweeps; a refused sweep does not affect the others."""
+    """Run sweeps; a sweep that is refused or fails does not affect the others.
+
+    Raises:
+        Failure: sweeps failed; each continues in the next run.
+    """
     sweep_context = _sweep_context(runtime, context)
+    failed: list[str] = []
     for sweep_id in sweeps:
         mover = choose_mover(
             _paths_of(sweep_context.database, sweep_id), sweep_context.stores, _session(context, cluster)
@@ -136,8 +154,17 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         except SweepRefusedError as exc:
             context.log.warning(str(exc))
             continue
+        except StateUnreachableError:
+            raise
+        except Exception as exc:
+            _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
+            context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
+            failed.append(sweep_id)
+            continue
         context.log.info(f"sweep {sweep_id}: {describe_sweep(sweep)}")
         context.add_output_metadata({names.META_SWEEP: sweep_id})
+    if failed:
+        raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
 
 
 def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:

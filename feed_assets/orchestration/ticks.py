@@ -7,16 +7,16 @@ compare-and-set make a repeated tick harmless: it requests nothing twice.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from dagster import (
     AddDynamicPartitionsRequest,
     AssetCheckEvaluation,
-    AssetCheckSeverity,
+    AssetMaterialization,
+    AssetObservation,
     DagsterInstance,
     DagsterRunStatus,
-    MetadataValue,
     RunRequest,
     RunsFilter,
     SensorResult,
@@ -26,9 +26,9 @@ from dagster import (
 from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.entities.flow_names import describe_process
-from feed_assets.issues import Issue, Severity
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
@@ -36,12 +36,14 @@ from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, 
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.dead_runs import RunHeartbeats, fail_dead_runs
+from feed_assets.orchestration.health import find_health
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.log_events import build_asset_events
+from feed_assets.orchestration.log_events import DagsterEvent, build_asset_events
 from feed_assets.orchestration.overdue_notices import build_context, describe_oldest, report_overdue
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.releases import follow_plan
@@ -50,9 +52,13 @@ from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, Key, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEvent, TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
+NO_POLLS = ArrivalResult(polled=0, arrived=0, is_complete=True)
+NO_RETRIES = RetryResult(again=(), exhausted=())
+NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
 REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
 KEYS_A_TICK = 2_000
@@ -65,13 +71,18 @@ _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
-    """A sensor's cursor in Dagster: the last reported event, and the digest of the location whose issues are shown."""
+    """A sensor's cursor in Dagster: the last reported event, and the digests of the location and of the health that
+    its check shows.
+    """
 
     last_seq: int = 0
-    checked: str = ""
+    location: str = ""
+    health: str = ""
 
     def render(self) -> str:
-        return json.dumps({"version": _CURSOR_VERSION, "told": self.last_seq, "checked": self.checked})
+        return json.dumps(
+            {"version": _CURSOR_VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
+        )
 
 
 def parse_cursor(text: str | None) -> TickCursor:
@@ -87,66 +98,147 @@ def parse_cursor(text: str | None) -> TickCursor:
         raise ValueError(
             f"cursor {text!r} does not have version {_CURSOR_VERSION}; reset it with `dagster sensor cursor`"
         )
-    return TickCursor(last_seq=int(fields["told"]), checked=str(fields["checked"]))
+    return TickCursor(
+        last_seq=int(fields["told"]), location=str(fields["checked"]), health=str(fields.get("health", ""))
+    )
 
 
 def run_tick(
     runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor_text: str | None
 ) -> SensorResult:
-    """Do the work of one tick of an arrival sensor.
+    """Do the work of one tick of an arrival sensor. Each step runs, whatever happens in the others: see `Bulkheads`.
 
     `layout` is the layout that Dagster has loaded; the active definitions may be newer.
     """
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
-    as_of, budget = runtime.clock.now(), TimeBudget(SECONDS_A_TICK)
+    as_of = runtime.clock.now()
     active = follow_definitions(runtime, layout, database, as_of)
-    plan, layout = active.plan, active.layout
-    if cluster not in plan.clusters:
+    if cluster not in active.plan.clusters:
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
     timeline = follow_plan(runtime, active.location, database, as_of)
-    context = build_context(runtime, timeline, database, as_of)
-    set_back = apply_clock(database, timeline, cluster, as_of, runtime.real_clock.now())
-    if set_back is not None:
-        _logger.warning("cluster %s: %s", cluster, set_back.render())
-    reconcile(database, plan.clusters[cluster], instance, runtime.heartbeats, as_of, runtime.real_clock.now())
-    apply_staging_sweep(database, runtime.stores, plan, cluster, runtime.real_clock.now())
-    arrivals = apply_arrivals(database, runtime.stores, plan, cluster, as_of, budget)
-    apply_past_polls(database, runtime.stores, timeline, cluster, as_of)
-    log_exhausted(plan, apply_retries(database, timeline, cluster, as_of))
-    readiness = apply_readiness(database, timeline, cluster, as_of, budget, without_row=context.without_row)
-    explained = report_overdue(context, layout, cluster, instance)
-    requests = apply_requests(
-        database,
-        timeline,
-        cluster,
-        as_of,
-        runtime.real_clock.now(),
-        REQUESTS_A_TICK,
-        mode=LaunchMode.PARTITIONS,
-        without_row=context.without_row,
-        not_yet=active.not_yet,
+    tick = _Tick(
+        runtime=runtime,
+        active=active,
+        cluster=cluster,
+        instance=instance,
+        context=build_context(runtime, timeline, database, as_of),
+        bulkheads=Bulkheads.open(database, cluster, runtime.real_clock),
     )
-    with database.read() as connection:
-        events = EventLog(connection).read(cursor.last_seq, EVENTS_A_TICK, clusters=[cluster])
-    asset_events = list(build_asset_events(layout, events))
-    checks = []
-    if cursor.checked != active.location.digest:
-        set_pool_limits(layout, cluster, instance)
-        checks.append(issues_check(active.location.issues))
-    run_requests = [build_run_request(layout, request) for request in requests]
-    is_quiet = not (run_requests or asset_events or readiness.ready)
-    oldest = describe_oldest(context, cluster) if is_quiet else ""
-    following = replace(cursor, last_seq=events[-1].seq if events else cursor.last_seq, checked=active.location.digest)
-    return SensorResult(
-        run_requests=run_requests or None,
-        asset_events=[*asset_events, *checks],
-        dynamic_partitions_requests=dynamic_keys(layout, cluster, instance, as_of),
-        cursor=following.render(),
-        skip_reason=None
-        if run_requests
-        else SkipReason(describe(arrivals, readiness, len(asset_events), explained, active) + oldest),
-    )
+    done = tick.advance()
+    return tick.report(done, cursor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What a tick has done."""
+
+    arrivals: ArrivalResult
+    readiness: ReadinessResult
+    requests: Sequence[LaunchRequest]
+    explained: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tick:
+    """One tick of a cluster."""
+
+    runtime: Runtime
+    active: ActiveDefinitions
+    cluster: str
+    instance: DagsterInstance
+    context: OperationContext
+    bulkheads: Bulkheads
+
+    def advance(self) -> _Done:
+        """Bring the record up to date, and decide what to launch."""
+        context, cluster, bulkheads, instance = self.context, self.cluster, self.bulkheads, self.instance
+        database, timeline, as_of, stores = context.database, context.timeline, context.as_of, context.stores
+        plan, real_now, budget = self.active.plan, self.runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
+        set_back = apply_clock(database, timeline, cluster, as_of, real_now)
+        if set_back is not None:
+            _logger.warning("cluster %s: %s", cluster, set_back.render())
+        record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
+        run = bulkheads.run
+        run(TickStep.RECONCILIATION, None, reconcile, database, record, instance, heartbeats, as_of, real_now)
+        run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
+        arrivals = run(
+            TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
+        )
+        run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
+        retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
+        log_exhausted(plan, retried)
+        readiness = run(
+            TickStep.GATES,
+            NOTHING_READY,
+            apply_readiness,
+            database,
+            timeline,
+            cluster,
+            as_of,
+            budget,
+            bulkheads,
+            without_row=context.without_row,
+        )
+        explained = report_overdue(context, self.active.layout, cluster, instance)
+        requests = run(
+            TickStep.REQUESTS,
+            [],
+            apply_requests,
+            database,
+            timeline,
+            cluster,
+            as_of,
+            real_now,
+            REQUESTS_A_TICK,
+            bulkheads,
+            mode=LaunchMode.PARTITIONS,
+            without_row=context.without_row,
+            not_yet=self.active.not_yet,
+        )
+        return _Done(arrivals=arrivals, readiness=readiness, requests=requests, explained=explained)
+
+    def report(self, done: _Done, cursor: TickCursor) -> SensorResult:
+        """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
+        cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
+        with database.read() as connection:
+            events = EventLog(connection).read(cursor.last_seq, EVENTS_A_TICK, clusters=[cluster])
+        asset_events: list[AssetMaterialization | AssetObservation | AssetCheckEvaluation] = []
+        for event in events:
+            nothing: list[DagsterEvent] = []
+            asset_events += self.bulkheads.run_unit(
+                TickStep.REPORTS, event.feed, nothing, list_asset_events, layout, event
+            )
+        if cursor.location != location.digest:
+            self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
+        partitions = dynamic_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
+        self.bulkheads.save(database)
+        health = find_health(database, self.active.plan, location.issues)
+        run_requests = [build_run_request(layout, request) for request in done.requests]
+        is_quiet = not (run_requests or asset_events or done.readiness.ready)
+        last_seq = events[-1].seq if events else cursor.last_seq
+        following = TickCursor(last_seq=last_seq, location=location.digest, health=health.digest)
+        said = describe(done.arrivals, done.readiness, len(asset_events), done.explained, self.active)
+        if (cursor.location, cursor.health) != (following.location, following.health):
+            asset_events.append(health.check())
+        oldest = describe_oldest(self.context, cluster) if is_quiet else ""
+        return SensorResult(
+            run_requests=run_requests or None,
+            asset_events=asset_events,
+            dynamic_partitions_requests=partitions,
+            cursor=following.render(),
+            skip_reason=None if run_requests else SkipReason(said + oldest + health.describe(cluster)),
+        )
+
+    @property
+    def database(self) -> Database:
+        """The state."""
+        return self.context.database
+
+
+def list_asset_events(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
+    """Return the Dagster events of a feed event."""
+    return list(build_asset_events(layout, [event]))
 
 
 def log_exhausted(plan: Plan, retried: RetryResult) -> None:
@@ -248,12 +340,14 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
 
 
 def dynamic_keys(
-    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime
+    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime, bulkheads: Bulkheads
 ) -> list[AddDynamicPartitionsRequest]:
     """Return requests for the keys that dynamic grids lack, oldest first."""
     requests: dict[str, AddDynamicPartitionsRequest] = {}
     for grid in layout.dynamic[cluster]:
-        keys = _missing_keys(grid, instance, as_of)
+        keys: Sequence[str] = bulkheads.run_unit(
+            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
+        )
         if keys:
             requests[grid.dynamic_name] = grid.add_request(keys)
     return list(requests.values())
@@ -280,16 +374,3 @@ def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance
         pool = names.pool_name(process)
         if process.cluster == cluster and known.get(pool, default) != process.parallel:
             storage.set_concurrency_slots(pool, process.parallel)
-
-
-def issues_check(issues: Sequence[Issue]) -> AssetCheckEvaluation:
-    """Return the result of the check on the location's own asset: passed if every entity file is free of errors."""
-    errors = [issue for issue in issues if issue.severity is Severity.ERROR]
-    return AssetCheckEvaluation(
-        asset_key=names.LOCATION_KEY,
-        check_name=names.LOCATION_CHECK,
-        passed=not errors,
-        severity=AssetCheckSeverity.ERROR,
-        description=f"{len(errors)} errors, {len(issues) - len(errors)} warnings",
-        metadata={"issues": MetadataValue.md("\n".join(f"- {issue.render()}" for issue in issues) or "none")},
-    )

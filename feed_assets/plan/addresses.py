@@ -11,3 +11,14 @@ class StoreAddress:
 
     url: str
     options: FrozenMap[str, object] = field(default=EMPTY, repr=False)
+
+
+def endpoint_of(address: StoreAddress) -> str:
+    """Return what a store is reached by: scheme and host or bucket of its URL; for a local directory, the whole URL.
+
+    >>> endpoint_of(StoreAddress(url="thrift://metastore:9083/web/clicks"))
+    'thrift://metastore:9083'
+    """
+    scheme, _, rest = address.url.partition("://")
+    host = rest.partition("/")[0]
+    return f"{scheme}://{host}" if host else address.url

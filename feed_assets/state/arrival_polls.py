@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.state.records import ArrivalPoll, FeedKey
+from feed_assets.state.records import ArrivalPoll, FeedKey, ObstructedFeed
 from feed_assets.state.rows import RowMapper, delete_keys, has_key, key_parameters
-from feed_assets.state.schema import arrival_polls
+from feed_assets.state.schema import HAS_OBSTACLE, arrival_polls
 from feed_assets.state.upserts import build_upsert
 
 _T = arrival_polls.c
@@ -61,6 +61,13 @@ class ArrivalPolls:
             moved = update(arrival_polls).where(has_key(arrival_polls, FeedKey._fields))
             moved = moved.values(polled_at=bindparam("seen_at"), next_poll_at=bindparam("next_at"))
             self._connection.execute(moved, parameters)
+
+    def obstructed(self) -> list[ObstructedFeed]:
+        """Return the feeds of all clusters with instances that could not be polled, ordered by cluster and feed."""
+        oldest = func.min(_T.nominal_time, type_=_T.nominal_time.type)
+        statement = select(_T.feed, _T.cluster, func.count(), oldest, func.min(_T.obstacle))
+        statement = statement.where(HAS_OBSTACLE).group_by(_T.cluster, _T.feed).order_by(_T.cluster, _T.feed)
+        return [ObstructedFeed(*row) for row in self._connection.execute(statement)]
 
     def remove(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Remove the polls of instances, by (feed, cluster, nominal time)."""

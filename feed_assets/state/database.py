@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from feed_assets.state.errors import StateError
+from feed_assets.state.errors import StateError, StateUnreachableError
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 
@@ -218,7 +218,7 @@ class Database:
         try:
             yield
         except OperationalError as exc:
-            raise StateError(
+            raise StateUnreachableError(
                 database=self.name,
                 reason=f"it cannot be used: {exc.orig}".strip().replace("\n", " "),
                 next_step="Check that it can be reached and written, and that no other program keeps it locked.",

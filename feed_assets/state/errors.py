@@ -15,6 +15,10 @@ class StateError(FeedAssetsError):
         super().__init__(f"{where}: {reason}. {next_step}")
 
 
+class StateUnreachableError(StateError):
+    """The state database cannot be reached, or stays locked: nothing can be read or recorded now."""
+
+
 class LeaseHeldError(StateError):
     """Another worker has the lease of this instance."""
 

@@ -52,6 +52,23 @@ class WatermarkKind(StrEnum):
     PROCESS = "process"
 
 
+class TickStep(StrEnum):
+    """The step of a tick to which a unit of work belongs; the comment says what the unit is."""
+
+    RECONCILIATION = "reconciliation"  # the runs of the cluster
+    STAGING_SWEEP = "staging sweep"  # the address of a store
+    STORAGE = "storage"  # the endpoint of stores
+    ARRIVALS = "arrivals"  # the polls of the cluster
+    PAST_ARRIVALS = "past arrivals"  # a process with older releases
+    RETRIES = "retries"  # a process
+    INSTANCES = "instances"  # a process
+    GATES = "gates"  # a process
+    REQUESTS = "requests"  # a process
+    REPORTS = "reports"  # a feed
+    PARTITIONS = "partitions"  # a grid
+    POOLS = "pools"  # the pools of the cluster
+
+
 class FeedKey(NamedTuple):
     """One instance of a feed on a cluster."""
 
@@ -85,7 +102,10 @@ class FeedSpan(NamedTuple):
 
 
 class ArrivalPoll(NamedTuple):
-    """The next poll of storage for a feed instance, and a summary of the last result (empty: unknown)."""
+    """The next poll of storage for a feed instance, and a summary of the last result (empty: unknown).
+
+    `obstacle` is why the last poll could not tell whether the instance is there; None if it could.
+    """
 
     feed: str
     cluster: str
@@ -93,11 +113,38 @@ class ArrivalPoll(NamedTuple):
     found: str
     polled_at: datetime
     next_poll_at: datetime
+    obstacle: str | None = None
 
     @property
     def key(self) -> FeedKey:
         """The instance."""
         return FeedKey(self.feed, self.cluster, self.nominal_time)
+
+
+class ObstructedFeed(NamedTuple):
+    """A feed with instances that could not be polled: how many, the oldest one, and one of the obstacles."""
+
+    feed: str
+    cluster: str
+    instances: int
+    oldest: datetime
+    obstacle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickFailure:
+    """A unit of work of a cluster's ticks that failed when it was last tried, and when it is tried next (real times).
+
+    `subject` names the unit within its step; "" if the step has one unit. `failures` counts those in a row.
+    """
+
+    cluster: str
+    step: TickStep
+    subject: str
+    reason: str
+    since: datetime
+    next_try_at: datetime
+    failures: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,15 @@ from sqlalchemy import (
 from feed_assets.state.causes import Cause
 from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstanceStatus,
+    ProcessInstanceStatus,
+    TickStep,
+    WatermarkKind,
+)
 
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 VERSION_TABLE = "feed_assets_alembic_version"
 TABLE_PREFIX = "fa_"
 
@@ -39,6 +45,7 @@ IS_DUE_SOMETIME = text("due_at IS NOT NULL")
 HAS_KEY = text("idempotency_key IS NOT NULL")
 HAS_NEXT_TIME = text("next_time IS NOT NULL")
 HAS_HOLDER = text("holder IS NOT NULL")
+HAS_OBSTACLE = text("obstacle IS NOT NULL")
 
 
 def _member_values(member: Member) -> list[object]:
@@ -103,8 +110,30 @@ arrival_polls = Table(
     Column("found", Text, nullable=False),
     Column("polled_at", UtcDateTime, nullable=False),
     Column("next_poll_at", UtcDateTime, nullable=False),
+    Column("obstacle", Text),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_arrival_polls_pk"),
     Index("fa_arrival_polls_due", "cluster", "next_poll_at", "feed", "nominal_time"),
+    sqlite_with_rowid=False,
+)
+Index(
+    "fa_arrival_polls_obstructed",
+    arrival_polls.c.cluster,
+    arrival_polls.c.feed,
+    sqlite_where=HAS_OBSTACLE,
+    postgresql_where=HAS_OBSTACLE,
+)
+
+tick_failures = Table(
+    "fa_tick_failures",
+    metadata,
+    Column("cluster", Text, nullable=False),
+    Column("step", Choice(TickStep), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("since", UtcDateTime, nullable=False),
+    Column("next_try_at", UtcDateTime, nullable=False),
+    Column("failures", BigInteger, nullable=False),
+    PrimaryKeyConstraint("cluster", "step", "subject", name="fa_tick_failures_pk"),
     sqlite_with_rowid=False,
 )
 

@@ -61,7 +61,9 @@ class InstanceStore(ABC):
 
         MISSING: nothing is there. With a flag: AVAILABLE if the instance contains it, else PARTIAL. Without a flag:
         AVAILABLE if the content has bytes, else EMPTY. PARTIAL also during a publication in place. Stagings do not
-        count. A file in place of the directory counts as one file without a flag.
+        count. A file in place of the directory counts as one file without a flag. What keeps the store from looking
+        into one path (a link out of the root, missing rights, an invalid path) is the `obstacle` of its result; it
+        raises only what concerns the whole store.
         """
 
     @abstractmethod

@@ -36,6 +36,8 @@ class Look:
     instance. `modified_at` (UTC) is the newest change that the filesystem reports: of a content file, of the
     availability flag or, if directories have times, of the directory. It is None for a missing instance. Equal
     `bytes`, `files` and `modified_at` are a cheap hint that nothing changed; only manifests prove it.
+    `obstacle` is why the store cannot or must not look into this path, as a clause for a message; the instance then is
+    PARTIAL.
     Differs from Falcon: there a missing instance has size -1, and sizes count every replica of a block.
     """
 
@@ -44,11 +46,17 @@ class Look:
     bytes: int
     files: int
     modified_at: datetime | None
+    obstacle: str | None = None
 
 
 def missing(path: str) -> Look:
     """Return the `Look` of a missing instance."""
     return Look(path=path, availability=Availability.MISSING, bytes=0, files=0, modified_at=None)
+
+
+def obstructed(path: str, obstacle: str) -> Look:
+    """Return the `Look` of an instance that the store cannot or must not look into."""
+    return Look(path=path, availability=Availability.PARTIAL, bytes=0, files=0, modified_at=None, obstacle=obstacle)
 
 
 class ManifestEntry(NamedTuple):

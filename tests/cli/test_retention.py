@@ -283,7 +283,9 @@ def test_a_dry_run_changes_nothing(project: Path) -> None:
     asking = planned("views")
     let_a_week_pass(project)
     for hour in range(12):
-        (project / f"data/clicks/2013-11-11/{hour:02d}").mkdir(parents=True)
+        folder = project / f"data/clicks/2013-11-11/{hour:02d}"
+        folder.mkdir(parents=True)
+        (folder / "part.csv").write_text("new")
     waiting = planned("clicks")
     before = everything(project)
     for arguments in (

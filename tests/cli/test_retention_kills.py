@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from feed_assets.clock import TimeBudget
+from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.lifecycle.arrival.polling import apply_arrivals
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.operations.context import open_context
 from feed_assets.settings import load_settings
@@ -66,7 +67,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     context = open_context(settings, database)
     apply_plan(database, context.timeline, context.as_of)
-    apply_arrivals(database, context.stores, context.plan, "primary", context.as_of, TimeBudget(60.0))
+    apply_arrivals(
+        database,
+        context.stores,
+        context.plan,
+        "primary",
+        context.as_of,
+        TimeBudget(60.0),
+        Unconfined("primary", FrozenClock(context.as_of)),
+    )
     return tmp_path
 
 

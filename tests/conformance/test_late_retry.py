@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from feed_assets.clock import FrozenClock
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Retry, RetryPolicy
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
 from feed_assets.lifecycle.late.checks import cut_off_at, decide_feed_check, next_check, process_cut_off
 from feed_assets.lifecycle.late.lateness import (
@@ -75,7 +77,9 @@ def check_retry_when_due(case: Case) -> None:
         with made.database.begin() as connection:
             key = ProcessKey("p", "primary", NOW)
             ProcessInstances(connection).transition(key, {status}, retry_at=NOW, updated_at=NOW)
-        again = apply_retries(made.database, made.timeline, "primary", NOW).again
+        again = apply_retries(
+            made.database, made.timeline, "primary", NOW, Unconfined("primary", FrozenClock(NOW))
+        ).again
         assert bool(again) == (case["expected"] == "rerun")
         assert "rerun_call_fails" not in case
 

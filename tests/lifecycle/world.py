@@ -21,6 +21,7 @@ from feed_assets.entities.process import Process
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.past_locations import find_other_locations
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.attempts import OnPublished, Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
@@ -266,23 +267,33 @@ class World:
         file = self.folder(name, time) / "part-0.csv"
         return file.read_text() if file.exists() else None
 
+    def bulkheads(self, cluster: str, as_of: datetime) -> Bulkheads:
+        """What a tick fails with; here it is raised."""
+        return Unconfined(cluster, FrozenClock(as_of))
+
     def arrive(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ArrivalResult:
-        return apply_arrivals(self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds))
+        return apply_arrivals(
+            self.database, self.stores, self.plan, cluster, as_of, TimeBudget(seconds), self.bulkheads(cluster, as_of)
+        )
 
     def ready(self, as_of: datetime, cluster: str = "primary", seconds: float = PLENTY) -> ReadinessResult:
         self.now = max(self.now, as_of)
-        return apply_readiness(self.database, self.timeline, cluster, as_of, TimeBudget(seconds))
+        return apply_readiness(
+            self.database, self.timeline, cluster, as_of, TimeBudget(seconds), self.bulkheads(cluster, as_of)
+        )
 
     def request(self, as_of: datetime, cluster: str = "primary", limit: int = 50) -> list[LaunchRequest]:
-        return apply_requests(self.database, self.timeline, cluster, as_of, as_of, limit)
+        return apply_requests(
+            self.database, self.timeline, cluster, as_of, as_of, limit, self.bulkheads(cluster, as_of)
+        )
 
     def tick(self, as_of: datetime, cluster: str = "primary") -> list[LaunchRequest]:
         """A whole tick of a cluster's sensor, but for Dagster's part."""
         self.now = max(self.now, as_of)
         apply_plan(self.database, self.timeline, as_of, self.policy)
         self.arrive(as_of, cluster)
-        apply_past_polls(self.database, self.stores, self.timeline, cluster, as_of)
-        apply_retries(self.database, self.timeline, cluster, as_of)
+        apply_past_polls(self.database, self.stores, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
+        apply_retries(self.database, self.timeline, cluster, as_of, self.bulkheads(cluster, as_of))
         self.ready(as_of, cluster)
         return self.request(as_of, cluster)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from feed_assets.clock import TimeBudget
+from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.readiness import apply_readiness
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -96,7 +97,16 @@ class EntityHarness:
         loaded = context.load()
         timeline = ReleaseTimeline(compile_location(loaded.bundle, self.now).plan, context.store.values)
         apply_plan(self.database, timeline, self.now)
-        apply_readiness(self.database, timeline, "primary", self.now, TimeBudget(3600), without_row=context.without_row)
+        unconfined = Unconfined("primary", FrozenClock(self.now))
+        apply_readiness(
+            self.database,
+            timeline,
+            "primary",
+            self.now,
+            TimeBudget(3600),
+            unconfined,
+            without_row=context.without_row,
+        )
 
     def instances(self, process: str = "counting", cluster: str = "primary") -> dict[datetime, ProcessInstance]:
         with self.database.read() as connection:

@@ -118,7 +118,7 @@ def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(
 
 
 def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
-    cursor = replace(TickCursor(), last_seq=7, checked="d")
+    cursor = replace(TickCursor(), last_seq=7, location="d", health="h")
     assert parse_cursor(cursor.render()) == cursor
     with pytest.raises(ValueError, match="does not have version 1"):
         parse_cursor('{"version": 2}')

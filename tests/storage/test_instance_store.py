@@ -313,7 +313,6 @@ def test_paths_and_files_may_have_any_name(harness: StoreHarness, path: str) -> 
 )
 def test_paths_that_are_none_of_ours_are_refused(harness: StoreHarness, path: str) -> None:
     for ask in (
-        lambda: harness.store.look([path], None),
         lambda: harness.store.manifest(path),
         lambda: harness.store.stage(path, "run-1"),
         lambda: harness.store.url(path),
@@ -322,6 +321,15 @@ def test_paths_that_are_none_of_ours_are_refused(harness: StoreHarness, path: st
     ):
         with pytest.raises(PathRefusedError):
             ask()
+
+
+@pytest.mark.parametrize("path", ["", "a/../b", ".feed-assets"])
+def test_a_path_that_is_refused_is_an_obstacle_of_its_own_look(harness: StoreHarness, path: str) -> None:
+    publish(harness.store, HOUR, DATA)
+    refused, there = harness.store.look([path, HOUR], None)
+    assert (refused.path, refused.availability) == (path, Availability.PARTIAL)
+    assert refused.obstacle is not None
+    assert (there.availability, there.obstacle) == (Availability.AVAILABLE, None)
 
 
 @pytest.mark.parametrize("token", ["", "..", "a/b", ".hidden", "a b"])

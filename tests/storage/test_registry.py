@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from feed_assets.storage.errors import StorageError, StoreUnknownError
+from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.object.services import open_azure, open_gcs, open_s3
 from feed_assets.storage.object.store import ObjectStore
@@ -147,8 +147,8 @@ def test_credentials_are_those_of_the_session_and_of_a_profile(
     assert read_all(store, "x") == {"a": b"1"}
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(StorageError, match="there are no credentials"):
-        open_store(f"s3://{BUCKET}/profile", own).look(["x"], None)
+    (look,) = open_store(f"s3://{BUCKET}/profile", own).look(["x"], None)
+    assert "there are no credentials" in str(look.obstacle)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "something")
     assert read_all(open_store(f"s3://{BUCKET}/profile", own), "x") == {"a": b"1"}

@@ -10,12 +10,14 @@ from sqlalchemy import Connection
 
 from feed_assets.lifecycle.arrival.past_locations import is_same_place
 from feed_assets.lifecycle.arrival.polling import poll_missing_inputs
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import TickStep
 from feed_assets.storage.pool import StorePool
 
 PAUSE = timedelta(minutes=1)
@@ -24,7 +26,12 @@ _MOMENT = timedelta(microseconds=1)
 
 
 def apply_past_polls(
-    database: Database, stores: StorePool, timeline: ReleaseTimeline, cluster: str, as_of: datetime
+    database: Database,
+    stores: StorePool,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    bulkheads: Bulkheads,
 ) -> None:
     """Poll the inputs that older releases wait for and the arrival sensor does not poll, once a minute.
 
@@ -37,9 +44,19 @@ def apply_past_polls(
         due = Cursors(connection).get(_cursor(cluster))
         if due is not None and timedelta(0) < datetime.fromisoformat(due) - as_of <= PAUSE:
             return
-        waited = [(each.plan, _missing(connection, timeline.plan, each, as_of)) for each in older]
-    for plan, states in waited:
-        poll_missing_inputs(database, stores, plan, states, as_of)
+        waited = [(each, _missing(connection, timeline.plan, each, as_of)) for each in older]
+    for each, states in waited:
+        bulkheads.run_unit(
+            TickStep.PAST_ARRIVALS,
+            each.record.process,
+            None,
+            poll_missing_inputs,
+            database,
+            stores,
+            each.plan,
+            states,
+            as_of,
+        )
     with database.begin() as connection:
         Cursors(connection).put(_cursor(cluster), (as_of + PAUSE).isoformat())
 

@@ -13,11 +13,12 @@ from itertools import zip_longest
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
+from feed_assets.clock import Stopwatch, TimeBudget
+from feed_assets.lifecycle.bulkheads import Bulkheads, describe_error
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.late.checks import decide_feed_check
-from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.plan.records import FeedRecord, Key, Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -28,13 +29,16 @@ from feed_assets.state.records import (
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
+    FeedKey,
     NewFeedEvent,
+    TickStep,
     Watermark,
     WatermarkKind,
 )
 from feed_assets.state.watermarks import Watermarks
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Availability, Look
+from feed_assets.storage.records import Availability, Look, obstructed
 
 ORIGIN = "arrival"
 BATCH = 2_000
@@ -43,6 +47,8 @@ SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(hours=6)
 LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
 AGE_PER_PAUSE = 50
+PATIENCE = 2.0
+"""Seconds after which a store that fails is not asked again in the same tick."""
 
 _STATUS = {
     Availability.MISSING: FeedInstanceStatus.MISSING,
@@ -65,11 +71,12 @@ class Candidate:
 class PollResult:
     """The result of a poll: the instance's row, and either an ARRIVED event or the next poll.
 
-    `late_check` plans a check for late data if no process does. `is_news` says that the result differs from the last
-    poll, or that no earlier result is known.
+    `row` is None if the store could not look into the instance. `late_check` plans a check for late data if no process
+    does. `is_news` says that the result differs from the last poll, or that no earlier result is known.
     """
 
-    row: FeedInstance
+    key: FeedKey
+    row: FeedInstance | None
     event: NewFeedEvent | None
     next_poll: ArrivalPoll | None
     is_news: bool
@@ -106,6 +113,11 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> Pol
     An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work.
     """
     record = candidate.record
+    key = FeedKey(*record.key, candidate.nominal_time)
+    if look.obstacle is not None:
+        found = f"obstacle|{look.obstacle}"
+        planned = _plan_poll(key, found, as_of, has_begun=True, obstacle=look.obstacle)
+        return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=found != candidate.known)
     status = _STATUS[look.availability]
     arrived = status is FeedInstanceStatus.AVAILABLE
     digest = fingerprint(look) if arrived else None
@@ -122,10 +134,8 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> Pol
     )
     if not arrived:
         found = f"{status}|{look.bytes}|{look.files}"
-        pause = pause_after_poll(candidate.nominal_time, as_of, has_begun=look.availability is not Availability.MISSING)
-        again = max(as_of + pause, candidate.nominal_time)
-        planned = ArrivalPoll(*row.key, found=found, polled_at=as_of, next_poll_at=again)
-        return PollResult(row=row, event=None, next_poll=planned, is_news=found != candidate.known)
+        planned = _plan_poll(key, found, as_of, has_begun=look.availability is not Availability.MISSING)
+        return PollResult(key=key, row=row, event=None, next_poll=planned, is_news=found != candidate.known)
     event = NewFeedEvent(
         feed=record.feed,
         cluster=record.cluster,
@@ -139,20 +149,34 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> Pol
         recorded_at=as_of,
     )
     late_check = decide_feed_check(record, candidate.nominal_time, as_of)
-    return PollResult(row=row, event=event, next_poll=None, is_news=True, late_check=late_check)
+    return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check)
+
+
+def _plan_poll(
+    key: FeedKey, found: str, as_of: datetime, *, has_begun: bool, obstacle: str | None = None
+) -> ArrivalPoll:
+    pause = pause_after_poll(key.nominal_time, as_of, has_begun=has_begun)
+    again = max(as_of + pause, key.nominal_time)
+    return ArrivalPoll(*key, found=found, polled_at=as_of, next_poll_at=again, obstacle=obstacle)
 
 
 def apply_arrivals(
-    database: Database, stores: StorePool, plan: Plan, cluster: str, as_of: datetime, budget: TimeBudget
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    cluster: str,
+    as_of: datetime,
+    budget: TimeBudget,
+    bulkheads: Bulkheads,
 ) -> ArrivalResult:
     """Poll the due instances of a cluster's external feeds and record arrivals; stop when the budget is spent.
 
     Each batch is one transaction, and recorded results need no second poll, so the next tick continues an interrupted
-    one.
+    one. What keeps a store from looking is recorded with the polls of the instances that it concerns.
     """
     polled = arrived = 0
     for candidates, watermarks in _due(database, plan, cluster, as_of):
-        arrived += _apply_polls(database, stores, candidates, as_of, watermarks)
+        arrived += _apply_polls(database, stores, candidates, as_of, watermarks, bulkheads)
         polled += len(candidates)
         if budget.is_spent:
             return ArrivalResult(polled=polled, arrived=arrived, is_complete=False)
@@ -162,7 +186,11 @@ def apply_arrivals(
 def poll_missing_inputs(
     database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime
 ) -> None:
-    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared."""
+    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared.
+
+    Raises:
+        StorageError: a store could not look into one of them; the arrivals of the others are recorded.
+    """
     candidates = [
         Candidate(record=record, nominal_time=time)
         for state in states
@@ -176,6 +204,14 @@ def poll_missing_inputs(
     if arrived:
         with database.begin() as connection:
             record_poll_results(connection, arrived)
+    for candidate, look in zip(candidates, looks, strict=True):
+        if look.obstacle is not None:
+            raise StorageError(
+                store=candidate.record.store.url,
+                path=look.path,
+                reason=look.obstacle,
+                next_step="Remove the obstacle, and try again.",
+            )
 
 
 def _due(
@@ -265,8 +301,9 @@ def _apply_polls(
     candidates: Sequence[Candidate],
     as_of: datetime,
     watermarks: Sequence[Watermark],
+    bulkheads: Bulkheads,
 ) -> int:
-    looks = poll_instances(stores, candidates)
+    looks = poll_confined(stores, candidates, bulkheads)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     with database.begin() as connection:
         arrived = record_poll_results(connection, seen)
@@ -281,11 +318,11 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     result only updates the planned poll.
     """
     instances, planned = FeedInstances(connection), ArrivalPolls(connection)
-    settled = instances.find_settled([each.row.key for each in seen if each.is_news])
-    news = [each for each in seen if each.is_news and each.row.key not in settled]
-    arrived = [(each.row, each.event) for each in news if each.event is not None]
+    settled = instances.find_settled([each.key for each in seen if each.is_news])
+    news = [each for each in seen if each.is_news and each.key not in settled]
+    arrived = [(each.row, each.event) for each in news if each.event is not None and each.row is not None]
     seqs = EventLog(connection).append([event for _, event in arrived])
-    rows = [each.row for each in news if each.event is None]
+    rows = [each.row for each in news if each.event is None and each.row is not None]
     instances.put([*rows, *(replace(row, event_seq=seq) for (row, _), seq in zip(arrived, seqs, strict=True))])
     LateChecks(connection).add([each.late_check for each in news if each.late_check is not None])
     planned.put([each.next_poll for each in news if each.next_poll is not None])
@@ -294,12 +331,75 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
 
 
 def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
-    """Poll many instances, with one call for each store and flag; results in the order of `candidates`."""
+    """Poll many instances, with one call for each store and flag; results in the order of `candidates`.
+
+    Raises:
+        StorageError: a whole store could not look.
+    """
+    looks: dict[int, Look] = {}
+    for (address, flag), positions in _by_store(candidates).items():
+        looks.update(_poll(stores, candidates, address, flag, positions))
+    return [looks[position] for position in range(len(candidates))]
+
+
+def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
+    """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
+
+    If a store fails, its feeds are polled one by one. An endpoint that fails slowly, such as by a time-out, is left
+    alone for the rest of the tick and for four times as long as it took.
+    """
+    looks: dict[int, Look] = {}
+    for (address, flag), positions in _by_store(candidates).items():
+        looks.update(_poll_store(stores, candidates, address, flag, positions, bulkheads))
+    return [looks[position] for position in range(len(candidates))]
+
+
+def _by_store(candidates: Sequence[Candidate]) -> dict[tuple[StoreAddress, str | None], list[int]]:
     groups: dict[tuple[StoreAddress, str | None], list[int]] = defaultdict(list)
     for position, candidate in enumerate(candidates):
         groups[candidate.record.store, candidate.record.flag].append(position)
-    looks: dict[int, Look] = {}
-    for (address, flag), positions in groups.items():
-        paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
-        looks.update(zip(positions, stores.get(address).look(paths, flag), strict=True))
-    return [looks[position] for position in range(len(candidates))]
+    return groups
+
+
+def _poll(
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    address: StoreAddress,
+    flag: str | None,
+    positions: Sequence[int],
+) -> dict[int, Look]:
+    paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
+    return dict(zip(positions, stores.get(address).look(paths, flag), strict=True))
+
+
+def _poll_store(
+    stores: StorePool,
+    candidates: Sequence[Candidate],
+    address: StoreAddress,
+    flag: str | None,
+    positions: Sequence[int],
+    bulkheads: Bulkheads,
+) -> dict[int, Look]:
+    """Poll the instances of one store; all at once, then feed by feed if that fails, then none."""
+    endpoint = endpoint_of(address)
+    if bulkheads.is_put_off(TickStep.STORAGE, endpoint):
+        reason = bulkheads.reason(TickStep.STORAGE, endpoint)
+        return {position: obstructed("", f"{endpoint} does not answer: {reason}") for position in positions}
+    watch = Stopwatch()
+    try:
+        looks = _poll(stores, candidates, address, flag, positions)
+    except Exception as exc:  # noqa: BLE001 - whatever a storage client raises is an obstacle to its feeds alone
+        if watch.seconds > PATIENCE:
+            bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
+        by_feed: dict[Key, list[int]] = defaultdict(list)
+        for position in positions:
+            by_feed[candidates[position].record.key].append(position)
+        if len(by_feed) == 1 or watch.seconds > PATIENCE:
+            return {position: obstructed("", describe_error(exc)) for position in positions}
+        return {
+            position: look
+            for each in by_feed.values()
+            for position, look in _poll_store(stores, candidates, address, flag, each, bulkheads).items()
+        }
+    bulkheads.succeed(TickStep.STORAGE, endpoint)
+    return looks

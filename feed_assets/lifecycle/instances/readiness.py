@@ -15,10 +15,11 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.process import Order
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import decide_ready, input_states_many
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME, decide_catch_up
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
-from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed
+from feed_assets.lifecycle.releases.plan_changes import find_changed, forget_changed, note_changed
 from feed_assets.lifecycle.releases.timeline import BEGINNING, ActiveRelease, ReleaseTimeline, first_at_or_after
 from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.state.causes import Cause
@@ -34,6 +35,7 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    TickStep,
     Watermark,
     WatermarkKind,
 )
@@ -66,6 +68,7 @@ def apply_readiness(
     cluster: str,
     as_of: datetime,
     budget: TimeBudget,
+    bulkheads: Bulkheads,
     *,
     without_row: ScheduleState = ScheduleState.SCHEDULED,
     on_time: timedelta = ON_TIME,
@@ -74,25 +77,26 @@ def apply_readiness(
 
     Each instance follows the definitions that govern it. A process that is not scheduled gets no new instances, and
     none of its instances time out; their gates still open. `without_row` is the state of processes that have no
-    schedule. An instance created later than `on_time` after its nominal time is subject to `catch_up`.
+    schedule. An instance created later than `on_time` after its nominal time is subject to `catch_up`. A process that
+    cannot be evaluated keeps its instances as they are, and its gates are checked again later.
     """
     materialized = ready = 0
-    while count := _apply_materialization(database, timeline, cluster, as_of, without_row, on_time):
+    while count := _apply_materialization(database, timeline, cluster, as_of, without_row, on_time, bulkheads):
         materialized += count[0]
         ready += count[1]
         if budget.is_spent:
             return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
         if not count[2]:
             break
-    ready += _apply_changed(database, timeline, cluster, as_of)
+    ready += _apply_changed(database, timeline, cluster, as_of, bulkheads)
     while True:
-        more, count_ready = _apply_events(database, timeline, cluster, as_of)
+        more, count_ready = _apply_events(database, timeline, cluster, as_of, bulkheads)
         ready += count_ready
         if not more:
             break
         if budget.is_spent:
             return ReadinessResult(materialized=materialized, ready=ready, timed_out=0, is_complete=False)
-    late_ready, timed_out = _apply_deadlines(database, timeline, cluster, as_of, without_row)
+    late_ready, timed_out = _apply_deadlines(database, timeline, cluster, as_of, without_row, bulkheads)
     return ReadinessResult(materialized=materialized, ready=ready + late_ready, timed_out=timed_out, is_complete=True)
 
 
@@ -103,6 +107,7 @@ def _apply_materialization(
     as_of: datetime,
     without_row: ScheduleState,
     on_time: timedelta,
+    bulkheads: Bulkheads,
 ) -> tuple[int, int, bool] | None:
     """Create the next instances; return how many were created, how many became ready, and whether more are due."""
     with database.read() as connection:
@@ -115,13 +120,19 @@ def _apply_materialization(
     moved: list[Watermark] = []
     plan = timeline.plan
     with database.begin() as connection:
-        for watermark in due:
+
+        def materialize(watermark: Watermark) -> tuple[list[ProcessInstance], Watermark] | None:
             key = (watermark.entity, watermark.cluster)
             spans = timeline.spans(connection, key, since=watermark.next_time or as_of)
-            new, following = decide_materialization(spans, watermark, as_of, on_time)
-            moved.append(following)
-            if key in plan.processes:
-                rows[key] = new
+            return decide_materialization(spans, watermark, as_of, on_time)
+
+        for watermark in due:
+            name = watermark.entity
+            decided = bulkheads.run_unit(TickStep.INSTANCES, name, None, materialize, watermark)
+            if decided is not None:
+                moved.append(decided[1])
+                if (name, watermark.cluster) in plan.processes:
+                    rows[name, watermark.cluster] = decided[0]
         instances = ProcessInstances(connection)
         instances.add_waiting([row for new in rows.values() for row in new])
         for key, new in rows.items():
@@ -133,7 +144,7 @@ def _apply_materialization(
             key: [row.nominal_time for row in new if row.status is ProcessInstanceStatus.WAITING]
             for key, new in rows.items()
         }
-        ready = _open_gates(connection, timeline, waiting, as_of)
+        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
     is_more = len(due) == PROCESSES_A_STEP or any(each.next_time and each.next_time <= as_of for each in moved)
     return sum(len(new) for new in rows.values()), ready, is_more
 
@@ -218,7 +229,9 @@ def _cursor(cluster: str) -> str:
     return f"readiness/{cluster}"
 
 
-def _apply_events(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> tuple[bool, int]:
+def _apply_events(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> tuple[bool, int]:
     """Open the gates that the next events of the log affect.
 
     Returns whether there may be more events, and how many gates opened.
@@ -231,7 +244,7 @@ def _apply_events(database: Database, timeline: ReleaseTimeline, cluster: str, a
     spans = _affected_spans(timeline, cluster, events)
     with database.begin() as connection:
         waiting = ProcessInstances(connection).waiting_times(spans)
-        ready = _open_gates(connection, timeline, waiting, as_of)
+        ready = _open_gates(connection, timeline, waiting, as_of, bulkheads)
         Cursors(connection).put(_cursor(cluster), str(events[-1].seq))
     return len(events) == EVENTS_A_STEP, ready
 
@@ -298,17 +311,25 @@ def _open_gates(
     timeline: ReleaseTimeline,
     waiting: Mapping[Key, Sequence[datetime]] | Mapping[EntityKey, Sequence[datetime]],
     as_of: datetime,
+    bulkheads: Bulkheads,
 ) -> int:
-    """Make the instances READY whose inputs are available, each by the definitions that govern it."""
-    ready = [
-        ProcessKey(*key, time)
-        for plan, times_by_process in timeline.group(
-            connection, {(name, on): times for (name, on), times in waiting.items()}
-        )
-        for key, by_time in input_states_many(connection, plan, times_by_process, as_of).items()
-        for time, inputs in by_time.items()
-        if decide_ready(inputs)
-    ]
+    """Make the instances READY whose inputs are available, each by the definitions that govern it.
+
+    A process whose gates cannot be checked now is recorded, so that the next ticks check them.
+    """
+
+    def find_ready(processes: Sequence[tuple[Key, Sequence[datetime]]]) -> list[ProcessKey]:
+        return [
+            ProcessKey(*key, time)
+            for plan, times_by_process in timeline.group(connection, dict(processes))
+            for key, by_time in input_states_many(connection, plan, times_by_process, as_of).items()
+            for time, inputs in by_time.items()
+            if decide_ready(inputs)
+        ]
+
+    units = {name: ((name, on), times) for (name, on), times in waiting.items()}
+    ready = bulkheads.run_apart(TickStep.GATES, units, find_ready)
+    note_changed(connection, [key for name, (key, _) in units.items() if bulkheads.has_failed(TickStep.GATES, name)])
     return ProcessInstances(connection).transition_many(
         ready,
         {ProcessInstanceStatus.WAITING},
@@ -318,7 +339,9 @@ def _open_gates(
     )
 
 
-def _apply_changed(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> int:
+def _apply_changed(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> int:
     """Check the gates of all waiting instances of processes with changed definitions: no event reports these."""
     with database.read() as connection:
         if not find_changed(connection, cluster):
@@ -327,11 +350,16 @@ def _apply_changed(database: Database, timeline: ReleaseTimeline, cluster: str, 
         keys = [(name, cluster) for name in sorted(find_changed(connection, cluster))]
         forget_changed(connection, cluster)
         waiting = ProcessInstances(connection).waiting_times({key: [(BEGINNING, None)] for key in keys})
-        return _open_gates(connection, timeline, waiting, as_of)
+        return _open_gates(connection, timeline, waiting, as_of, bulkheads)
 
 
 def _apply_deadlines(
-    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, without_row: ScheduleState
+    database: Database,
+    timeline: ReleaseTimeline,
+    cluster: str,
+    as_of: datetime,
+    without_row: ScheduleState,
+    bulkheads: Bulkheads,
 ) -> tuple[int, int]:
     """Check the gates of instances past their deadline, then time out the rest; return how many gates opened and timed
     out.
@@ -353,9 +381,10 @@ def _apply_deadlines(
                 known[key].append(row.nominal_time)
         waiting = {ProcessInstanceStatus.WAITING}
         instances.transition_many(unknown, waiting, deadline_at=None, updated_at=as_of)
-        ready = _open_gates(connection, timeline, known, as_of)
+        ready = _open_gates(connection, timeline, known, as_of, bulkheads)
+        checked = {key: times for key, times in known.items() if not bulkheads.has_failed(TickStep.GATES, key[0])}
         return ready, instances.transition_many(
-            [ProcessKey(*key, time) for key, times in known.items() for time in times],
+            [ProcessKey(*key, time) for key, times in checked.items() for time in times],
             waiting,
             status=ProcessInstanceStatus.TIMEDOUT,
             ended_at=as_of,

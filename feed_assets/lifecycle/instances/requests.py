@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Order
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.readiness import contiguous
 from feed_assets.lifecycle.instances.schedules import load_schedules
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -20,7 +21,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import EntityKey, ProcessInstanceStatus, ProcessKey, TickStep
 
 INSTANCES_A_RUN = 100
 READY_A_TICK = 5_000
@@ -145,6 +146,7 @@ def apply_requests(
     as_of: datetime,
     real_now: datetime,
     limit: int,
+    bulkheads: Bulkheads,
     *,
     mode: LaunchMode | None = None,
     without_row: ScheduleState = ScheduleState.SCHEDULED,
@@ -159,6 +161,7 @@ def apply_requests(
         as_of: the time of the data.
         real_now: the real time.
         limit: the greatest number of runs.
+        bulkheads: confine a process whose launch cannot be decided.
         mode: request only instances of this launch mode; None for all.
         without_row: the state of processes that have no schedule; unscheduled processes are left alone.
         not_yet: processes that cannot run at the moment; their instances stay READY.
@@ -171,13 +174,19 @@ def apply_requests(
         instances = ProcessInstances(connection)
         ready = _ready(connection, timeline, cluster, as_of, without_row)
         in_flight = instances.in_flight(list(ready))
+
+        def decide(key: Key, times: Sequence[datetime]) -> RequestDecision:
+            process = timeline.plan.processes[key]
+            groups = group_ready(connection, timeline, key, times)
+            again = _run_before(instances, process, times)
+            return decide_requests(process, groups, in_flight.get(EntityKey(*key), 0), mode, real_now, again)
+
         for key, times in ready.items():
             if key in not_yet:
                 continue
             process = timeline.plan.processes[key]
-            groups = group_ready(connection, timeline, key, times)
-            again = _run_before(instances, process, times)
-            decided = decide_requests(process, groups, in_flight.get(EntityKey(*key), 0), mode, real_now, again)
+            nothing = RequestDecision(requests=(), skip=())
+            decided = bulkheads.run_unit(TickStep.REQUESTS, process.process, nothing, decide, key, times)
             _skip(instances, process, decided.skip, as_of)
             for request in decided.requests[: limit - len(requests)]:
                 _mark(instances, request, as_of, real_now)

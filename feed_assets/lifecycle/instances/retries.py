@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from sqlalchemy import Connection
+
 from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.instances.overdue_notices import first_notice_at
 from feed_assets.lifecycle.releases.plan_changes import note_changed
-from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.records import RetryRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessChanges, ProcessInstance, ProcessInstanceStatus, ProcessKey, TickStep
 from feed_assets.timing.dates import NEVER
 
 RETRIES_A_TICK = 1_000
@@ -80,7 +83,9 @@ class RetryResult:
     exhausted: tuple[ProcessKey, ...]
 
 
-def apply_retries(database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime) -> RetryResult:
+def apply_retries(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> RetryResult:
     """Decide on the instances that failed since the last tick, and start the due retries.
 
     The release that governs the instance now gives the policy, so a changed policy applies to running instances too.
@@ -93,7 +98,11 @@ def apply_retries(database: Database, timeline: ReleaseTimeline, cluster: str, a
         instances = ProcessInstances(connection)
         exhausted = []
         for row in instances.undecided(cluster, RETRIES_A_TICK):
-            decision = _decide_for(timeline.find(connection, (row.process, row.cluster), row.nominal_time), row, as_of)
+            decision = bulkheads.run_unit(
+                TickStep.RETRIES, row.process, None, _decide_for, connection, timeline, row, as_of
+            )
+            if decision is None:
+                continue
             changes: ProcessChanges = {"retry_at": decision.retry_at or NEVER, "updated_at": as_of}
             if decision.is_exhausted:
                 exhausted.append(row.key)
@@ -104,22 +113,30 @@ def apply_retries(database: Database, timeline: ReleaseTimeline, cluster: str, a
             instances.transition(row.key, {row.status}, **changes)
         again = []
         for row in instances.due_retries(cluster, as_of, RETRIES_A_TICK):
-            active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
-            if active is None:
-                instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=as_of)
-            elif _restart(instances, active, row, as_of):
+            if bulkheads.run_unit(TickStep.RETRIES, row.process, False, _restart, connection, timeline, row, as_of):
                 again.append(row.key)
         note_changed(connection, [(key.process, key.cluster) for key in again])
     return RetryResult(again=tuple(again), exhausted=tuple(exhausted))
 
 
-def _decide_for(active: ActiveRelease | None, row: ProcessInstance, as_of: datetime) -> RetryDecision:
+def _decide_for(
+    connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime
+) -> RetryDecision:
+    active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
     retry = active.record.retry if active else None
     return decide_retry(retry, row.status, row.retries, min(row.ended_at or as_of, as_of))
 
 
-def _restart(instances: ProcessInstances, active: ActiveRelease, row: ProcessInstance, as_of: datetime) -> bool:
-    """Return an instance to WAITING; the next check of its gate makes it READY if its inputs are available."""
+def _restart(connection: Connection, timeline: ReleaseTimeline, row: ProcessInstance, as_of: datetime) -> bool:
+    """Return an instance to WAITING; the next check of its gate makes it READY if its inputs are available.
+
+    An instance of a process that is no longer declared is not retried.
+    """
+    instances = ProcessInstances(connection)
+    active = timeline.find(connection, (row.process, row.cluster), row.nominal_time)
+    if active is None:
+        instances.transition(row.key, {row.status}, retry_at=NEVER, updated_at=as_of)
+        return False
     return instances.transition(
         row.key,
         {row.status},

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.lifecycle.bulkheads import describe_error
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
-from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan, ScannedFile
 
@@ -63,8 +63,8 @@ def scan_contents(
         found: Scan | None = None
         try:
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
-        except StorageError as exc:
-            _logger.warning("the content of %s could not be read: %s", path, exc)
+        except Exception as exc:
+            _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
         return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier)
 
     return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))

@@ -24,6 +24,8 @@ class ReasonCode(StrEnum):
     NO_SLOT = "no-slot"
     NOT_ITS_TURN = "not-its-turn"
     LEASE_HELD = "lease-held"
+    OBSTRUCTED = "obstructed"
+    TICK_FAILURE = "tick-failure"
     NOT_THERE = "not-there"
     FLAG_MISSING = "flag-missing"
     EMPTY = "empty"

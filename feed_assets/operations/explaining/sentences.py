@@ -30,7 +30,9 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    TickStep,
 )
+from feed_assets.state.tick_failures import TickFailures
 from feed_assets.timing.dates import render_datetime
 
 _DIGITS = 12
@@ -55,10 +57,27 @@ def explain_process_state(
     if row is not None:
         reasons.extend(_progress(row, is_blocked=is_blocked))
     if is_root:
+        reasons.extend(_tick_failures(connection, key))
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
     return tuple(reasons)
+
+
+_STEPS = frozenset({TickStep.INSTANCES, TickStep.GATES, TickStep.REQUESTS, TickStep.RETRIES, TickStep.PAST_ARRIVALS})
+"""The steps of a tick whose units are processes; a step that fails as a whole has no subject."""
+
+
+def _tick_failures(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
+    for failure in TickFailures(connection).all():
+        if failure.cluster == key.cluster and failure.step in _STEPS and failure.subject in ("", key.process):
+            since, again = rendered(failure.since), rendered(failure.next_try_at)
+            yield Reason(
+                code=ReasonCode.TICK_FAILURE,
+                text=f"{failure.step} fails since {since}, next try at {again}: {failure.reason}",
+                blocks=True,
+                facts={"step": failure.step.value, "since": since, "next_try_at": again, "reason": failure.reason},
+            )
 
 
 def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
@@ -247,7 +266,10 @@ def explain_feed_state(
             Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
         )
     elif record.is_external:
-        reasons.append(_absence(context, record, key, status))
+        obstacle = facts.poll.obstacle if facts.poll is not None else None
+        reasons.append(
+            _absence(context, record, key, status) if obstacle is None else _obstruction(context, key, obstacle)
+        )
         reasons.append(_polls(facts))
     else:
         reasons.append(_not_written(context, record, key, writers))
@@ -301,6 +323,12 @@ def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status
         return Reason(code=ReasonCode.EMPTY, text=f"{url} exists, but is empty", blocks=True, facts=facts)
     flag = f", and neither does its flag {record.flag}" if record.flag else ""
     return Reason(code=ReasonCode.NOT_THERE, text=f"{url} does not exist{flag}", blocks=True, facts=facts)
+
+
+def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:
+    url = context.feed_url(context.plan.feeds[key.feed, key.cluster], key.nominal_time)
+    text = f"{url} cannot be polled: {obstacle}"
+    return Reason(code=ReasonCode.OBSTRUCTED, text=text, blocks=True, facts={"url": url, "obstacle": obstacle})
 
 
 def _polls(facts: FeedFacts) -> Reason:

@@ -149,6 +149,8 @@ def _look(context: OperationContext, record: FeedRecord, notice: Notice) -> Look
     url = context.feed_url(record, notice.nominal_time)
     if look.availability is Availability.AVAILABLE and notice.bytes in (None, look.bytes):
         return look
+    if look.obstacle is not None:
+        _refuse(notice, record, f"{url} cannot be read: {look.obstacle}", "Remove the obstacle, and give notice again.")
     reasons = {
         Availability.AVAILABLE: f"{url} has {look.bytes} bytes, not {notice.bytes}",
         Availability.MISSING: f"{url} does not exist",
@@ -162,6 +164,7 @@ def _look(context: OperationContext, record: FeedRecord, notice: Notice) -> Look
 def _seen(record: FeedRecord, notice: Notice, look: Look, as_of: datetime) -> PollResult:
     seen = decide_poll_result(Candidate(record=record, nominal_time=notice.nominal_time), look, as_of)
     assert seen.event is not None
+    assert seen.row is not None
     event = replace(
         seen.event,
         origin=f"notice:{notice.author}",

@@ -15,6 +15,7 @@ from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
+from feed_assets.storage.errors import StorageError
 
 _MOMENT = timedelta(microseconds=1)
 _STEP = 1024
@@ -107,6 +108,14 @@ def _recorded(
 
 def _looked(context: OperationContext, record: FeedRecord, times: Sequence[datetime]) -> list[ListedInstance]:
     looks = poll_instances(context.stores, [Candidate(record=record, nominal_time=time) for time in times])
+    for look in looks:
+        if look.obstacle is not None:
+            raise StorageError(
+                store=record.store.url,
+                path=look.path,
+                reason=look.obstacle,
+                next_step="Remove the obstacle, or list another range.",
+            )
     return [
         ListedInstance(
             feed=record.feed,

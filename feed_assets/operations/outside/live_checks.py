@@ -193,6 +193,9 @@ def _ask_directory(place: MirrorLocation, source: Directory) -> Iterator[Complai
     if look.availability is Availability.MISSING:
         message = f"the directory {source.url} does not exist"
         yield Complaint(path=place.path, message=message, remedy="Correct the path, or check that it is mounted.")
+    elif look.obstacle is not None:
+        message = f"the directory {source.url} cannot be read: {look.obstacle}"
+        yield Complaint(path=place.path, message=message, remedy="Correct the path, or the rights of the directory.")
 
 
 def _ask_root(target: Directory) -> Iterator[Complaint]:
@@ -227,6 +230,9 @@ def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> I
         yield Complaint(
             path=path, message=f"the file {url} does not exist", remedy="Correct the path, or put the file there."
         )
+    elif look.obstacle is not None:
+        message = f"the file {url} cannot be read: {look.obstacle}"
+        yield Complaint(path=path, message=message, remedy="Correct the path, or the rights of the file.")
 
 
 def _ask_fsspec(path: FieldPath, url: str) -> Iterator[Complaint]:

@@ -189,6 +189,8 @@ def _find_extra(context: OperationContext, target: TargetCases) -> VerifiedCopy 
         (look,) = context.stores.get(record.store).look([record.path(target.nominal_time)], None)
     except FeedAssetsError as exc:
         return replace(copy, verdict=CopyVerdict.UNKNOWN, reason=str(exc))
+    if look.obstacle is not None:
+        return replace(copy, verdict=CopyVerdict.UNKNOWN, reason=look.obstacle)
     return None if look.availability is Availability.MISSING else copy
 
 

@@ -15,6 +15,7 @@ from feed_assets.clock import FrozenClock, TimeBudget
 from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import apply_arrivals
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.attempts import Published, begin_attempt
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
@@ -191,12 +192,15 @@ class Simulation:
         for cluster in sorted(self.plan.clusters):
             apply_clock(database, timeline, cluster, as_of, as_of)
             self._reconcile(cluster, as_of)
-            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY))
+            bulkheads = Unconfined(cluster, FrozenClock(as_of))
+            apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY))
-            apply_retries(database, timeline, cluster, as_of)
+            apply_retries(database, timeline, cluster, as_of, bulkheads)
             on_time = max(ON_TIME, self.settings.every)
-            readied = apply_readiness(database, timeline, cluster, as_of, TimeBudget(_PLENTY), on_time=on_time)
-            requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK)
+            readied = apply_readiness(
+                database, timeline, cluster, as_of, TimeBudget(_PLENTY), bulkheads, on_time=on_time
+            )
+            requests = apply_requests(database, timeline, cluster, as_of, as_of, _REQUESTS_A_TICK, bulkheads)
             if readied.timed_out or readied.materialized or requests:
                 yield from self._ended_without_run(cluster, now)
             for request in requests:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
@@ -52,6 +53,10 @@ class LocalReader:
             except NotADirectoryError:
                 self.check_inside(path, target)
                 if not os.path.isdir(target):
+                    if Path(target).is_symlink() and not Path(target).exists():
+                        raise PathRefusedError(
+                            store=self._root_url, path=path, reason="a symbolic link leads to nothing"
+                        ) from None
                     return _look_at_file(path, target, flag)
                 directory = os.open(target, _DIRECTORY)
             try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, assert_never
 
 from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError
+from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts
 from feed_assets.storage.local.copying import LocalCopying
 from feed_assets.storage.local.exchange import Exchange, find_token
@@ -33,7 +33,7 @@ from feed_assets.storage.local.walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
-from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, StagingPlace
+from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.refusals import Translated
 
 
@@ -75,8 +75,10 @@ class LocalStore(InstanceStore):
         for path in paths:
             try:
                 looks.append(self._reader.look(path, flag, inside))
+            except StorageError as exc:
+                looks.append(obstructed(path, exc.reason))
             except OSError as exc:
-                raise self._refused(path, exc) from exc
+                looks.append(obstructed(path, self._refused(path, exc).reason))
         return looks
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:

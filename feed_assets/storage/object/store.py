@@ -43,6 +43,8 @@ from feed_assets.storage.records import (
     Measure,
     Scan,
     StagingPlace,
+    missing,
+    obstructed,
 )
 from feed_assets.storage.refusals import Translated
 from feed_assets.storage.scratch import Scratch
@@ -71,11 +73,25 @@ class ObjectStore(InstanceStore):
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)
-        plain = [parse_path(self.root_url, path) for path in paths]
+        keys: dict[str, str] = {}
+        refused: dict[str, Look] = {}
+        for path in paths:
+            try:
+                keys[path] = parse_path(self.root_url, path)
+            except PathRefusedError as exc:
+                refused[path] = obstructed(path, exc.reason)
         with self._translated(paths[0] if len(paths) == 1 else ""):
-            present = find_present(self.client, plain)
-            listings = dict(zip(present, each(self._list, list(present)), strict=True))
-        return [look_into(path, listings.get(key), flag) for path, key in zip(paths, plain, strict=True)]
+            present = find_present(self.client, list(keys.values()))
+            there = [path for path, key in keys.items() if key in present]
+            looks = dict(zip(there, each(lambda path: self._look(path, keys[path], flag), there), strict=True))
+        return [refused.get(path) or looks.get(path) or missing(path) for path in paths]
+
+    def _look(self, path: str, key: str, flag: str | None) -> Look:
+        """Look into one instance; a store that forbids this one may allow others."""
+        try:
+            return look_into(path, self._list(key), flag)
+        except PermissionError as exc:
+            return obstructed(path, self._refused(path, exc).reason)
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), None))

@@ -64,6 +64,11 @@ class TablePartitions:
         table = self.table()
         return table, {path: parse_partition(self.store, path, table.keys) for path in paths}
 
+    def parse_with(self, table: Table, path: str) -> PartitionSpec:
+        """Return the partition of a path. Raises like `parse`."""
+        parse_path(self.store, path)
+        return parse_partition(self.store, path, table.keys)
+
     def parse_one(self, path: str) -> tuple[Table, PartitionSpec]:
         table, specs = self.parse([path])
         return table, specs[path]

@@ -32,6 +32,7 @@ from feed_assets.storage.records import (
     StagingPlace,
     missing,
     nothing_to_scan,
+    obstructed,
 )
 from feed_assets.storage.table.locks import partition_lock
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
@@ -73,10 +74,16 @@ class TableStore(InstanceStore):
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)
-        table, specs = self._partitions.parse(paths)
+        table = self._partitions.table()
+        looks = {path: missing(path) for path in paths}
+        specs = {}
+        for path in paths:
+            try:
+                specs[path] = self._partitions.parse_with(table, path)
+            except StorageError as exc:
+                looks[path] = obstructed(path, exc.reason)
         found = self._partitions.find(table, specs.values())
         there = {path: found[spec.name] for path, spec in specs.items() if spec.name in found}
-        looks = {path: missing(path) for path in specs}
         for store, places in self._partitions.by_store(table, there).items():
             for path, look in zip(places, store.look(list(places.values()), flag), strict=True):
                 looks[path] = _look(path, look, there[path], flag)
@@ -300,6 +307,8 @@ class TableStore(InstanceStore):
 
 
 def _look(path: str, look: Look, partition: Partition, flag: str | None) -> Look:
+    if look.obstacle is not None:
+        return replace(look, path=path)
     availability = look.availability
     if flag is None and availability is not Availability.PARTIAL:
         availability = Availability.AVAILABLE

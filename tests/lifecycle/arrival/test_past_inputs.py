@@ -77,7 +77,14 @@ def test_instances_that_a_feed_has_no_more_are_found_by_those_who_wait_for_them(
 def test_what_has_no_older_release_costs_nothing(tmp_path: Path) -> None:
     world = World.of(tmp_path, CLICKS, COUNTS, counting())
     with counted_statements() as statements:
-        apply_past_polls(world.database, world.stores, world.timeline, "primary", at("01T02:20"))
+        apply_past_polls(
+            world.database,
+            world.stores,
+            world.timeline,
+            "primary",
+            at("01T02:20"),
+            world.bulkheads("primary", at("01T02:20")),
+        )
     assert statements == []
 
 

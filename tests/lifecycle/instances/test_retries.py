@@ -104,7 +104,9 @@ def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path
     run_due(world, START + timedelta(minutes=1))
     run_due(world, START + timedelta(minutes=10))
 
-    retried = apply_retries(world.database, world.timeline, "primary", START + timedelta(minutes=11))
+    retried = apply_retries(
+        world.database, world.timeline, "primary", START + timedelta(minutes=11), world.bulkheads("primary", START)
+    )
 
     assert [key.nominal_time for key in retried.exhausted] == [START]
     assert world.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"

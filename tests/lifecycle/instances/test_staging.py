@@ -5,7 +5,8 @@ from pathlib import Path
 
 from dagster import DagsterInstance
 
-from feed_assets.clock import SystemClock
+from feed_assets.clock import FrozenClock, SystemClock
+from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import World
@@ -21,7 +22,9 @@ def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: P
         made = SystemClock().now()
 
         def sweep(after: timedelta) -> int | None:
-            return apply_staging_sweep(database, stores, plan, "here", made + after)
+            return apply_staging_sweep(
+                database, stores, plan, "here", made + after, Unconfined("here", FrozenClock(made))
+            )
 
         assert sweep(timedelta(hours=1)) == 0
         assert sweep(timedelta(hours=24)) is None

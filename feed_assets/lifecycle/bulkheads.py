@@ -1,0 +1,192 @@
+"""Confine a failure to the unit of work in which it happens.
+
+A tick consists of units: a step, or the part of a step that concerns one feed, process or storage endpoint. A unit that
+fails is recorded with its reason and put off; all others run. The first success of the unit ends the record.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import ParamSpec, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from feed_assets.clock import Clock, Stopwatch
+from feed_assets.errors import FeedAssetsError
+from feed_assets.state.database import Database
+from feed_assets.state.errors import StateUnreachableError
+from feed_assets.state.records import TickFailure, TickStep
+from feed_assets.state.tick_failures import TickFailures
+
+SHORTEST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(minutes=10)
+AGE_PER_PAUSE = 50
+WORK_PER_PAUSE = 4
+"""A unit that fails slowly, such as by a time-out, takes at most a fifth of the time."""
+FORGOTTEN_AFTER = timedelta(hours=1)
+MOST_CHARACTERS = 1_000
+
+_NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
+"""Nothing can be recorded, or the transaction around the unit is lost."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+
+_logger = logging.getLogger(__name__)
+
+
+class Bulkheads:
+    """The units of one tick of a cluster, and what is recorded about their failures.
+
+    `save` records what has changed. `clock` is the real clock.
+    """
+
+    def __init__(self, cluster: str, clock: Clock, known: Iterable[TickFailure] = ()) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._stored = {(each.step, each.subject): each for each in known if each.cluster == cluster}
+        self._now = dict(self._stored)
+
+    @classmethod
+    def open(cls, database: Database, cluster: str, clock: Clock) -> "Bulkheads":
+        """Read the failures of earlier ticks."""
+        with database.read() as connection:
+            return cls(cluster, clock, TickFailures(connection).all())
+
+    def is_put_off(self, step: TickStep, subject: str = "") -> bool:
+        """Return whether a unit has failed and its next try is not due."""
+        failure = self._now.get((step, subject))
+        return failure is not None and failure.next_try_at > self._clock.now()
+
+    def has_failed(self, step: TickStep, subject: str = "") -> bool:
+        """Return whether a unit failed when it was last tried."""
+        return (step, subject) in self._now
+
+    def reason(self, step: TickStep, subject: str = "") -> str:
+        """Return why a unit failed; "" if it did not."""
+        failure = self._now.get((step, subject))
+        return "" if failure is None else failure.reason
+
+    def run(
+        self,
+        step: TickStep,
+        otherwise: _Result,
+        work: Callable[_Arguments, _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Return the result of a step that is one unit: see `run_unit`."""
+        return self.run_unit(step, "", otherwise, work, *args, **kwargs)
+
+    def run_unit(
+        self,
+        step: TickStep,
+        subject: str,
+        otherwise: _Result,
+        work: Callable[_Arguments, _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Call `work` and return its result; return `otherwise` if it fails, or is put off.
+
+        Raises:
+            StateUnreachableError: nothing can be recorded, so no other unit would succeed.
+            SQLAlchemyError: the transaction in which the unit runs is lost.
+        """
+        if self.is_put_off(step, subject):
+            return otherwise
+        watch = Stopwatch()
+        try:
+            result = work(*args, **kwargs)
+        except _NOT_CONFINED:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever fails, it must not end the tick; `fail` logs it
+            self.fail(step, subject, exc, watch.seconds)
+            return otherwise
+        self.succeed(step, subject)
+        return result
+
+    def run_apart(
+        self, step: TickStep, units: Mapping[str, _Item], work: Callable[[Sequence[_Item]], list[_Result]]
+    ) -> list[_Result]:
+        """Return the results of all units together; if that fails, of each alone, so that only the broken ones fail.
+
+        Units that are put off are left out. `work` must have no effect if it raises.
+        """
+        due = {subject: item for subject, item in units.items() if not self.is_put_off(step, subject)}
+        try:
+            results = work(list(due.values())) if due else []
+        except _NOT_CONFINED:
+            raise
+        except Exception:  # noqa: BLE001 - the unit that fails alone logs it
+            none: list[_Result] = []
+            return [
+                result for subject, item in due.items() for result in self.run_unit(step, subject, none, work, [item])
+            ]
+        for subject in due:
+            self.succeed(step, subject)
+        return results
+
+    def fail(self, step: TickStep, subject: str, error: Exception, seconds: float = 0.0) -> None:
+        """Record that a unit has failed after `seconds`, and when it is tried again."""
+        now, known = self._clock.now(), self._now.get((step, subject))
+        reason = describe_error(error)
+        if known is None or known.reason != reason:
+            name = f"{step} of {subject}" if subject else str(step)
+            _logger.warning("cluster %s: %s failed: %s", self._cluster, name, reason, exc_info=error)
+        since = now if known is None else min(known.since, now)
+        pause = max((now - since) / AGE_PER_PAUSE, timedelta(seconds=WORK_PER_PAUSE * seconds), SHORTEST_PAUSE)
+        self._now[step, subject] = TickFailure(
+            cluster=self._cluster,
+            step=step,
+            subject=subject,
+            reason=reason,
+            since=since,
+            next_try_at=now + min(pause, LONGEST_PAUSE),
+            failures=1 if known is None else known.failures + 1,
+        )
+
+    def succeed(self, step: TickStep, subject: str = "") -> None:
+        """Forget an earlier failure of a unit."""
+        if self._now.pop((step, subject), None) is not None:
+            name = f"{step} of {subject}" if subject else str(step)
+            _logger.info("cluster %s: %s works again", self._cluster, name)
+
+    @property
+    def failures(self) -> list[TickFailure]:
+        """The present failures of the cluster, in the order of the steps."""
+        order = {step: number for number, step in enumerate(TickStep)}
+        return sorted(self._now.values(), key=lambda each: (order[each.step], each.subject))
+
+    def save(self, database: Database) -> None:
+        """Record what has changed since the last `save`. A failure that no tick tries any more is forgotten."""
+        forgotten = self._clock.now() - FORGOTTEN_AFTER
+        self._now = {key: each for key, each in self._now.items() if each.next_try_at > forgotten}
+        new = [each for key, each in self._now.items() if self._stored.get(key) != each]
+        gone = [(self._cluster, *key) for key in self._stored.keys() - self._now.keys()]
+        if new or gone:
+            with database.begin() as connection:
+                TickFailures(connection).put(new)
+                TickFailures(connection).remove(gone)
+        self._stored = dict(self._now)
+
+
+class Unconfined(Bulkheads):
+    """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks."""
+
+    def fail(self, step: TickStep, subject: str, error: Exception, seconds: float = 0.0) -> None:  # noqa: ARG002
+        """Raise the error."""
+        raise error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of an error in one line; errors that are not ours with their class.
+
+    >>> describe_error(ValueError("no such\\n  place"))
+    'ValueError: no such place'
+    """
+    text = " ".join(str(error).split())
+    if not isinstance(error, FeedAssetsError):
+        text = f"{type(error).__name__}: {text}".rstrip(": ")
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -1,0 +1,94 @@
+"""Say what is wrong with a location: the issues of its files, and what fails in the ticks of its clusters.
+
+The check on the location's own asset shows it. It is reported when something begins or ceases to fail.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagster import AssetCheckEvaluation, AssetCheckSeverity, MetadataValue
+
+from feed_assets.issues import Issue, Severity
+from feed_assets.orchestration import names
+from feed_assets.plan.records import Plan
+from feed_assets.plan.rendering import counted
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.database import Database
+from feed_assets.state.records import ObstructedFeed, TickFailure
+from feed_assets.state.tick_failures import TickFailures
+from feed_assets.timing.dates import render_datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The issues of a location, the failures of its ticks, and the feeds with instances that cannot be polled."""
+
+    issues: Sequence[Issue]
+    failures: Sequence[TickFailure]
+    obstructed: Sequence[ObstructedFeed]
+
+    @property
+    def digest(self) -> str:
+        """A digest of what is wrong, without how often and why."""
+        units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
+        units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
+        return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
+
+    def check(self) -> AssetCheckEvaluation:
+        """Return the result of the check: passed if no file has an error and nothing fails."""
+        errors = [issue for issue in self.issues if issue.severity is Severity.ERROR]
+        failing = self._sentences()
+        return AssetCheckEvaluation(
+            asset_key=names.LOCATION_KEY,
+            check_name=names.LOCATION_CHECK,
+            passed=not errors and not failing,
+            severity=AssetCheckSeverity.ERROR,
+            description=f"{len(errors)} errors, {len(self.issues) - len(errors)} warnings, {len(failing)} failures",
+            metadata={
+                "issues": MetadataValue.md("\n".join(f"- {issue.render()}" for issue in self.issues) or "none"),
+                "failures": MetadataValue.md("\n".join(f"- {sentence}" for sentence in failing) or "none"),
+            },
+        )
+
+    def describe(self, cluster: str) -> str:
+        """Return a phrase about what fails on a cluster; empty if nothing does."""
+        failing = self._sentences(cluster)
+        if not failing:
+            return ""
+        return f"; {counted(len(failing), 'failure')}: {failing[0]}"
+
+    def _sentences(self, cluster: str | None = None) -> list[str]:
+        return [
+            *(describe_failure(each) for each in self.failures if cluster in (None, each.cluster)),
+            *(describe_obstructed(each) for each in self.obstructed if cluster in (None, each.cluster)),
+        ]
+
+
+def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Health:
+    """Read what fails now on the clusters of a plan; two small reads if nothing does."""
+    with database.read() as connection:
+        failures = TickFailures(connection).all()
+        obstructed = ArrivalPolls(connection).obstructed()
+    return Health(
+        issues=issues,
+        failures=[each for each in failures if each.cluster in plan.clusters],
+        obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
+    )
+
+
+def describe_failure(failure: TickFailure) -> str:
+    """Return a failure as a sentence."""
+    subject = f" of {failure.subject}" if failure.subject else ""
+    return (
+        f"{failure.step}{subject} on {failure.cluster} fails since {render_datetime(failure.since)}, "
+        f"next try at {render_datetime(failure.next_try_at)}: {failure.reason}"
+    )
+
+
+def describe_obstructed(feed: ObstructedFeed) -> str:
+    """Return as a sentence that instances of a feed cannot be polled."""
+    return (
+        f"{counted(feed.instances, 'instance')} of feed {feed.feed} on {feed.cluster} cannot be polled, the oldest "
+        f"{render_datetime(feed.oldest)}: {feed.obstacle}"
+    )

@@ -1,0 +1,196 @@
+"""One feed of three that is broken stops only itself: the tick goes on, the location's check names it, and it heals."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterInstance, SensorResult
+
+from feed_assets.operations.explaining.explanations import explain_feed_instance
+from feed_assets.operations.explaining.records import Reason, ReasonCode
+from feed_assets.orchestration.overdue_notices import build_context
+from feed_assets.plan.addresses import StoreAddress
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.small import ENTITIES, START, key, land
+
+POISONED = """
+    ---
+    kind: feed
+    name: poisoned
+    frequency: hours(1)
+    locations: {data: "/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+"""
+TABLE = """
+    ---
+    kind: feed
+    name: poisoned
+    frequency: hours(1)
+    table: "catalog:web:clicks#ds=${YEAR}-${MONTH}-${DAY};hour=${HOUR}"
+    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+"""
+WITH_METASTORE = ENTITIES.replace(
+    "storage: file://${DATA_ROOT}", "storage: file://${DATA_ROOT}\n    catalog: thrift://127.0.0.1:1"
+)
+
+
+def checks(result: SensorResult) -> list[AssetCheckEvaluation]:
+    return [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
+
+
+def arrived(result: SensorResult) -> list[tuple[str, str | None]]:
+    return [
+        (event.asset_key.path[-1], event.partition)
+        for event in result.asset_events
+        if isinstance(event, AssetMaterialization)
+    ]
+
+
+def place(data: Path) -> Path:
+    folder = data / "poisoned" / f"{START:%Y-%m-%d}"
+    folder.mkdir(parents=True)
+    return folder / "03"
+
+
+def dangle(data: Path) -> None:
+    place(data).symlink_to(data / "nowhere")
+
+
+def loop(data: Path) -> None:
+    link = place(data)
+    link.symlink_to(link)
+
+
+def lead_out(data: Path) -> None:
+    outside = data.parent / "outside"
+    outside.mkdir()
+    (outside / "part.csv").write_text("1")
+    place(data).symlink_to(outside)
+
+
+@pytest.mark.parametrize("poison", [dangle, loop, lead_out])
+def test_a_link_stops_only_its_own_instance(
+    tmp_path: Path, instance: DagsterInstance, poison: Callable[[Path], None]
+) -> None:
+    home = Home(folder=tmp_path)
+    world = World(home, instance, ENTITIES + POISONED)
+    poison(home.data)
+    land(home.data, 3, 1)
+    first = world.tick()
+    assert ("numbers", key(3)) in arrived(first)
+    assert [request.partition_key for request in first.run_requests or ()] == [key(3)]
+    assert_told(first, "feed poisoned on here")
+
+    reasons = why_poisoned(world)
+    assert [reason.code for reason in reasons if reason.blocks] == [ReasonCode.OBSTRUCTED]
+
+    land(home.data, 4, 1)
+    world.at(NOON + timedelta(hours=1))
+    second = world.tick()
+    assert ("numbers", key(4)) in arrived(second)
+    assert not checks(second)
+
+    link = home.data / "poisoned" / f"{START:%Y-%m-%d}" / "03"
+    link.unlink()
+    link.mkdir()
+    (link / "part.csv").write_text("1")
+    world.at(NOON + timedelta(hours=2))
+    cured = world.tick()
+    assert ("poisoned", key(3)) in arrived(cured)
+    (check,) = checks(cured)
+    assert check.passed
+
+
+def test_a_metastore_that_is_down_stops_only_the_feeds_of_its_tables(tmp_path: Path, instance: DagsterInstance) -> None:
+    home = Home(folder=tmp_path)
+    world = World(home, instance, WITH_METASTORE + TABLE)
+    for hour in (3, 4):
+        land(home.data, hour, 1)
+        world.at(NOON + timedelta(hours=hour))
+        result = world.tick()
+        assert ("numbers", key(hour)) in arrived(result)
+        if hour == 3:
+            assert_told(result, "feed poisoned on here", "127.0.0.1:1")
+        else:
+            assert not checks(result)
+
+
+class Failing:
+    """Opens stores as usual, but every call about one feed's paths fails."""
+
+    def __init__(self, usual: StorePool, error: Exception) -> None:
+        self._usual = usual
+        self._error = error
+        self.is_broken = True
+
+    def get(self, address: StoreAddress) -> InstanceStore:
+        store = self._usual.get(address)
+        usual_look = type(store).look
+
+        def look(paths: list[str], flag: str | None) -> object:
+            if self.is_broken and any("poisoned" in path for path in paths):
+                raise self._error
+            return usual_look(store, paths, flag)
+
+        store.look = look  # type: ignore[method-assign,assignment]
+        return store
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), OSError(5, "I/O"), ValueError("no credentials"), MemoryError()]
+)
+def test_whatever_a_storage_client_raises_concerns_its_own_feed_alone(
+    tmp_path: Path, instance: DagsterInstance, error: Exception
+) -> None:
+    home = Home(folder=tmp_path)
+    world = World(home, instance, ENTITIES + POISONED)
+    failing = Failing(world.runtime.stores, error)
+    world.runtime.stores = failing  # type: ignore[assignment]
+    land(home.data, 3, 1)
+    result = world.tick()
+    assert ("numbers", key(3)) in arrived(result)
+    assert len(result.run_requests or ()) == 1
+    assert_told(result, "feed poisoned on here", type(error).__name__)
+
+    failing.is_broken = False
+    world.at(NOON + timedelta(hours=1))
+    (check,) = checks(world.tick())
+    assert check.passed
+
+
+@pytest.mark.parametrize("call", ["get_runs", "get_dynamic_partitions", "has_dynamic_partition"])
+def test_a_call_to_dagster_that_fails_stops_only_its_step(
+    tmp_path: Path, instance: DagsterInstance, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(folder=tmp_path)
+    world = World(home, instance)
+    land(home.data, 3, 1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Dagster is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(instance, call, fail)
+        result = world.tick()
+    assert ("numbers", key(3)) in arrived(result)
+    assert len(result.run_requests or ()) == 1
+
+
+def assert_told(result: SensorResult, *parts: str) -> None:
+    """The check fails and names what is broken."""
+    (check,) = checks(result)
+    assert not check.passed
+    text = str(check.metadata["failures"].value)
+    assert all(part in text for part in parts), text
+
+
+def why_poisoned(world: World) -> Sequence[Reason]:
+    """What `why` says of the poisoned instance."""
+    database = world.runtime.database(world.instance)
+    context = build_context(world.runtime, world.runtime.timeline(world.location), database, NOON)
+    with database.read() as connection:
+        return explain_feed_instance(context, connection, "poisoned", "here", START + timedelta(hours=3)).reasons
