@@ -40,6 +40,7 @@ FeedAssetsError
 │   ├── InstanceChangingError the instance keeps changing, or another publication has overtaken this one
 │   ├── StagingLostError      the staging to publish was discarded, swept or never made
 │   ├── ManifestError         a manifest file that cannot be read
+│   ├── ForeignContentError   the place of an instance holds content that no record and no manifest knows
 │   ├── TableRefusedError     a table is missing, differs from its feed, or has other writers
 │   └── StoreUnknownError     no adapter for the URL, or its packages are not installed
 ├── StateError                the state database refused

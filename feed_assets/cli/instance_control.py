@@ -10,6 +10,7 @@ import click
 from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
 from feed_assets.cli.render import print_json, print_table
+from feed_assets.entities.existing import EXISTING, Existing
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.instances.ranges import join_consecutive, render_range
 from feed_assets.settings import load_settings
@@ -69,14 +70,18 @@ def resume(**options: Any) -> None:
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; may be repeated.")
 @click.option("--force", is_flag=True, help="Discard the properties of earlier re-runs.")
-def rerun(file: Path | None, properties: tuple[str, ...], force: bool, **options: Any) -> None:
+@click.option("--adopt", is_flag=True, help="Adopt foreign content that stands in the place of an output.")
+def rerun(file: Path | None, properties: tuple[str, ...], force: bool, adopt: bool, **options: Any) -> None:
     """Run ended instances of NAME again, whatever their outcome.
 
     The new outputs replace the old ones once they are complete. The given properties override those of the process, for
-    this run and all later ones, until others are given or `--force` discards them.
+    this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
+    content that no record and no manifest knows becomes the instance as it is.
     """
-    given = parse_properties([*read_property_lines(file), *properties]) if file or properties else None
-    _control(InstanceAction.RERUN, overrides=given, force=force, **options)
+    adopting = [f"{EXISTING}={Existing.ADOPT.value}"] if adopt else []
+    given = [*(read_property_lines(file) if file else ()), *properties, *adopting]
+    overrides = parse_properties(given) if given or file else None
+    _control(InstanceAction.RERUN, overrides=overrides, force=force, **options)
 
 
 def _control(

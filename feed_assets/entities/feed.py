@@ -16,6 +16,7 @@ from feed_assets.entities.common import (
     Sla,
     Validity,
 )
+from feed_assets.entities.existing import Existing
 from feed_assets.entities.fields import (
     FilledText,
     FrequencyField,
@@ -129,7 +130,8 @@ class Feed(Entity):
     Instances exist from their nominal time on. `columns` (in YAML `schema`) is Spark DDL; `options` go to Spark's
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
     contains data. `partitions` names the directory levels below an instance. `replication` is the policy of copies from
-    source clusters to target clusters. A feed has `locations`, or a `table` of the clusters' catalogs,
+    source clusters to target clusters. `existing` decides about foreign content in the place of an instance that is
+    published. A feed has `locations`, or a `table` of the clusters' catalogs,
     `catalog:database:table#key=value;key=value`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
@@ -155,6 +157,7 @@ class Feed(Entity):
     partitions: tuple[Name, ...] = ()
     clusters: Annotated[Map[Name, FeedCluster], Field(min_length=1)]
     groups: Labels = ()
+    existing: Existing = Existing.REFUSE
     notification: Notification | None = None
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import LocationKind, RetentionAction
+from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
 from feed_assets.issues import EntityKey
@@ -227,6 +228,7 @@ class FeedRecord:
     options: tuple[tuple[str, str], ...]
     partitions: tuple[str, ...]
     late_cut_off: Frequency | None
+    existing: Existing
     retention: RetentionRecord | None
     sla: tuple[Frequency, Frequency] | None
     inputs_of: tuple[InputEdge, ...]

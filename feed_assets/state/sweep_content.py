@@ -14,6 +14,7 @@ from typing import Any
 
 from feed_assets.state.column_types import from_micros, to_micros
 from feed_assets.state.errors import StateError, SweepDamagedError
+from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_records import (
     CHUNK_ITEMS,
     ChunkHead,
@@ -134,6 +135,11 @@ class SweepDraft:
             bytes=before.bytes + sum(item.bytes or 0 for item in items),
             files=before.files + sum(item.files or 0 for item in items),
         )
+
+
+def event_key(chunk: ChunkHead, kind: FeedEventKind, item: SweepItem) -> str:
+    """Return the idempotency key of the event and the message about an item of a chunk."""
+    return f"sweep/{chunk.sweep_id}/{kind.value.lower()}/{chunk.kind}/{item.path}"
 
 
 def digest_chunks(cluster: str, heads: Iterable[ChunkHead]) -> str:

@@ -1,6 +1,6 @@
 """Errors raised by stores."""
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, render_some
 
 
 class StorageError(FeedAssetsError):
@@ -69,6 +69,23 @@ class ManifestError(StorageError):
             path=path,
             reason=f"its manifest file cannot be read: {reason}",
             next_step="Publish the instance again, or remove the manifest file if the data are good.",
+        )
+
+
+class ForeignContentError(StorageError):
+    """The place of an instance holds content that no record and no manifest knows."""
+
+    def __init__(self, *, store: str, path: str, files: tuple[str, ...]) -> None:
+        self.files = files
+        named = f" ({render_some(files, 3)})" if files != ("",) else ""
+        super().__init__(
+            store=store,
+            path=path,
+            reason=f"it is foreign content: {len(files):,} files{named} that no record and no manifest knows",
+            next_step=(
+                "Nothing was changed. Decide in the declaration of the feed: `existing: adopt` makes it the instance, "
+                "`existing: replace` moves it to the trash; `feed-assets instance rerun --adopt` adopts it once."
+            ),
         )
 
 

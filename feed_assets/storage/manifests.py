@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -13,7 +13,7 @@ from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 
 VERSION = 1
 HIDDEN = "hidden"
-"""The field of a manifest for the entries of copied hidden files."""
+"""The field of a manifest for the entries of hidden files."""
 _ENTRIES = b',"entries":['  # never inside a JSON string, where its quotes would be escaped
 CHUNK = 1 << 20
 _FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
@@ -138,8 +138,14 @@ def parse_manifest(text: str | bytes, *, store: str, path: str) -> Manifest:
     return manifest
 
 
+def with_hidden(manifest: Manifest, hidden: Iterable[ManifestEntry]) -> Manifest:
+    """Return a manifest that also names hidden files; see `hidden_entries`."""
+    entries = [render_entry(each) for each in hidden]
+    return replace(manifest, unknown={**manifest.unknown, HIDDEN: entries}) if entries else manifest
+
+
 def hidden_entries(manifest: Manifest) -> list[ManifestEntry]:
-    """Return the entries of copied hidden files; they are not content and not part of the digest."""
+    """Return the entries of hidden files; they are not content and not part of the digest."""
     found = manifest.unknown.get(HIDDEN)
     return [_parse_entry(each) for each in found] if isinstance(found, list) else []
 

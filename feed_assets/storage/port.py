@@ -11,8 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
+from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import (
     Guard,
@@ -112,7 +113,15 @@ class InstanceStore(ABC):
         """
 
     @abstractmethod
-    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+    def publish(
+        self,
+        staging: StagingPlace,
+        *,
+        flag: str | None,
+        guard: Guard,
+        extra: Mapping[str, str],
+        clearing: Clearing | None = None,
+    ) -> Manifest:
         """Replace the instance by the staged content, and return its manifest.
 
         Everything is prepared and flushed first: manifest, flag, parents. Then `guard()` runs. Then the content
@@ -122,7 +131,9 @@ class InstanceStore(ABC):
         store: or PARTIAL until `recover`). `recover`, a repeated `publish` of a staging that still exists, and a repeat
         of stage, write and publish all converge. After success the staging is gone. Publications of one path on one
         machine are serialized; on an object store an overtaken publisher stops with `InstanceChangingError`.
-        Raises `StagingLostError` if the staging does not exist.
+        After the guard and before anything becomes visible, what the last manifest in the place does not name goes to
+        the trash, by the rules of `clearing` (see `clear_place`). Without it, foreign content is refused.
+        Raises `StagingLostError` if the staging does not exist, and `ForeignContentError`.
         """
 
     @abstractmethod
@@ -165,6 +176,13 @@ class InstanceStore(ABC):
 
         Raises `InstanceNotFoundError`, and `PathRefusedError` if it must not be moved (see `Measure.obstacle`).
         """
+
+    def standing_files(self, path: str) -> tuple[str, ...]:
+        """Return what `all_files` returns, also during a publication; empty if nothing is there."""
+        try:
+            return self.all_files(path)
+        except InstanceNotFoundError:
+            return ()
 
     @abstractmethod
     def trash(self) -> "Trash":
@@ -223,6 +241,8 @@ class Trash(ABC):
     """
 
     store: InstanceStore
+    takes_files: bool = True
+    """Whether a single file of an instance can be put and restored; else only the instance as a whole."""
 
     @abstractmethod
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:

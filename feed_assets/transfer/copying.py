@@ -6,8 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Clock, Stopwatch
+from feed_assets.entities.existing import Existing
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
@@ -155,13 +157,17 @@ class _Work:
         request = copy.request
         sides = request.source, request.target
         try:
-            plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
+            adopts = request.clearing is not None and request.clearing.existing is Existing.ADOPT
+            plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
             if plan.is_unfinished:
                 with suppress(StorageError):  # only another publication can complete it, and this copy is one
                     self.stores.get(plan.target.store).recover(plan.target.path)
-                plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted)
+                plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
             if request.check is not None:
                 request.check(plan)
+            if request.clearing is not None and plan.is_foreign:
+                store, path = self.stores.get(plan.target.store), plan.target.path
+                refuse_foreign(store, path, find_foreign(store, path), request.clearing)
         except FeedAssetsError as exc:
             copy.outcome = exc
             return
@@ -184,7 +190,7 @@ class _Work:
         has_large = any(file.size >= LARGE for copy in opened for file in copy.plan.transfers)
         pool = self.many if has_large else self.small
         finishing = Finishing(stores=self.stores, clock=self.clock, pool=pool)
-        wishes = [(each.request.guard, each.request.extra) for each in copies]
+        wishes = [(each.request.guard, each.request.extra, each.request.clearing) for each in copies]
         for each, outcome in zip(copies, finishing.finish(opened, results, wishes), strict=True):
             self._judge(each, outcome)
 

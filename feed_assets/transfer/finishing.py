@@ -14,6 +14,7 @@ from feed_assets.entities.copying import Preserve
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.clearing import Clearing, clear_place
 from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
@@ -65,11 +66,12 @@ class Finishing:
         self,
         copies: Sequence[OpenCopy],
         results: Sequence[TaskResult],
-        wishes: Sequence[tuple[Guard, Mapping[str, str]]],
+        wishes: Sequence[tuple[Guard, Mapping[str, str], Clearing | None]],
     ) -> "list[Copied | Exception]":
         """Finish many copies together, with shared flushes to disk; return the result or the exception of each.
 
-        `wishes` has a guard and the `extra` of the manifest for each copy. Guards are called by several threads.
+        `wishes` has a guard, the `extra` of the manifest and the rules for the target for each copy. Guards are called
+        by several threads.
         """
         found = _by_copy(results)
         across, within = (self.pool, None) if len(copies) >= _MANY else (None, self.pool)
@@ -143,6 +145,7 @@ class _End:
         results: _Results,
         guard: Guard,
         extra: Mapping[str, str],
+        clearing: Clearing | None,
     ) -> None:
         self.plan = copy.plan
         self.copy = copy
@@ -155,6 +158,8 @@ class _End:
         self._failures = results.failures
         self._guard = guard
         self._extra = extra
+        self._clearing = clearing
+        self._keeps: frozenset[str] = frozenset()
         self._prepared: Prepared | None = None
         self._error: Exception | None = results.error
         self._source_digest = ""
@@ -221,6 +226,7 @@ class _End:
             raise CopyIncompleteError(url=plan.source_url, files=missing)
         kept = [*plan.kept, *(each for each in plan.replaced if each.path in failed)]
         self.staging.adopt([each.path for each in kept])
+        self._keeps = frozenset(each.path for each in kept)
         resumed = {file.path for file in self.copy.resumed}
         checked = check_copy(
             plan.options.verification, self.staging, transfers, self._copied, resumed, kept, self._pool
@@ -245,6 +251,8 @@ class _End:
                 raise
             if self.copying.mark(plan.target.path) != plan.standing:
                 raise RepeatError("what stands at the target was replaced meanwhile")
+            if self._clearing is not None:
+                self._clear(self._clearing)
 
         try:
             self.staging.publish(guarded)
@@ -253,6 +261,14 @@ class _End:
                 raise
         else:
             self.is_published = True
+
+    def _clear(self, clearing: Clearing) -> None:
+        target = self.plan.target
+        try:
+            clear_place(self.store, target.path, target.flag, clearing, self._keeps)
+        except FeedAssetsError as exc:
+            self._error = exc
+            raise
 
     def _raise_damage(self, damaged: tuple[str, ...]) -> None:
         """Drop the damaged copies, then raise the error of the side at fault.

@@ -109,7 +109,8 @@ class CopyPlan:
     are the target's files that transfers replace. `is_unchanged`: there is nothing to do. `is_refresh`: only the record
     that nothing changed must be written. `flags` are written last. `standing` is the mark of the target (see
     `Copying.mark`), `is_unfinished` says that a publication has begun there, and `extra` is from its manifest.
-    `publication` is the publication at the target if all its flags exist.
+    `publication` is the publication at the target if all its flags exist. `is_foreign`: we have never published there,
+    so what stands there is not ours.
     """
 
     source: Side
@@ -129,6 +130,7 @@ class CopyPlan:
     digest: str = ""
     publication: Publication | None = None
     is_refresh: bool = False
+    is_foreign: bool = False
 
     @property
     def bytes(self) -> int:
@@ -158,11 +160,19 @@ def part_name(part: CopyFilter, options: CopyOptions) -> str:
 
 
 def plan_copy(
-    stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, distrusted: Collection[str] = ()
+    stores: StorePool,
+    source: Side,
+    target: Side,
+    options: CopyOptions,
+    clock: Clock,
+    distrusted: Collection[str] = (),
+    *,
+    adopts: bool = False,
 ) -> CopyPlan:
     """Plan a copy; write nothing. `clock` is the real clock.
 
-    `distrusted` files are transferred even if the manifest of the target has the same version of them.
+    `distrusted` files are transferred even if the manifest of the target has the same version of them. With `adopts`,
+    foreign files at the target stay if they equal those of the source; for that they are read.
 
     Raises:
         SourceNotAvailableError: the source has no complete instance; an unmounted storage is a `StorageError`.
@@ -178,7 +188,8 @@ def plan_copy(
     if replica is not None and replica.is_settled and replica.fingerprint == survey.fingerprint:
         return _unchanged(source, target, options, url, published, replica)
     flags = copy_flags(target, copy_filter(options), options)
-    return _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted).plan(published)
+    comparison = _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted, adopts)
+    return comparison.plan(published)
 
 
 def is_current(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock) -> bool:
@@ -273,11 +284,13 @@ class _Comparison:
     copying: Copying
     to: Copying
     distrusted: Collection[str]
+    adopts: bool
 
     def plan(self, published: Publication | None) -> CopyPlan:
         """Compare file by file. `published` is the publication at the target if it is complete, with its flags."""
         mark, standing, is_unfinished = self.to.standing(self.target.path)
-        manifest = self._find_manifest() if mark else None
+        is_foreign = bool(standing) and not mark and not is_unfinished and published is None
+        manifest = self._find_manifest() if mark or (is_foreign and self.adopts) else None
         entries = {path: entry for path, entry in _entries(manifest, standing).items() if path not in self.distrusted}
         part, files = copy_filter(self.options), {file.path: file for file in self.survey.files}
         same, doubtful = self._find_same(files, entries)
@@ -315,15 +328,21 @@ class _Comparison:
             extra=dict(manifest.extra) if manifest else {},
             standing=mark,
             is_unfinished=is_unfinished,
+            is_foreign=is_foreign,
             publication=published,
         )
 
     def _find_manifest(self) -> Manifest | None:
-        """Return the manifest of the target; None if it cannot be read, and then everything is copied."""
+        """Return the manifest of the target; None if it cannot be read, and then everything is copied.
+
+        That of foreign content is computed.
+        """
+        store = self.stores.get(self.target.store)
         try:
-            return self.stores.get(self.target.store).published_manifest(self.target.path)
+            found = store.published_manifest(self.target.path)
         except ManifestError:
             return None
+        return found or (store.manifest(self.target.path, self.target.flag) if self.adopts else None)
 
     def _find_same(
         self, files: Mapping[str, SourceFile], entries: Mapping[str, ManifestEntry]

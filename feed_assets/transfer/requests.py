@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
+from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.records import Guard
 from feed_assets.transfer.plans import CopyPlan, Side
 from feed_assets.transfer.tasks import OpenCopy
@@ -15,7 +16,8 @@ class CopyRequest:
 
     `check` gets each plan before anything is written and raises to forbid it. `guard` is called right before the
     publication and raises to forbid it. `extra` goes into the manifest. `distrusted` are files that a repair found to
-    be lost, rotten or extra at the target; they are transferred regardless of its manifest.
+    be lost, rotten or extra at the target; they are transferred regardless of its manifest. `clearing` has the rules
+    for what stands at the target (see `clear_place`); without it the caller answers for the removal.
     """
 
     source: Side
@@ -24,6 +26,7 @@ class CopyRequest:
     extra: Mapping[str, str] = field(default_factory=dict)
     distrusted: frozenset[str] = frozenset()
     check: Callable[[CopyPlan], None] | None = None
+    clearing: Clearing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from feed_assets.entities.existing import Existing
+from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.object.client import ObjectClient
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.port import InstanceStore
@@ -100,10 +102,20 @@ def stage(store: InstanceStore, path: str, files: Files, token: str = "run-1") -
     return staging
 
 
+REPLACING = Clearing(sweep="displaced-1", existing=Existing.REPLACE)
+"""Somebody has decided that foreign content goes to the trash."""
+
+
 def publish(
-    store: InstanceStore, path: str, files: Files, *, flag: str | None = "_SUCCESS", token: str = "run-1"
+    store: InstanceStore,
+    path: str,
+    files: Files,
+    *,
+    flag: str | None = "_SUCCESS",
+    token: str = "run-1",
+    clearing: Clearing | None = None,
 ) -> Manifest:
-    return store.publish(stage(store, path, files, token), flag=flag, guard=allow, extra={})
+    return store.publish(stage(store, path, files, token), flag=flag, guard=allow, extra={}, clearing=clearing)
 
 
 def content_names(store: InstanceStore, path: str, flag: str | None = None) -> tuple[str, ...]:

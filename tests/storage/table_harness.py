@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
-from feed_assets.storage.records import Availability, Guard, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
+from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import parse_partition_name
@@ -67,8 +67,8 @@ class PathTable(InstanceStore):
     def stage(self, path: str, token: str) -> StagingPlace:
         return replace(self.store.stage(self.named(path), token), path=path)
 
-    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
-        return self.store.publish(replace(staging, path=self.named(staging.path)), flag=flag, guard=guard, extra=extra)
+    def publish(self, staging: StagingPlace, **how: Any) -> Manifest:
+        return self.store.publish(replace(staging, path=self.named(staging.path)), **how)
 
     def discard(self, staging: StagingPlace) -> None:
         self.store.discard(replace(staging, path=self.named(staging.path)))

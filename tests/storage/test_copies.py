@@ -12,7 +12,7 @@ from feed_assets.storage.local import slot as local_slot
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, prepared, put, read_back, staged
-from tests.storage.harnesses import FencedOut, StoreHarness, allow, forbid, local_harness, publish, read_all
+from tests.storage.harnesses import REPLACING, FencedOut, StoreHarness, allow, forbid, local_harness, publish, read_all
 
 LATER = 4_000_000_000_000_000_000
 """Nanoseconds since 1970 of a day when all of these files are old."""
@@ -89,7 +89,7 @@ def test_the_head_of_a_publication_is_found_with_its_flags_only(file_harness: St
     assert copying.find_publication(PATH, [FLAG]) is None
     file_harness.land(PATH, {**FILES, FLAG: b""})
     assert copying.find_publication(PATH, [FLAG]) is None
-    manifest = publish(file_harness.store, PATH, FILES)
+    manifest = publish(file_harness.store, PATH, FILES, clearing=REPLACING)
     head = copying.find_publication(PATH, [FLAG])
     assert head is not None
     assert (head.digest, head.files, head.bytes) == (manifest.digest, 3, 5)

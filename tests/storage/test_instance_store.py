@@ -5,15 +5,27 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.storage.clearing import Clearing, Displaced
 from feed_assets.storage.errors import (
+    ForeignContentError,
     InstanceNotFoundError,
     ManifestError,
     PathRefusedError,
     StagingLostError,
     StorageError,
 )
-from feed_assets.storage.records import Availability, Manifest
-from tests.storage.harnesses import FencedOut, StoreHarness, allow, content_names, forbid, publish, read_all, stage
+from feed_assets.storage.records import Availability, Manifest, Outcome
+from tests.storage.harnesses import (
+    REPLACING,
+    FencedOut,
+    StoreHarness,
+    allow,
+    content_names,
+    forbid,
+    publish,
+    read_all,
+    stage,
+)
 
 HOUR = "weather/2013/11/03/05"
 DATA = {"part-0.csv": b"a,b\n1,2\n", "part-1.csv": b"a,b\n3,4\n"}
@@ -140,10 +152,64 @@ def test_a_publication_replaces_the_whole_instance(harness: StoreHarness) -> Non
     assert harness.names() == {f"{HOUR}/{name}" for name in ("part-9.csv", "_SUCCESS", ".feed-assets.manifest.json")}
 
 
-def test_a_publication_replaces_what_others_had_put_there(harness: StoreHarness) -> None:
-    harness.land(HOUR, {**DATA, "_OTHER": b"", "_metadata": b"1"})
-    publish(harness.store, HOUR, {"part-0.csv": b"new"}, flag=None)
-    assert harness.names() == {f"{HOUR}/{name}" for name in ("part-0.csv", ".feed-assets.manifest.json")}
+def test_a_first_publication_over_foreign_content_is_refused_and_changes_nothing(harness: StoreHarness) -> None:
+    harness.land(HOUR, {**DATA, "_OTHER": b"1"})
+    before = harness.names()
+    with pytest.raises(ForeignContentError, match=r"it is foreign content: \d+ files .*`existing: adopt`"):
+        publish(harness.store, HOUR, {"part-0.csv": b"new"}, flag=None)
+    assert harness.names() == before
+    assert read_all(harness.store, HOUR) == dict(DATA)
+    assert harness.store.trash().sweeps() == []
+
+
+@pytest.mark.parametrize(
+    "clearing", [REPLACING, Clearing(sweep=REPLACING.sweep, is_known=True)], ids=["decided", "on record"]
+)
+def test_what_is_replaced_by_decision_goes_to_the_trash_and_can_come_back(
+    harness: StoreHarness, clearing: Clearing
+) -> None:
+    harness.land(HOUR, {**DATA, "_OTHER": b"1"})
+    before, store = harness.names(), harness.store
+    publish(store, HOUR, {"part-0.csv": b"new"}, flag=None, clearing=clearing)
+    assert read_all(store, HOUR) == {"part-0.csv": b"new"}
+    trash = store.trash()
+    assert (trash.sweeps(), list(trash.contents(REPLACING.sweep))) == ([REPLACING.sweep], [HOUR])
+    assert trash.restore(REPLACING.sweep, [HOUR])[0].outcome is Outcome.OCCUPIED
+    trash.put("evicted", [HOUR])
+    assert trash.restore(REPLACING.sweep, [HOUR])[0].outcome is Outcome.MOVED
+    assert read_all(store, HOUR) == dict(DATA)
+    assert {name.rpartition("/")[2] for name in before} == {name.rpartition("/")[2] for name in harness.names()}
+
+
+def test_files_that_the_last_manifest_does_not_name_go_to_the_trash(file_harness: StoreHarness) -> None:
+    store, told = file_harness.store, []
+    publish(store, HOUR, {**DATA, "_metadata": b"1"})
+    file_harness.land(HOUR, {"mine.csv": b"mine", "sub/_notes": b"notes"})
+    publish(store, HOUR, {"part-0.csv": b"new"}, clearing=Clearing(sweep="displaced-1", announce=told.append))
+    assert read_all(store, HOUR) == {"part-0.csv": b"new"}
+    mine = (f"{HOUR}/mine.csv", f"{HOUR}/sub/_notes")
+    assert told == [Displaced(sweep="displaced-1", store=store.root_url, path=HOUR, paths=mine, files=2)]
+    assert set(store.trash().contents("displaced-1")) == set(mine)
+    assert [moved.outcome for moved in store.trash().restore("displaced-1", mine)] == [Outcome.MOVED] * 2
+    with store.open(HOUR, "mine.csv") as stream:
+        assert stream.read() == b"mine"
+
+
+def test_a_publication_over_our_own_moves_nothing_to_the_trash(harness: StoreHarness) -> None:
+    for number in range(3):
+        files = {"part-0.csv": b"%d" % number, f"_hidden-{number}": b"1", ".x.crc": b"2"}
+        publish(harness.store, HOUR, files, token=f"run-{number}")
+    assert harness.store.trash().sweeps() == []
+
+
+def test_a_guard_that_forbids_a_publication_displaces_nothing(file_harness: StoreHarness) -> None:
+    store = file_harness.store
+    publish(store, HOUR, DATA)
+    file_harness.land(HOUR, {"mine.csv": b"mine"})
+    with pytest.raises(FencedOut):
+        store.publish(stage(store, HOUR, {}, "run-2"), flag="_SUCCESS", guard=forbid, extra={})
+    assert f"{HOUR}/mine.csv" in file_harness.names()
+    assert store.trash().sweeps() == []
 
 
 def test_files_that_are_no_content_are_published_with_the_content(harness: StoreHarness) -> None:

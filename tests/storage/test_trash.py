@@ -265,7 +265,7 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
         "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "open",
-        "published_manifest", "scan", "spark_url", "trash", "url", "walk",
+        "published_manifest", "scan", "spark_url", "standing_files", "trash", "url", "walk",
         "walk_folders",
     }  # fmt: skip
     assert methods == takes | reads

@@ -15,8 +15,10 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from feed_assets.entities.copying import RemovedFiles, Verification
+from feed_assets.entities.existing import Existing
 from feed_assets.errors import FeedAssetsError
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.clearing import Clearing
+from feed_assets.storage.errors import ForeignContentError, StorageError
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.outcomes import CopyStatus
 from tests.drills import drill, sized
@@ -303,3 +305,42 @@ def test_a_source_on_a_server_that_fails_is_a_clean_failure(tmp_path: Path, trou
     with trouble.troubled(lambda _: True, (500, "InternalError")), pytest.raises(StorageError):
         pair.copy()
     assert pair.target.store.look([PATH], FLAG)[0].availability is Availability.AVAILABLE
+
+
+def test_a_copy_over_foreign_content_is_refused_before_a_byte_is_copied(any_pair: Pair) -> None:
+    any_pair.source.publish(SMALL)
+    any_pair.target.harness.land(PATH, {"theirs.csv": b"theirs"})
+    (outcome,) = any_pair.copy_many([any_pair.request(clearing=Clearing(sweep="displaced-1"))])
+    assert isinstance(outcome, ForeignContentError)
+    assert any_pair.target.names() == {"theirs.csv"}
+    assert any_pair.target.store.trash().sweeps() == []
+
+
+def test_a_copy_that_replaces_foreign_content_by_decision_moves_it_to_the_trash(any_pair: Pair) -> None:
+    any_pair.source.publish(SMALL)
+    any_pair.target.harness.land(PATH, {"theirs.csv": b"theirs"})
+    clearing = Clearing(sweep="displaced-1", existing=Existing.REPLACE)
+    any_pair.copy_many([any_pair.request(clearing=clearing)])
+    any_pair.require_equal()
+    assert list(any_pair.target.store.trash().contents("displaced-1")) == [PATH]
+
+
+def test_a_copy_that_adopts_keeps_equal_files_and_moves_the_others_to_the_trash(pair: Pair) -> None:
+    pair.source.publish(SMALL)
+    pair.target.harness.land(PATH, {"x.csv": SMALL["x.csv"], "part-0.csv": b"other", "theirs.csv": b"theirs"})
+    clearing = Clearing(sweep="displaced-1", existing=Existing.ADOPT)
+    (copied,) = pair.copy_many([pair.request(clearing=clearing)])
+    assert copied.files == len(SMALL) - 1
+    pair.require_equal()
+    found = set(pair.target.store.trash().contents("displaced-1"))
+    assert found == {f"{PATH}/part-0.csv", f"{PATH}/theirs.csv"}
+
+
+def test_a_copy_over_our_own_moves_only_what_no_copy_has_brought_to_the_trash(any_pair: Pair) -> None:
+    any_pair.source.publish(SMALL)
+    any_pair.copy()
+    any_pair.target.harness.land(PATH, {"mine.csv": b"mine"})
+    any_pair.source.publish({"x.csv": b"new", "y.csv": b"y"}, token="run-2")
+    any_pair.copy_many([any_pair.request(clearing=Clearing(sweep="displaced-1"))])
+    any_pair.require_equal()
+    assert list(any_pair.target.store.trash().contents("displaced-1")) == [f"{PATH}/mine.csv"]

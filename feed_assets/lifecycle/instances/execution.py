@@ -26,6 +26,7 @@ from feed_assets.lifecycle.instances.attempts import (
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.instances.work_data import (
     job_properties,
@@ -43,6 +44,7 @@ from feed_assets.state.records import (
     Lease,
     ProcessInstanceStatus,
 )
+from feed_assets.storage.adopting import adopt_content
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, StagingPlace
@@ -65,6 +67,8 @@ class _Target:
     store: InstanceStore
     staging: StagingPlace
     lease: Lease
+    place: Place
+    is_adopted: bool
 
     @property
     def nominal_time(self) -> datetime:
@@ -156,9 +160,14 @@ class InstanceRunner:
             InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
         )
         data = tuple(reader.read(state) for state in inputs)
-        targets = [self._target(stack, edge, claims.get(edge.name), nominal_time, attempt) for edge in process.outputs]
+        targets = [
+            self._target(stack, edge, claims.get(edge.name), nominal_time, attempt, dict(process.properties))
+            for edge in process.outputs
+        ]
         work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
-        report = self._engine(leased, process, work).run(work, self.session)
+        report = WorkReport(outputs=())
+        if not all(target.is_adopted for target in targets) or not targets:
+            report = self._engine(leased, process, work).run(work, self.session)
         rows = {output.name: output.rows for output in report.outputs}
         published = []
         for target in targets:
@@ -168,16 +177,21 @@ class InstanceRunner:
                 output=target.edge.name,
                 nominal_time=target.nominal_time,
                 content=Publication.of(manifest),
-                rows=rows[target.edge.name],
+                rows=None if target.is_adopted else rows[target.edge.name],
                 url=target.store.url(target.path),
                 inputs={state.edge.name: len(state.present) for state in inputs},
                 missing={state.edge.name: state.missing for state in inputs if state.missing},
                 late=late,
-                details={**report.details, **reader.access_modes()},
+                details={
+                    **report.details,
+                    **reader.access_modes(),
+                    **target.place.details,
+                    **({"existing": "adopted"} if target.is_adopted else {}),
+                },
                 attempt=attempt,
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
             )
-            payload = {"process": process.process, "rows": done.rows}
+            payload = {"process": process.process, "rows": done.rows, **target.place.details}
             record_published(
                 self.context, leased, target.lease, done, FeedEventKind.PRODUCED, FeedInstanceStatus.AVAILABLE, payload
             )
@@ -237,7 +251,13 @@ class InstanceRunner:
         )
 
     def _target(
-        self, stack: ExitStack, edge: OutputEdge, lease: Lease | None, nominal_time: datetime, attempt: int
+        self,
+        stack: ExitStack,
+        edge: OutputEdge,
+        lease: Lease | None,
+        nominal_time: datetime,
+        attempt: int,
+        properties: Mapping[str, object],
     ) -> _Target:
         if lease is None:
             raise OutputOutsideValidityError(
@@ -245,14 +265,18 @@ class InstanceRunner:
             )
         record = self.context.plan.feeds[edge.feed_key]
         store = self.context.stores.get(record.store)
+        place = Place.of(self.context, record, lease.nominal_time, properties)
+        is_adopted = place.is_to_adopt(store)
         staging = store.stage(record.path(lease.nominal_time), f"{self.context.run_id}.{lease.token}.{attempt}")
         stack.callback(store.discard, staging)
-        return _Target(edge=edge, record=record, store=store, staging=staging, lease=lease)
+        return _Target(
+            edge=edge, record=record, store=store, staging=staging, lease=lease, place=place, is_adopted=is_adopted
+        )
 
     def _publish(self, leased: Leased, target: _Target, process: ProcessRecord) -> Manifest:
-        return target.store.publish(
-            target.staging,
-            flag=target.record.flag,
-            guard=leased.check,
-            extra={"process": process.process, "run": self.context.run_id, "fence": str(target.lease.token)},
-        )
+        flag, guard = target.record.flag, leased.check
+        extra = {"process": process.process, "run": self.context.run_id, "fence": str(target.lease.token)}
+        if target.is_adopted:
+            token = f"adopt-{target.staging.token}"
+            return adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)
+        return target.store.publish(target.staging, flag=flag, guard=guard, extra=extra, clearing=target.place.clearing)

@@ -27,6 +27,7 @@ from feed_assets.lifecycle.instances.attempts import (
     start_attempt,
 )
 from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
@@ -71,6 +72,7 @@ class _BegunCopy:
     began: datetime
     states: tuple[InputState, ...]
     is_last: bool
+    place: Place
     request: CopyRequest
 
 
@@ -163,6 +165,7 @@ class FlowRunner:
             source_time,
         )
         lease = claims[out.name]
+        place = Place.of(self.context, self.context.plan.feeds[out.feed_key], nominal_time, begun.overrides)
         return _BegunCopy(
             nominal_time=nominal_time,
             held=held,
@@ -172,12 +175,14 @@ class FlowRunner:
             began=began,
             states=states,
             is_last=is_last,
+            place=place,
             request=CopyRequest(
                 source=source_side(source, source_time),
                 target=target_side(self.context.plan.feeds[out.feed_key], nominal_time),
                 guard=held.check,
                 extra={"process": flow.process, "run": self.context.run_id, "fence": str(lease.token)},
                 distrusted=self.distrusted.get(nominal_time, frozenset()),
+                clearing=place.clearing,
             ),
         )
 
@@ -246,13 +251,13 @@ class FlowRunner:
             inputs={state.edge.name: len(state.present) for state in claimed.states},
             missing={},
             late=claimed.late,
-            details=describe_copy(copied),
+            details={**describe_copy(copied), **claimed.place.details},
             attempt=claimed.attempt,
             seconds=(self.context.real_clock.now() - claimed.began).total_seconds(),
         )
         status = FeedInstanceStatus.AVAILABLE if claimed.is_last else FeedInstanceStatus.PARTIAL
         if copied.status is not CopyStatus.UNCHANGED or not self._is_known(done, status):
-            payload = {"process": flow.process, "copy": describe_copy(copied)}
+            payload = {"process": flow.process, "copy": describe_copy(copied), **claimed.place.details}
             record_published(self.context, claimed.held, claimed.lease, done, FeedEventKind.REPLICATED, status, payload)
         on_published(done)
         finish_attempt(

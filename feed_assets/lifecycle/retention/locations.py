@@ -59,5 +59,6 @@ def _iter_addresses(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
     if cluster in plan.clusters:
         yield plan.clusters[cluster].store
     for record in plan.feeds.values():
-        if record.cluster == cluster and record.retention is not None:
-            yield from (location.store for location in record.retention.locations)
+        if record.cluster == cluster:
+            yield record.store
+            yield from (location.store for location in (record.retention.locations if record.retention else ()))

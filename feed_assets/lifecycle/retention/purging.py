@@ -10,13 +10,13 @@ from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.clock_witness import load_known_times
 from feed_assets.lifecycle.retention.limits import decide_clock
 from feed_assets.lifecycle.retention.locations import store_addresses
-from feed_assets.lifecycle.retention.removal_records import event_key
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_content import event_key
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.records import Purged

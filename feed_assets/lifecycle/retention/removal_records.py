@@ -23,6 +23,7 @@ from feed_assets.state.records import (
     Lease,
     NewFeedEvent,
 )
+from feed_assets.state.sweep_content import event_key
 from feed_assets.state.sweep_records import OutboxMessage, SweepChunk, SweepItem
 
 TOPIC = "eviction"
@@ -55,11 +56,6 @@ class Removal:
     def keys(self, items: Iterable[SweepItem]) -> list[FeedKey]:
         """Return the keys of the items' instances."""
         return [FeedKey(self.chunk.feed, self.cluster, item.nominal_time) for item in items]
-
-
-def event_key(chunk: SweepChunk, kind: FeedEventKind, item: SweepItem) -> str:
-    """Return the idempotency key of the event and the message about an item of a chunk."""
-    return f"sweep/{chunk.sweep_id}/{kind.value.lower()}/{chunk.kind}/{item.path}"
 
 
 def record_evicted(

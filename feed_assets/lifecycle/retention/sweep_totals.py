@@ -5,13 +5,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.plan.records import Plan
 from feed_assets.state.sweep_records import FeedCount, ItemOutcome, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.timing.frequency import Frequency, Unit
-
-UNDECLARED_TRASH_LIFETIME = Frequency(unit=Unit.DAYS, count=7)
-"""The lifetime of the trash of a feed that is no longer declared."""
 
 _FAILED = frozenset({ItemOutcome.REFUSED})
 

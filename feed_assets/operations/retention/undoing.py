@@ -6,10 +6,10 @@ from datetime import datetime
 
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweep_totals import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.sweeping import Progress
 from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, undo_sweep
 from feed_assets.operations.audit_notes import note

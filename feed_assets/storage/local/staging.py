@@ -40,7 +40,7 @@ from feed_assets.storage.local.slot import (
     take_over,
 )
 from feed_assets.storage.local.tree import flush_file, make_directories, read_files, write_flushed
-from feed_assets.storage.manifests import render_manifest
+from feed_assets.storage.manifests import render_manifest, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.records import Guard, Manifest, StagingPlace
 from feed_assets.storage.refusals import Refuse, Translated
@@ -286,7 +286,10 @@ class LocalStaging(Staging):
         try:
             paths = [path for path, _ in iter_files(directory, follow=follow)]
             entries = read_files(directory, paths, flush=True)
-            manifest = Manifest.of((entry for entry in entries if is_content(entry.path, flag)), extra)
+            manifest = with_hidden(
+                Manifest.of((entry for entry in entries if is_content(entry.path, flag)), extra),
+                [entry for entry in entries if entry.path != flag and not is_content(entry.path, flag)],
+            )
             write_flushed(f"{data}/{MANIFEST_NAME}", render_manifest(manifest))
             for folder, _, _ in os.walk(data, topdown=False):
                 flush_file(folder)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
+from feed_assets.storage.clearing import Clearing, clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts
@@ -125,7 +126,15 @@ class LocalStore(InstanceStore):
         self.recover(path)
         return self._staging(path, token).create()
 
-    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+    def publish(
+        self,
+        staging: StagingPlace,
+        *,
+        flag: str | None,
+        guard: Guard,
+        extra: Mapping[str, str],
+        clearing: Clearing | None = None,
+    ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
         own = self._staging(staging.path, staging.token)
         path = own.path
@@ -143,7 +152,8 @@ class LocalStore(InstanceStore):
             case StagingState.SWAPPED | StagingState.STAGED:
                 with self._translated(path):
                     manifest = own.complete(flag, extra, self._refuse_links(path))
-                own.publish(guard)
+                rules = clearing or Clearing(sweep=f"published-{own.token}")
+                own.publish(clearing_guard(self, path, flag, guard, rules))
             case never:
                 assert_never(never)
         own.remove()

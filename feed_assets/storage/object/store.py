@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from feed_assets.storage.checksums import Checksum
+from feed_assets.storage.clearing import Clearing, clearing_guard
 from feed_assets.storage.copy_port import Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -16,7 +17,7 @@ from feed_assets.storage.errors import (
     PathRefusedError,
 )
 from feed_assets.storage.listing import scan_listing
-from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks
+from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks, with_hidden
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
@@ -134,7 +135,15 @@ class ObjectStore(InstanceStore):
     def stage(self, path: str, token: str) -> StagingPlace:
         return self._staging(path, token).create()
 
-    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+    def publish(
+        self,
+        staging: StagingPlace,
+        *,
+        flag: str | None,
+        guard: Guard,
+        extra: Mapping[str, str],
+        clearing: Clearing | None = None,
+    ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
         staged = self._staging(staging.path, staging.token)
         slot = staged.slot
@@ -148,10 +157,13 @@ class ObjectStore(InstanceStore):
         prepared = self._prepare(staged, flag, extra)
         staged.prepare(prepared)
 
+        rules = clearing or Clearing(sweep=f"published-{slot.token}")
+        clear = clearing_guard(self, slot.path, flag, guard, rules)
+
         def decide() -> None:
             with ExitStack() as forbidden:
                 forbidden.callback(self._drop, slot)
-                guard()
+                clear()
                 forbidden.pop_all()
 
         staged.publish(decide)
@@ -203,6 +215,10 @@ class ObjectStore(InstanceStore):
         if (obstacle := measure_listing(path, listing).obstacle) is not None:
             raise PathRefusedError(store=self.root_url, path=path, reason=obstacle)
         return tuple(sorted(listing.files))
+
+    def standing_files(self, path: str) -> tuple[str, ...]:
+        with self._translated(path):
+            return tuple(sorted(self._list(parse_path(self.root_url, path)).files))
 
     def trash(self) -> Trash:
         return ObjectTrash(self, self.client, partial(self._translated, ""))
@@ -293,9 +309,8 @@ class ObjectStore(InstanceStore):
             content = {name: entry for name, entry in entries.items() if is_content(name, flag)}
             hidden = [ManifestEntry(name, file.size, "") for name, file in names.items() if name not in content]
         missing = [ManifestEntry(name, entry.size, "") for name, entry in uploaded.items() if name not in listed]
-        return Prepared(
-            manifest=Manifest.of(content.values(), extra), flags=(flag,) if flag else (), hidden=(*hidden, *missing)
-        )
+        manifest = with_hidden(Manifest.of(content.values(), extra), hidden)
+        return Prepared(manifest=manifest, flags=(flag,) if flag else (), hidden=(*hidden, *missing))
 
     def _upload(self, staged: ObjectStaging, local: Path, name: str) -> ManifestEntry:
         with (local / name).open("rb") as stream:

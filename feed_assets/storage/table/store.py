@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from feed_assets.storage.clearing import Clearing, clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -132,7 +133,15 @@ class TableStore(InstanceStore):
         staging = self._partitions.root(table).stage(version_path(spec, token), token)
         return replace(staging, path=parse_path(self.root_url, path))
 
-    def publish(self, staging: StagingPlace, *, flag: str | None, guard: Guard, extra: Mapping[str, str]) -> Manifest:
+    def publish(
+        self,
+        staging: StagingPlace,
+        *,
+        flag: str | None,
+        guard: Guard,
+        extra: Mapping[str, str],
+        clearing: Clearing | None = None,
+    ) -> Manifest:
         table, spec = self._partitions.parse_one(staging.path)
         self._require_writable(table, staging.path)
         version = version_path(spec, staging.token)
@@ -146,6 +155,8 @@ class TableStore(InstanceStore):
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = prepared
         with partition_lock(self.root_url, spec.name):
+            rules = clearing or Clearing(sweep=f"published-{staging.token}")
+            self._call(clearing_guard(self, staging.path, flag, guard, rules), table, spec, version)
             former = self._point(table, spec, version, guard)
             if former is not None:
                 self._remove_former(table, former, version)
@@ -260,12 +271,7 @@ class TableStore(InstanceStore):
         location = f"{table.location}/{version}"
         for _ in range(_TRIES):
             former = self._partitions.find(table, [spec]).get(spec.name)
-            try:
-                guard()
-            except BaseException:
-                if not self._partitions.points_to(table, former, version):
-                    remove_superseded(self._partitions.root(table), version)
-                raise
+            self._call(guard, table, spec, version)
             if former is None:
                 is_done = self._partitions.metastore.add_partition(table, spec.values, location)
             else:
@@ -273,6 +279,15 @@ class TableStore(InstanceStore):
             if is_done:
                 return former
         raise InstanceChangingError(store=self.root_url, path=spec.name, reason="others keep publishing it")
+
+    def _call(self, guard: Guard, table: Table, spec: PartitionSpec, version: str) -> None:
+        """Call a guard; if it raises, remove the published version unless the partition points to it already."""
+        try:
+            guard()
+        except BaseException:
+            if not self._partitions.points_to(table, self._partitions.find(table, [spec]).get(spec.name), version):
+                remove_superseded(self._partitions.root(table), version)
+            raise
 
     def _find_prepared(self, table: Table, spec: PartitionSpec, version: str) -> Manifest | None:
         """Return the manifest of a publication that was interrupted before the partition pointed to its content."""

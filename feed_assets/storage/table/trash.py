@@ -85,6 +85,8 @@ class TableTrash(Trash):
     Differs from Falcon: there Hive deletes the directories of managed tables, and Falcon those of external tables.
     """
 
+    takes_files = False
+
     def __init__(self, store: InstanceStore, partitions: TablePartitions) -> None:
         self.store = store
         self._partitions = partitions

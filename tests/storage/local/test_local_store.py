@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feed_assets.storage.errors import PathRefusedError, StagingLostError, StorageError
+from feed_assets.storage.errors import ForeignContentError, PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local import exchange as local_exchange
 from feed_assets.storage.local import reader as local_reader
 from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local.files import iter_files
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability, Look, Manifest
-from tests.storage.harnesses import FencedOut, allow, cannot_exchange, publish, read_all, stage
+from tests.storage.harnesses import REPLACING, FencedOut, allow, cannot_exchange, publish, read_all, stage
 
 HOUR = "weather/05"
 VERSIONS = {
@@ -81,16 +81,17 @@ def test_a_publication_through_a_link_out_of_the_root_is_refused(
     assert sorted(item.name for item in outside.iterdir()) == ["05", "secret.csv"]
 
 
-def test_a_published_instance_takes_the_place_of_a_link_and_leaves_what_it_led_to(
+def test_a_link_in_the_place_of_an_instance_is_not_replaced_whoever_decides_so(
     store: LocalStore, outside: Path
 ) -> None:
     link = store.local_path(HOUR)
     assert link is not None
     link.parent.mkdir(parents=True)
     link.symlink_to(outside)
-    publish(store, HOUR, {"x": b"1"})
-    assert not link.is_symlink()
-    assert read_all(store, HOUR) == {"x": b"1"}
+    for clearing in (None, REPLACING):
+        with pytest.raises(StorageError, match="it is a symbolic link"):
+            publish(store, HOUR, {"x": b"1"}, clearing=clearing)
+    assert link.is_symlink()
     assert (outside / "secret.csv").read_bytes() == b"secret"
 
 
@@ -134,8 +135,12 @@ def test_a_root_that_is_a_link_itself_is_fine(tmp_path: Path) -> None:
 def test_a_publication_replaces_a_file_that_stands_at_its_path(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "root" / "weather").mkdir(parents=True)
     (tmp_path / "root" / HOUR).write_bytes(b"file")
-    publish(store, HOUR, {"x": b"1"})
+    with pytest.raises(ForeignContentError, match="foreign content: 1 files that no record"):
+        publish(store, HOUR, {"x": b"1"})
+    assert (tmp_path / "root" / HOUR).read_bytes() == b"file"
+    publish(store, HOUR, {"x": b"1"}, clearing=REPLACING)
     assert read_all(store, HOUR) == {"x": b"1"}
+    assert list(store.trash().contents(REPLACING.sweep)) == [HOUR]
 
 
 def test_a_file_in_the_way_of_the_parents_is_told(store: LocalStore, tmp_path: Path) -> None:

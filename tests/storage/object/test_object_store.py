@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.errors import InstanceChangingError, StorageError
+from feed_assets.storage.errors import ForeignContentError, InstanceChangingError, StorageError
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.records import Availability, StagingPlace
 from feed_assets.storage.registry import open_store
 from tests.object_servers import BUCKET
-from tests.storage.harnesses import FencedOut, allow, client_of, forbid, publish, read_all, stage
+from tests.storage.harnesses import REPLACING, FencedOut, allow, client_of, forbid, publish, read_all, stage
 from tests.storage.watched import CHANGES, WatchedClient
 
 HOUR = "weather/05"
@@ -289,8 +289,11 @@ def test_an_instance_replaces_an_object_that_stands_at_its_path(s3_options: dict
     store = open_store(f"s3://{BUCKET}/objects", {**s3_options, "scratch": str(tmp_path)})
     client_of(store).put(HOUR, b"object")
     assert store.look([HOUR], None)[0].files == 1
-    publish(store, HOUR, {"x": b"1"})
+    with pytest.raises(ForeignContentError):
+        publish(store, HOUR, {"x": b"1"})
+    publish(store, HOUR, {"x": b"1"}, clearing=REPLACING)
     assert read_all(store, HOUR) == {"x": b"1"}
+    assert list(store.trash().contents(REPLACING.sweep)) == [HOUR]
 
 
 def test_reading_a_file_to_its_end_is_one_request(fs: SteppedClient, store: ObjectStore) -> None:

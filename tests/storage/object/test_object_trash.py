@@ -10,7 +10,7 @@ import pytest
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.records import Availability, Outcome
-from tests.storage.harnesses import allow, content_names, publish
+from tests.storage.harnesses import REPLACING, allow, content_names, publish
 from tests.storage.trees import Died
 from tests.storage.watched import CHANGES, LOOKS, WatchedClient
 
@@ -231,7 +231,7 @@ def test_a_publication_that_comes_between_any_two_steps_wins_and_is_whole(
             trash.put(SWEEP, [HOUR], flag=flag)
 
         def overtake(store: ObjectStore = store) -> None:
-            publish(store, HOUR, {"new.csv": b"new"}, flag=flag, token="fast")
+            publish(store, HOUR, {"new.csv": b"new"}, flag=flag, token="fast", clearing=REPLACING)
 
         between = At(number, CHANGES, overtake)
         fs.after = between

@@ -15,7 +15,7 @@ from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.store import TableStore
 from tests.servers import free_port
-from tests.storage.harnesses import FencedOut, allow, publish, read_all, stage
+from tests.storage.harnesses import REPLACING, FencedOut, allow, publish, read_all, stage
 from tests.storage.shops import Shop, open_shop
 from tests.storage.table_harness import open_local
 from tests.tables import Catalog
@@ -113,21 +113,20 @@ def test_row_27_a_publication_changes_one_partition_and_no_other(shop: Shop, tmp
     assert [each.name for each in folder.iterdir()] == ["run-2"]
 
 
-def test_content_that_others_wrote_is_replaced_and_its_folder_goes(shop: Shop, tmp_path: Path) -> None:
+def test_content_that_others_wrote_is_replaced_and_goes_to_the_trash(shop: Shop, tmp_path: Path) -> None:
     shop.add(tmp_path / "shop/ds=2013-11-03/region=eu", "2013-11-03", "eu")
-    publish(shop.store, DAY, {"part-0": b"new"})
+    publish(shop.store, DAY, {"part-0": b"new"}, clearing=REPLACING)
     assert read_all(shop.store, DAY) == {"part-0": b"new"}
-    assert not (tmp_path / "shop/ds=2013-11-03").exists()
+    assert list(shop.store.trash().contents(REPLACING.sweep)) == [DAY]
 
 
-def test_what_lies_outside_of_the_table_is_replaced_and_left_alone(shop: Shop, tmp_path: Path) -> None:
+def test_what_lies_outside_of_the_table_is_replaced_and_goes_to_the_trash_there(shop: Shop, tmp_path: Path) -> None:
     shop.add(tmp_path / "raw/clicks", "2013-11-03", "eu")
     shop.add(tmp_path / "shop/imported", "2013-11-03", "us")
-    publish(shop.store, DAY, {"part-0": b"new"})
-    publish(shop.store, OTHER, {"part-0": b"new"})
+    publish(shop.store, DAY, {"part-0": b"new"}, clearing=REPLACING)
+    publish(shop.store, OTHER, {"part-0": b"new"}, clearing=REPLACING)
     assert read_all(shop.store, DAY) == read_all(shop.store, OTHER) == {"part-0": b"new"}
-    assert (tmp_path / "raw/clicks/part-0").read_text() == "old"
-    assert (tmp_path / "shop/imported/part-0").read_text() == "old"
+    assert set(shop.store.trash().contents(REPLACING.sweep)) == {DAY, OTHER}
 
 
 def test_publications_at_once_follow_one_another_and_leave_one_content(shop: Shop) -> None:

@@ -1,0 +1,128 @@
+"""Decide about what stands in the place of a publication, and record as a sweep what goes to the trash.
+
+Such a sweep is listed, undone and purged like those of retention; its paths are no instances, so the states of
+instances do not change.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Self
+
+from feed_assets.entities.existing import EXISTING, Existing
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.run_names import origin_of
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_content import SweepDraft, event_key
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepItem, SweepState
+from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.clearing import Clearing, Displaced, find_foreign, refuse_foreign
+from feed_assets.storage.port import InstanceStore
+from feed_assets.timing.frequency import Frequency, Unit
+
+DISPLACED = "displaced"
+"""The kind of the paths of such a sweep, and their rule."""
+UNDECLARED_TRASH_LIFETIME = Frequency(unit=Unit.DAYS, count=7)
+"""The lifetime of the trash of a feed that has no retention."""
+
+_ORIGIN = "publication"
+_CLAIM = timedelta(minutes=1)
+_KNOWN = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The place of one publication, with the rules for what stands there; `displaced` has what went to the trash."""
+
+    context: AttemptContext
+    record: FeedRecord
+    nominal_time: datetime
+    clearing: Clearing
+    displaced: list[Displaced] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, context: AttemptContext, record: FeedRecord, nominal_time: datetime, overrides: Mapping[str, object]
+    ) -> Self:
+        """Return the place of an instance by the record, the declaration, and what a person has decided."""
+        with context.database.read() as connection:
+            row = FeedInstances(connection).get(*record.key, nominal_time)
+        decided = overrides.get(EXISTING)
+        sweep = f"{context.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        clearing = Clearing(
+            sweep=sweep,
+            existing=record.existing if decided is None else Existing(str(decided)),
+            is_known=row is not None and row.status in _KNOWN,
+        )
+        place = cls(context=context, record=record, nominal_time=nominal_time, clearing=clearing)
+        return replace(place, clearing=replace(clearing, announce=place.record_displaced))
+
+    @property
+    def details(self) -> dict[str, str | int | float]:
+        """What went to the trash, for the partition; empty if nothing did."""
+        files = sum(each.files for each in self.displaced)
+        return {"displaced_files": files, "displaced_to": self.clearing.sweep} if files else {}
+
+    def is_to_adopt(self, store: InstanceStore) -> bool:
+        """Return whether foreign content stands here that is to become the instance.
+
+        Raises:
+            ForeignContentError: foreign content stands here, and nothing decides about it.
+        """
+        clearing = self.clearing
+        foreign = () if clearing.is_known else find_foreign(store, self.record.path(self.nominal_time))
+        refuse_foreign(store, self.record.path(self.nominal_time), foreign, clearing)
+        return bool(foreign) and clearing.existing is Existing.ADOPT
+
+    def record_displaced(self, displaced: Displaced) -> None:
+        """Record the sweep of what goes to the trash, before it goes; no error if it is recorded already."""
+        self.displaced.append(displaced)
+        now, origin = self.context.clock.now(), origin_of(self.context.run_id)
+        reason = "the publication replaced it" if displaced.is_whole else "the last manifest did not name it"
+        items = [SweepItem(path, self.nominal_time, None, None, DISPLACED, reason) for path in displaced.paths]
+        draft = SweepDraft(displaced.sweep, self.record.cluster)
+        draft.add(self.record.feed, DISPLACED, items)
+        with self.context.database.begin() as connection:
+            sweeps, log = Sweeps(connection), EventLog(connection)
+            if sweeps.find(displaced.sweep) is not None:
+                return
+            sweep = draft.finish(
+                SweepState.DONE, as_of=now, created_at=now, author=origin, origin=_ORIGIN, log_seq=log.last_seq()
+            )
+            counts = tuple(replace(count, evicted=count.paths, files=displaced.files) for count in sweep.counts)
+            policy = self.record.retention
+            kept_for = (policy.trash if policy else UNDECLARED_TRASH_LIFETIME).as_duration()
+            purge_at = now + kept_for
+            sweeps.add(replace(sweep, counts=counts, started_at=now, ended_at=now, purge_at=purge_at), draft.chunks)
+            chunks = SweepChunks(connection, displaced.sweep)
+            for chunk in chunks.claim(origin, self.context.real_clock.now(), _CLAIM, sweep.chunks):
+                log.append(
+                    [
+                        self._event(displaced, event_key(chunk, FeedEventKind.EVICTED, item), item, now)
+                        for item in chunk.items
+                    ]
+                )
+                chunks.finish(chunk, origin, ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)] * chunk.count)
+
+    def _event(self, displaced: Displaced, key: str, item: SweepItem, now: datetime) -> NewFeedEvent:
+        return NewFeedEvent(
+            **FeedKey(*self.record.key, self.nominal_time)._asdict(),
+            kind=FeedEventKind.EVICTED,
+            origin=_ORIGIN,
+            recorded_at=now,
+            payload={
+                "sweep": displaced.sweep,
+                "path": item.path,
+                "kind": DISPLACED,
+                "rule": item.rule,
+                "reason": item.reason,
+                "store": displaced.store,
+                "action": "delete",
+            },
+            idempotency_key=key,
+        )

@@ -1,0 +1,182 @@
+"""Clear the place of a publication, for runs and copies alike: no publication removes what is not ours.
+
+Foreign content, which no record and no manifest knows, is refused unless somebody has decided about it. Files that the
+last manifest in the place does not name go to the trash before the new content becomes visible.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from feed_assets.entities.existing import Existing
+from feed_assets.storage.errors import (
+    ForeignContentError,
+    ManifestError,
+    PathRefusedError,
+    StorageError,
+)
+from feed_assets.storage.manifests import hidden_entries
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
+from feed_assets.storage.records import Guard, Manifest, Outcome
+
+if TYPE_CHECKING:
+    from feed_assets.storage.port import InstanceStore
+
+_FLAG = "_SUCCESS"
+_GONE = frozenset({Outcome.MOVED, Outcome.ALREADY, Outcome.VANISHED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """What a publication moves to the trash of the removal `sweep`: `files` files, as `paths` below the root.
+
+    `path` is the instance; it is the only one of `paths` if everything in its place goes.
+    """
+
+    sweep: str
+    store: str
+    path: str
+    paths: tuple[str, ...]
+    files: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything in the place goes."""
+        return self.paths == (self.path,)
+
+    def describe(self) -> dict[str, object]:
+        """Return the document about it in the trash."""
+        return {
+            "version": 1,
+            "sweep": self.sweep,
+            "store": self.store,
+            "displaced_from": self.path,
+            "files": self.files,
+            "undo": f"feed-assets retention undo {self.sweep}",
+        }
+
+
+def _say_nothing(_displaced: Displaced) -> None:
+    """Announce nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearing:
+    """The rules for what stands in the place of a publication; see `clear_place`.
+
+    `sweep` names the removal in the trash. `existing` decides about foreign content, unless the record knows the
+    instance (`is_known`). `announce` is called before anything is moved.
+    """
+
+    sweep: str
+    existing: Existing = Existing.REFUSE
+    is_known: bool = False
+    announce: Callable[[Displaced], None] = _say_nothing
+
+
+def find_foreign(store: "InstanceStore", path: str) -> tuple[str, ...]:
+    """Return the files in a place where we have never published; empty if there are none, or if a manifest is there.
+
+    Raises `StorageError` if what is there cannot be listed.
+    """
+    names = _list(store, path)
+    return () if not names or {MANIFEST_NAME, PUBLISHING_NAME} & set(names) else names
+
+
+def refuse_foreign(store: "InstanceStore", path: str, names: Collection[str], clearing: Clearing) -> None:
+    """Refuse foreign content unless the record knows the instance, or somebody has decided about it.
+
+    Raises:
+        ForeignContentError: there are `names`, and nothing decides about them.
+    """
+    if names and not clearing.is_known and clearing.existing is Existing.REFUSE:
+        raise ForeignContentError(store=store.root_url, path=path, files=tuple(sorted(names)))
+
+
+def clear_place(
+    store: "InstanceStore", path: str, flag: str | None, clearing: Clearing, keeps: Collection[str] = ()
+) -> None:
+    """Move to the trash what a publication would remove although the last manifest does not name it.
+
+    Call it directly before new content becomes visible. A repeat finds nothing left to do.
+
+    Args:
+        store: the store of the instance.
+        path: the instance.
+        flag: its availability flag.
+        clearing: the decision about foreign content, and the name of the removal.
+        keeps: the files that the new content takes over unchanged.
+
+    Raises:
+        ForeignContentError: the content is foreign, and nothing decides about it.
+        StorageError: the trash does not take something; nothing may be published then.
+    """
+    names = set(_list(store, path)) - {MANIFEST_NAME}
+    if not names:
+        return
+    manifest, is_ours = _find_manifest(store, path)
+    is_ours = is_ours or PUBLISHING_NAME in names
+    names.discard(PUBLISHING_NAME)
+    if not is_ours:
+        refuse_foreign(store, path, names, clearing)
+    named = {each.path for each in (*manifest.entries, *hidden_entries(manifest))} if manifest else set()
+    unnamed = tuple(sorted(each for each in names - named - set(keeps) if not (is_ours and _is_flag(each, flag))))
+    if not unnamed:
+        return
+    is_whole = "" in names or not store.trash().takes_files or not (is_ours or keeps)
+    paths = (path,) if is_whole else tuple(f"{path}/{name}" for name in unnamed)
+    displaced = Displaced(sweep=clearing.sweep, store=store.root_url, path=path, paths=paths, files=len(unnamed))
+    clearing.announce(displaced)
+    trash = store.trash()
+    trash.describe(clearing.sweep, displaced.describe())
+    for moved in trash.put(clearing.sweep, paths, flag=flag if is_whole else None):
+        if moved.outcome not in _GONE:
+            raise _in_the_way(store, moved.path, f"it cannot go to the trash: {moved.reason}")
+
+
+def clearing_guard(
+    store: "InstanceStore",
+    path: str,
+    flag: str | None,
+    guard: Guard,
+    clearing: Clearing,
+    keeps: Collection[str] = (),
+) -> Guard:
+    """Return a guard that also clears the place; see `clear_place`."""
+
+    def clear() -> None:
+        guard()
+        clear_place(store, path, flag, clearing, keeps)
+
+    return clear
+
+
+def _list(store: "InstanceStore", path: str) -> tuple[str, ...]:
+    try:
+        return store.standing_files(path)
+    except PathRefusedError as exc:
+        raise _in_the_way(store, path, exc.reason) from exc
+
+
+def _find_manifest(store: "InstanceStore", path: str) -> tuple[Manifest | None, bool]:
+    """Return the last manifest, if it can be read, and whether there is one."""
+    try:
+        manifest = store.published_manifest(path)
+    except ManifestError:
+        return None, True
+    return manifest, manifest is not None
+
+
+def _is_flag(name: str, flag: str | None) -> bool:
+    """Return whether a file is a flag of our publications, which no manifest lists."""
+    last = name.rpartition("/")[2]
+    return last == _FLAG or (flag is not None and last == flag.rpartition("/")[2])
+
+
+def _in_the_way(store: "InstanceStore", path: str, reason: str) -> StorageError:
+    return StorageError(
+        store=store.root_url,
+        path=path,
+        reason=f"a publication would remove what stands there: {reason}",
+        next_step="Move it away, and repeat.",
+    )

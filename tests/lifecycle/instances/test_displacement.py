@@ -1,0 +1,168 @@
+"""What stands in the place of an output: foreign content is refused, adopted or replaced; nothing is lost."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feed_assets.clock import FrozenClock
+from feed_assets.engines.port import Work
+from feed_assets.entities.existing import EXISTING
+from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.undoing import undo_sweep
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
+from feed_assets.state.sweep_records import Sweep, SweepState
+from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.errors import ForeignContentError
+from tests.lifecycle.world import START, World, at, feed, process
+
+NOON = at("12:00")
+
+
+def counting(tmp_path: Path, state: str | None = None, **counts: Any) -> World:
+    entity = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    world = World.of(tmp_path, feed("clicks"), feed("counts", **counts), entity, state=state)
+    world.land("clicks", START)
+    return world
+
+
+def put(world: World, **files: str) -> Path:
+    """Somebody else writes into the place of the output."""
+    folder = world.folder("counts", START)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    return folder
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {file.stem: file.read_text() for file in folder.glob("*.csv")}
+
+
+def context_of(world: World) -> SweepContext:
+    clock = FrozenClock(NOON)
+    return SweepContext(
+        database=world.database,
+        stores=world.stores,
+        timeline=world.timeline,
+        holder="worker",
+        clock=clock,
+        real_clock=clock,
+    )
+
+
+def sweeps_of(world: World) -> list[Sweep]:
+    with world.database.read() as connection:
+        return Sweeps(connection).newest(10)
+
+
+def refuse(_: Work) -> Mapping[str, str]:
+    raise AssertionError("there is nothing to compute")
+
+
+def test_a_first_run_over_foreign_content_is_refused_before_it_computes(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    folder = put(world, theirs="theirs")
+    world.job = refuse
+    with pytest.raises(ForeignContentError, match=r"foreign content: 1 files .*`existing: adopt`.*`existing: replace`"):
+        world.run("count", START, NOON)
+    assert texts(folder) == {"theirs": "theirs"}
+    row = world.instances("count")[START]
+    assert (row.status, "foreign content" in (row.reason or "")) == (ProcessInstanceStatus.FAILED, True)
+    assert sweeps_of(world) == []
+
+
+def test_foreign_content_that_comes_during_the_work_is_refused_too(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+
+    def job(work: Work) -> Mapping[str, str]:
+        put(world, theirs="theirs")
+        return {target.name: "made" for target in work.outputs}
+
+    world.job = job
+    with pytest.raises(ForeignContentError):
+        world.run("count", START, NOON)
+    assert texts(world.folder("counts", START)) == {"theirs": "theirs"}
+    assert world.staged() == []
+
+
+def test_an_empty_directory_is_no_content(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    folder = put(world)
+    world.run("count", START, NOON)
+    assert texts(folder) == {"part-0": "made"}
+
+
+def test_what_is_replaced_by_declaration_is_a_sweep_that_can_be_listed_and_purged(
+    tmp_path: Path, state_url: str
+) -> None:
+    world = counting(tmp_path, state_url, existing="replace")
+    folder = put(world, theirs="theirs")
+    (done,) = world.run("count", START, NOON)
+    assert texts(folder) == {"part-0": "made"}
+    (sweep,) = sweeps_of(world)
+    assert (sweep.state, sweep.origin, sweep.paths, sweep.instances) == (SweepState.DONE, "publication", 1, 0)
+    assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
+    undone = undo_sweep(context_of(world), sweep.sweep_id)
+    assert (undone.restored, [path for path, _ in undone.left]) == (0, ["counts/2013-11-01/00-00"])
+    assert texts(folder) == {"part-0": "made"}
+    context = context_of(world)
+    (purged,) = purge_sweeps(context, "primary", find_purgeable(context, "primary", NOON, at_once=True))
+    assert (purged.obstacle, purged.sweep.state) == (None, SweepState.PURGED)
+
+
+def test_what_the_last_manifest_does_not_name_is_told_and_can_be_undone(tmp_path: Path, state_url: str) -> None:
+    world = counting(tmp_path, state_url)
+    world.run("count", START, NOON)
+    folder = put(world, mine="mine")
+    (done,) = world.run("count", START, NOON, "run-2")
+    assert texts(folder) == {"part-0": "made"}
+    (sweep,) = sweeps_of(world)
+    assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
+    produced = [event for event in world.events("counts") if event.kind is FeedEventKind.PRODUCED]
+    assert produced[-1].payload["displaced_to"] == sweep.sweep_id
+    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    undone = undo_sweep(context_of(world), sweep.sweep_id)
+    assert (undone.restored, undone.sweep.state) == (1, SweepState.UNDONE)
+    assert texts(folder) == {"part-0": "made", "mine": "mine"}
+    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+
+
+def test_an_instance_that_the_record_knows_is_replaced_without_its_manifest(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    world.run("count", START, NOON)
+    folder = put(world, mine="mine")
+    (folder / ".feed-assets.manifest.json").unlink()
+    world.run("count", START, NOON, "run-2")
+    assert texts(folder) == {"part-0": "made"}
+    assert len(sweeps_of(world)) == 1
+
+
+def test_adopted_content_becomes_the_instance_and_nothing_is_computed(tmp_path: Path) -> None:
+    world = counting(tmp_path, existing="adopt", flag="_DONE")
+    folder = put(world, theirs="theirs")
+    (folder / "_metadata").write_text("1")
+    world.job = refuse
+    (done,) = world.run("count", START, NOON)
+    assert (texts(folder), done.content.files, done.details["existing"]) == ({"theirs": "theirs"}, 1, "adopted")
+    assert {file.name for file in folder.iterdir()} >= {"_DONE", "_metadata", ".feed-assets.manifest.json"}
+    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    world.job = lambda work: {target.name: "made" for target in work.outputs}
+    world.run("count", START, NOON, "run-2")
+    assert texts(folder) == {"part-0": "made"}
+    assert sweeps_of(world) == []
+
+
+def test_a_person_adopts_for_one_instance(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    folder = put(world, theirs="theirs")
+    world.put_instances("count", [START], ProcessInstanceStatus.READY)
+    with world.database.begin() as connection:
+        ProcessInstances(connection).transition(
+            ("count", "primary", START), set(ProcessInstanceStatus), overrides={EXISTING: "adopt"}, updated_at=START
+        )
+    world.run("count", START, NOON)
+    assert texts(folder) == {"theirs": "theirs"}
