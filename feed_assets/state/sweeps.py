@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Unpack
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select, update
 
 from feed_assets.state.retention_schema import IS_TO_PURGE, sweep_chunks, sweeps
 from feed_assets.state.rows import RowMapper
@@ -61,6 +61,10 @@ class Sweeps:
         # Sorted here: with ORDER BY, SQLite would scan all sweeps of the cluster.
         found = _ROWS.find(self._connection, _ROWS.select.where(_T.state.in_(sorted(states)), _T.cluster == cluster))
         return sorted(found, key=lambda sweep: (sweep.created_at, sweep.sweep_id))
+
+    def clusters(self) -> set[str]:
+        """Return the clusters of all sweeps, also those that are not declared any more."""
+        return set(self._connection.scalars(select(_T.cluster).distinct()))
 
     def to_purge(self, cluster: str, as_of: datetime, limit: int) -> list[Sweep]:
         """Return ended sweeps whose trash is due for purging at `as_of`, the longest overdue first."""

@@ -276,7 +276,8 @@ class Trash(ABC):
         """Delete the trash of a sweep for good. From the start of the purge on nothing of it can be restored.
 
         Links are deleted, not their targets. An instance whose restore was interrupted is kept and named as `obstacle`;
-        restore it first. The purge of a sweep that is not in the trash is complete.
+        restore it first. The purge of a sweep that is not in the trash is complete. A root that is not there, as of an
+        unmounted storage, is an `obstacle`, too.
         """
 
     def remove_empty_parents(self, base: str, paths: Sequence[str]) -> list[str]:  # noqa: ARG002

@@ -28,6 +28,7 @@ _ORPHANED = "no feed or cluster is declared there any more; declare one, or remo
 _DAILY = Frequency(unit=Unit.DAYS, count=1)
 
 _ENDED = frozenset({SweepState.DONE, SweepState.UNDONE})
+_AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,9 @@ class PurgedSweep:
 def find_purgeable(
     context: SweepContext, cluster: str, as_of: datetime, *, at_once: bool = False, only: Collection[str] | None = None
 ) -> list[Sweep]:
-    """Return the sweeps whose time in the trash is over, the longest overdue first; with `at_once`, all with a trash.
+    """Return the sweeps whose time in the trash is over, the longest overdue first.
+
+    With `at_once`, all with a trash; also those at work, which `purge_sweeps` names as obstacles.
 
     `only` restricts them to these ids, if given.
 
@@ -54,7 +57,8 @@ def find_purgeable(
     with context.database.read() as connection:
         sweeps = Sweeps(connection)
         if at_once:
-            found = [each for each in sweeps.with_state(cluster, _ENDED) if each.purge_at and not each.purged_at]
+            ended = [each for each in sweeps.with_state(cluster, _ENDED) if each.purge_at and not each.purged_at]
+            found = [*ended, *sweeps.with_state(cluster, _AT_WORK)]
         else:
             found = sweeps.to_purge(cluster, as_of, SWEEPS_AT_ONCE)
     return [sweep for sweep in found if only is None or sweep.sweep_id in only]
@@ -70,7 +74,10 @@ def purge_sweeps(
     done = []
     for sweep in sweeps:
         held = _find_hold(context, sweep)
-        if held is not None:
+        if sweep.state in _AT_WORK:
+            at_work = f"it is {sweep.state.value}; end that first"
+            done.append(PurgedSweep(sweep=sweep, files=0, obstacle=at_work))
+        elif held is not None:
             done.append(PurgedSweep(sweep=sweep, files=0, obstacle=held))
         elif dry_run:
             done.append(PurgedSweep(sweep=sweep, files=sum(count.files for count in sweep.counts)))
@@ -141,8 +148,10 @@ def _purge(context: SweepContext, cluster: str, sweep: Sweep) -> PurgedSweep:
 def _purge_everywhere(context: SweepContext, cluster: str, sweep: Sweep) -> list[Purged]:
     """Empty a sweep's trash in every store that has one; it stays where no feed or cluster is declared now."""
     stores = {store.root_url: store for store in map(context.stores.get, store_addresses(context.plan, cluster))}
-    answers = [store.trash().purge(sweep.sweep_id) for store in stores.values()]
-    for url in sorted(_urls_of(context, sweep) - stores.keys()):
+    urls = _urls_of(context, sweep)
+    found = {url: store.trash().purge(sweep.sweep_id) for url, store in stores.items()}
+    answers = [answer for url, answer in found.items() if answer.is_complete or answer.files or url in urls]
+    for url in sorted(urls - stores.keys()):
         answers.append(
             Purged(sweep=sweep.sweep_id, files=0, is_complete=False, obstacle=f"its trash at {url} stays: {_ORPHANED}")
         )

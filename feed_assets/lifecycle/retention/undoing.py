@@ -17,6 +17,7 @@ from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.port import InstanceStore
+from feed_assets.timing.dates import render_datetime
 
 UNDOABLE = frozenset({SweepState.RUNNING, SweepState.DONE, SweepState.UNDOING, SweepState.UNDONE, SweepState.PURGED})
 _WORKED_ON = (ChunkState.DONE, ChunkState.OPEN)
@@ -61,6 +62,53 @@ class RestoreSelection:
 EVERYTHING = RestoreSelection()
 
 
+def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSelection = EVERYTHING) -> None:
+    """Make sure that what is selected of a sweep can be found and restored; change nothing.
+
+    Raises:
+        SweepRefusedError: its cluster or its storage is not declared any more, or it has nothing at one of the times.
+    """
+    if sweep.cluster not in context.plan.clusters:
+        raise SweepRefusedError(
+            sweep=sweep.sweep_id,
+            reason=f"its cluster '{sweep.cluster}' is not declared any more, so its storage is unknown",
+            next_step="Declare the cluster again as before and repeat, or move the directories back by hand.",
+        )
+    for time in sorted(selection.times or ()):
+        _require_known(context, sweep, selection, time)
+    with context.database.read() as connection:
+        chunks = SweepChunks(connection, sweep.sweep_id)
+        heads = {(head.feed, head.kind): head.number for head in chunks.heads()}
+        samples = [chunks.get(number) for number in heads.values()]
+    for chunk in samples:
+        if selection.feeds is None or chunk.feed in selection.feeds:
+            _find_origin(context, sweep, chunk)
+
+
+def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
+    """Raise unless the sweep has a path at a nominal time; the error names the nearest ones before and after."""
+    before: datetime | None = None
+    after: datetime | None = None
+    with context.database.read() as connection:
+        for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():
+            if selection.feeds is not None and chunk.feed not in selection.feeds:
+                continue
+            for item in chunk.items:
+                found = item.nominal_time
+                if found == time:
+                    return
+                if found < time:
+                    before = found if before is None else max(before, found)
+                else:
+                    after = found if after is None else min(after, found)
+    near = " and ".join(render_datetime(each) for each in (before, after) if each is not None)
+    raise SweepRefusedError(
+        sweep=sweep.sweep_id,
+        reason=f"it has no instance {render_datetime(time)}",
+        next_step=f"The nearest that it has: {near}." if near else "It has no instances.",
+    )
+
+
 def undo_sweep(
     context: SweepContext, sweep_id: str, selection: RestoreSelection = EVERYTHING, *, progress: Progress | None = None
 ) -> UndoneSweep:
@@ -71,7 +119,8 @@ def undo_sweep(
     once the trash is purged.
 
     Raises:
-        SweepRefusedError: it has not removed anything, or must be resumed first.
+        SweepRefusedError: it has not removed anything, must be resumed first, or cannot be found (see
+            `require_undoable`).
         StorageError: the filesystem failed; a repeat continues.
     """
     sweep, is_resumed = _begin(context, sweep_id, selection)
@@ -100,6 +149,10 @@ def undo_sweep(
 
 def _begin(context: SweepContext, sweep_id: str, selection: RestoreSelection) -> tuple[Sweep, bool]:
     now = context.clock.now()
+    with context.database.read() as connection:
+        sweep = require_sweep(Sweeps(connection), sweep_id)
+    if sweep.state in UNDOABLE:
+        require_undoable(context, sweep, selection)
     with context.database.begin() as connection:
         sweeps = Sweeps(connection)
         sweep = require_sweep(sweeps, sweep_id)
@@ -160,7 +213,7 @@ class _Worker:
         selection = set(self.selection.positions(chunk))
         if not selection and not self.is_resumed:
             return 0, []
-        removal, store = self._origin(chunk)
+        removal, store = _find_origin(self.context, self.sweep, chunk)
         positions = self._find_removed(chunk, store, selection)
         if not positions and not selection:
             return 0, []
@@ -199,25 +252,26 @@ class _Worker:
         back = {position for position, measure in zip(unsure, measures, strict=True) if measure.exists}
         return sorted(away & selection | back)
 
-    def _origin(self, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
-        """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
-        context, cluster = self.context, self.sweep.cluster
-        location = find_declared_location(context.feed(chunk.feed, cluster), chunk.kind)
-        store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
-        removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
-        with context.database.read() as connection:
-            events = find_evictions(connection, removal, chunk.items)
-        url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
-        if url is None or url == store.root_url:
-            return removal, store
-        found = find_store(context.plan, context.stores, cluster, url)
-        if found is None:
-            raise SweepRefusedError(
-                sweep=chunk.sweep_id,
-                reason=f"feed '{chunk.feed}' is in the trash of {url}, where no feed is declared any more",
-                next_step="Declare the feed again as before, or move the directories back by hand.",
-            )
-        return replace(removal, store=found.root_url), found
+
+def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
+    """Return the origin of a chunk's items: the store that their events name, else that of the feed's location."""
+    cluster, record = sweep.cluster, context.feed(chunk.feed, sweep.cluster)
+    location = find_declared_location(record, chunk.kind)
+    store = context.stores.get(location.store if location else context.plan.clusters[cluster].store)
+    removal = Removal(chunk=chunk, cluster=cluster, store=store.root_url, origin=context.origin)
+    with context.database.read() as connection:
+        events = find_evictions(connection, removal, chunk.items)
+    url = next((str(event.payload["store"]) for event in events.values() if "store" in event.payload), None)
+    if url is None or url == store.root_url:
+        return removal, store
+    found = find_store(context.plan, context.stores, cluster, url)
+    if found is None:
+        raise SweepRefusedError(
+            sweep=chunk.sweep_id,
+            reason=f"feed '{chunk.feed}' is in the trash of {url}, where no feed is declared any more",
+            next_step="Declare the feed again as before, or move the directories back by hand.",
+        )
+    return replace(removal, store=found.root_url), found
 
 
 def _note(sweep: Sweep) -> str | None:

@@ -11,7 +11,7 @@ from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable,
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import Progress
-from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, undo_sweep
+from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.retention.holding import hold_restored
@@ -19,6 +19,7 @@ from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, Sweep, SweepState
+from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import render_datetime
 
 
@@ -79,7 +80,8 @@ def undo_removals(
 
     Raises:
         SafeModeError: safe mode is on.
-        SweepRefusedError: the sweep has removed nothing, or nothing of one of the feeds.
+        SweepRefusedError: the sweep has removed nothing, nothing of one of the feeds or at one of the times, or its
+            cluster is not declared any more.
         StorageError: the filesystem failed; a repeat continues.
     """
     require_mode(context.database, Operation.RETENTION_UNDO)
@@ -91,6 +93,8 @@ def undo_removals(
             next_step=f"It contains {', '.join(sorted(count.feed for count in sweep.counts))}.",
         )
     selection = RestoreSelection(feeds=frozenset(feeds) or None, times=frozenset(times) or None)
+    if sweep.state in UNDOABLE:
+        require_undoable(sweep_context, sweep, selection)
     if dry_run:
         return _preview(context, sweep, selection)
     holds: list[Hold] = []
@@ -169,7 +173,9 @@ def empty_trash(
     ids = {sweep.sweep_id for sweep in only}
     named = {sweep.cluster for sweep in only}
     purged: list[PurgedSweep] = []
-    for cluster in sorted(named or clusters or context.plan.clusters):
+    with context.database.read() as connection:
+        undeclared = Sweeps(connection).clusters() - context.plan.clusters.keys() if at_once else set()
+    for cluster in sorted(named or clusters or {*context.plan.clusters, *undeclared}):
         found = find_purgeable(sweep_context, cluster, context.as_of, at_once=at_once, only=ids or None)
         done = purge_sweeps(sweep_context, cluster, found, dry_run=dry_run)
         purged += done

@@ -77,7 +77,8 @@ class LocalTrash(Trash):
         folder = self._folder(sweep)
         with self._opened() as root:
             if root is None:
-                return Purged(sweep=sweep, files=0, is_complete=True)
+                obstacle = "the root of the storage is not there; mount the storage, or correct the cluster's address"
+                return Purged(sweep=sweep, files=0, is_complete=False, obstacle=obstacle)
             mounts = find_mounts(self._root)
             if touches_mount(folder, mounts) or touches_mount(f"{self._purging}/{sweep}", mounts):
                 return Purged(sweep=sweep, files=0, is_complete=False, obstacle="something is mounted in it")

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.entities.cluster import Cluster
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.lifecycle.retention.undoing import RestoreSelection
+from feed_assets.plan.location import declare_location
+from feed_assets.plan.records import Plan
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
@@ -362,3 +365,48 @@ def test_the_trash_of_a_store_that_nobody_declares_any_more_stays_and_says_so(tm
     assert "no feed or cluster is declared there any more" in (purge(harness)[sweep.sweep_id] or "")
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
     assert list((tmp_path / "elsewhere").rglob("part"))
+
+
+def test_an_undo_of_an_unknown_time_is_refused_with_the_nearest_instances(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    wanted = RestoreSelection(times=frozenset({EXPIRED[3], START + timedelta(minutes=90)}))
+    with pytest.raises(SweepRefusedError, match="it has no instance 2013-11-01T01:30Z") as refused:
+        harness.undo(sweep, wanted)
+    assert "2013-11-01T01:00Z and 2013-11-01T02:00Z" in str(refused.value)
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+    assert not (harness.root / "clicks/2013-11-01/03").exists()
+
+
+def test_a_purge_while_the_storage_is_not_mounted_purges_nothing(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.wait(at("20"))
+    unmounted = harness.root.rename(harness.world.root / "unmounted")
+    assert "the root of the storage is not there" in (purge(harness)[sweep.sweep_id] or "")
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+    unmounted.rename(harness.root)
+    assert harness.undo(sweep).restored == 24
+
+
+def test_an_undo_after_its_cluster_was_removed_says_so_and_changes_nothing(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.world.use(Plan(digest="", clusters={}, feeds={}, processes={}))
+    with pytest.raises(SweepRefusedError, match="its cluster 'primary' is not declared any more"):
+        harness.undo(sweep)
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+
+
+def test_after_a_change_of_the_url_neither_undo_nor_purge_forgets_the_trash(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    elsewhere = Cluster(name="primary", colo="colo", storage=f"file://{harness.world.root}/elsewhere")
+    harness.world.use(declare_location([elsewhere, kept_feed()], START).plan)
+    with pytest.raises(SweepRefusedError, match="where no feed is declared any more"):
+        harness.undo(sweep)
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+    assert "its trash at" in (purge(harness, at_once=True)[sweep.sweep_id] or "")
+
+
+def test_a_purge_at_once_names_the_sweeps_at_work(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    with harness.world.database.begin() as connection:
+        Sweeps(connection).transition(sweep.sweep_id, {SweepState.DONE}, state=SweepState.UNDOING)
+    assert purge(harness, at_once=True) == {sweep.sweep_id: "it is UNDOING; end that first"}
