@@ -8,8 +8,8 @@ from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option, output_option
 from feed_assets.cli.render import print_json, print_table
 from feed_assets.operations.retention.holding import (
-    HeldSpan,
-    add_hold,
+    add_holds,
+    find_spans,
     list_holds,
     release_hold,
 )
@@ -31,9 +31,9 @@ def hold() -> None:
 @click.option("--feed", "feeds", multiple=True, help="The feed; may be repeated.")
 @click.option("--every-feed", is_flag=True, help="Hold every feed.")
 @clusters_option
-@click.option("--start", type=MomentType(), help="From this nominal time on; by default from the first.")
-@click.option("--end", type=MomentType(), help="Before this nominal time; by default all future instances, too.")
-@click.option("--instance", type=MomentType(), help="Only this nominal time, instead of --start and --end.")
+@click.option("--start", help="From this nominal time on; by default from the first.")
+@click.option("--end", help="Before this nominal time; by default all future instances, too.")
+@click.option("--instance", help="Only this nominal time, instead of --start and --end.")
 @click.option("--until", type=MomentType(), help="When the hold expires; by default never.")
 @click.option("--reason", required=True, help="The reason, for people who find the hold later.")
 @change_options
@@ -42,9 +42,9 @@ def add(
     feeds: tuple[str, ...],
     every_feed: bool,
     clusters: tuple[str, ...],
-    start: datetime | None,
-    end: datetime | None,
-    instance: datetime | None,
+    start: str | None,
+    end: str | None,
+    instance: str | None,
     until: datetime | None,
     reason: str,
     author: str | None,
@@ -54,18 +54,15 @@ def add(
     """Protect instances of feeds: all, a range of nominal times, or one.
 
     Several holds may protect the same instance; it stays until the last of them ends. Held instances in the trash are
-    not purged.
+    not purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a partition key in the time zone of the feed.
     """
     if bool(feeds) == every_feed:
         raise click.UsageError("Name the feeds with --feed, or give --every-feed.")
     if instance is not None and (start is not None or end is not None):
         raise click.UsageError("--instance cannot be combined with --start or --end.")
-    if instance is not None:
-        span = HeldSpan(feeds=feeds, clusters=clusters, start=instance, last=instance)
-    else:
-        span = HeldSpan(feeds=feeds, clusters=clusters, start=start, end=end)
     context = open_context_for()
-    added = add_hold(context, name, span, reason=reason, author=author_of(author), expires_at=until, dry_run=dry_run)
+    spans = find_spans(context, feeds, clusters, start=start, end=end, instance=instance)
+    added = add_holds(context, name, spans, reason=reason, author=author_of(author), expires_at=until, dry_run=dry_run)
     _print(added, output)
     click.echo(f"{'would be held' if dry_run else 'held'} by {name!r}", err=True)
 

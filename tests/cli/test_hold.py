@@ -5,12 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.project import run
 from tests.cli.retention_project import ok, planned, project, refused, retention, set_clock, table
+from tests.operations.harness import CLICKS
 
 __all__ = ["project"]
 
+DAYS = {
+    **CLICKS,
+    "name": "days",
+    "frequency": "days(1)",
+    "timezone": "America/New_York",
+    "locations": {"data": "/days/${YEAR}-${MONTH}-${DAY}"},
+    "clusters": {"primary": {"validity": {"start": "2013-11-01T04:00Z"}}},
+}
 SPAN = ["--start", "2013-11-03T01:00Z", "--end", "2013-11-03T03:00Z"]
 
 
@@ -163,3 +173,31 @@ def test_safe_mode_lets_holds_come_and_not_go(project: Path) -> None:
     add("audit", "--feed", "clicks")
     assert "release of holds: it is not allowed during safe mode" in refused(run("hold", "release", "audit"))
     assert [hold["name"] for hold in document("list")] == ["audit"]
+
+
+@pytest.mark.parametrize(
+    ("span", "what", "nearest"),
+    [
+        (["--instance", "2013-11-03T05:30Z"], "2013-11-03T05:30Z", "2013-11-03T05:00Z"),
+        (["--start", "2013-11-03T02:10Z", "--end", "2013-11-03T02:50Z"], "from 2013-11-03T02:10Z", "2013-11-03T02:00Z"),
+        (["--end", "2001-01-01T00:00Z"], "before 2001-01-01T00:00Z", "2013-11-0"),
+    ],
+)
+def test_a_hold_that_covers_nothing_is_refused_with_the_nearest_instance(
+    project: Path, span: list[str], what: str, nearest: str
+) -> None:
+    said = refused(run("hold", "add", "audit", "--feed", "clicks", *span, "--reason", "numbers"))
+    assert f"it covers nothing: feed 'clicks' has no instance {what}" in said
+    assert f"The nearest instance is {nearest}" in said
+    assert document("list") == []
+
+
+def test_a_hold_understands_a_day_and_a_partition_key_in_the_zone_of_the_feed(project: Path) -> None:
+    (hold,) = add("key", "--feed", "clicks", "--instance", "2013-11-03-05:00")
+    assert (hold["first"], hold["last"]) == ("2013-11-03T05:00Z", "2013-11-03T05:00Z")
+    path = project / "entities/all.yaml"
+    path.write_text(path.read_text() + "---\n" + yaml.safe_dump(DAYS))
+    (hold,) = add("day", "--feed", "days", "--instance", "2013-11-02")
+    assert (hold["first"], hold["last"]) == ("2013-11-02T04:00Z", "2013-11-02T04:00Z")
+    said = refused(run("hold", "add", "x", "--feed", "days", "--instance", "2013-11-02T00:00Z", "--reason", "r"))
+    assert "The nearest instance is 2013-11-02T04:00Z" in said

@@ -1,21 +1,27 @@
 """`hold`: named protections of instances against retention."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.ranges import parse_instance, resolve_instance
 from feed_assets.operations.safe_mode import Operation, require_mode
+from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, Sweep
 from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.sequence import InstanceSequence
 
+_UTC = ZoneInfo("UTC")
 _MOMENT = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +37,53 @@ class HeldSpan:
     last: datetime | None = None
 
 
+def find_spans(
+    context: OperationContext,
+    feeds: Collection[str],
+    clusters: Collection[str],
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    instance: str | None = None,
+) -> list[HeldSpan]:
+    """Parse the times of a hold, in the time zone of each feed unless they are UTC times; one span for equal times.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        DateTimeError: a text is not a time.
+    """
+
+    def parse(feed: str | None, text: str | None) -> datetime | None:
+        if text is None:
+            return None
+        return parse_instance(text, _UTC) if feed is None else resolve_instance(context, Kind.FEED, feed, text)
+
+    spans: dict[HeldSpan, list[str]] = {}
+    for feed in feeds or (None,):
+        only = parse(feed, instance)
+        span = HeldSpan(clusters=tuple(clusters), start=only or parse(feed, start), end=parse(feed, end), last=only)
+        spans.setdefault(span, []).extend([] if feed is None else [feed])
+    return [replace(span, feeds=tuple(named)) for span, named in spans.items()]
+
+
 def add_hold(
     context: OperationContext,
     name: str,
     span: HeldSpan,
+    *,
+    reason: str,
+    author: str,
+    expires_at: datetime | None = None,
+    dry_run: bool = False,
+) -> list[Hold]:
+    """Add a hold on one span; see `add_holds`."""
+    return add_holds(context, name, [span], reason=reason, author=author, expires_at=expires_at, dry_run=dry_run)
+
+
+def add_holds(
+    context: OperationContext,
+    name: str,
+    spans: Sequence[HeldSpan],
     *,
     reason: str,
     author: str,
@@ -46,10 +95,13 @@ def add_hold(
 
     Raises:
         EntityNotFoundError: there is no such feed.
-        InstanceQueryError: the name or reason is empty, a cluster is not declared, the range is empty, or the hold
-            would already have expired.
+        InstanceQueryError: the name or reason is empty, a cluster is not declared, the range is empty or has no
+            instance, or the hold would already have expired.
     """
-    _check(context, name, span, reason, expires_at)
+    for span in spans:
+        _check(context, name, span, reason, expires_at)
+        for feed in span.feeds:
+            _require_cover(context, name, feed, span)
     new = [
         Hold(
             name=name,
@@ -62,6 +114,7 @@ def add_hold(
             created_at=context.as_of,
             expires_at=expires_at,
         )
+        for span in spans
         for feed in span.feeds or (None,)
         for cluster in span.clusters or (None,)
     ]
@@ -182,5 +235,32 @@ def _check(context: OperationContext, name: str, span: HeldSpan, reason: str, ex
             raise InstanceQueryError(subject=subject, reason=what, next_step=next_step)
 
 
-def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else render_datetime(moment)
+def _require_cover(context: OperationContext, name: str, feed: str, span: HeldSpan) -> None:
+    """Require that a hold covers an instance of a feed, declared or on record; the error names the nearest one."""
+    if span.start is None and span.end is None:
+        return
+    keys = [(feed, each) for each in span.clusters or context.plan.clusters if (feed, each) in context.plan.feeds]
+    start, last = span.start or _FIRST, span.last or (span.end or _LAST) - _MOMENT
+    with context.database.read() as connection:
+        rows = FeedInstances(connection)
+        if any(rows.find_between(*key, start, last) for key in keys):
+            return
+    near = [time for key in keys for time in _find_nearest(context.plan.feeds[key].sequence, start, last)]
+    if any(start <= time <= last for time in near):
+        return
+    nearest = min(near, key=lambda time: max(start - time, time - last), default=None)
+    ends = {"from": span.start, "before": span.end}
+    span_text = " ".join(f"{word} {render_datetime(time)}" for word, time in ends.items() if time is not None)
+    what = render_datetime(start) if start == last else span_text
+    raise InstanceQueryError(
+        subject=f"hold {name!r}",
+        reason=f"it covers nothing: feed {feed!r} has no instance {what}",
+        next_step=f"The nearest instance is {render_datetime(nearest)}." if nearest else "Choose another cluster.",
+    )
+
+
+def _find_nearest(sequence: InstanceSequence, start: datetime, last: datetime) -> list[datetime]:
+    """Return the instances next to both ends of a span, of which one is in the span if any is."""
+    found = {sequence.index_at_or_after(max(start, sequence.start)), sequence.index_at_or_before(start)}
+    found |= {sequence.index_at_or_before(min(last, sequence.end - _MOMENT if sequence.end else last))}
+    return [time for n in found if n >= 0 and sequence.contains(time := sequence.at(n))]
