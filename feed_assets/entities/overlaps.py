@@ -8,6 +8,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.places import canonical_place
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import PathOverlap, iter_overlaps
 from feed_assets.timing.tables import parse_table_address
@@ -47,7 +48,7 @@ def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
 def iter_feed_locations(bundle: Bundle, only: str | None = None) -> Iterator[tuple[LocationKey, str]]:
     """Yield the locations of all feeds, or of the feeds on one cluster.
 
-    Each location comes with its template as a URL or an absolute path.
+    Each location comes with its template as a canonical URL.
     """
     for feed in bundle.feeds:
         for name in feed.clusters:
@@ -76,7 +77,7 @@ def _find_path(cluster: Cluster, text: str) -> str | None:
         path = _for_cluster(cluster, text)
     except TemplateError:
         return None
-    return path if "://" in path else f"{cluster.storage}/{path}"
+    return canonical_place(path if "://" in path else f"{cluster.storage}/{path}")
 
 
 def _for_cluster(cluster: Cluster, text: str) -> str:

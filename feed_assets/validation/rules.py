@@ -82,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="path-without-time", kind=Kind.FEED, check=rules_paths.check_variables),
     Rule(code="path-granularity", kind=Kind.FEED, check=rules_paths.check_granularity),
     Rule(code="path-variables", kind=Kind.FEED, check=rules_paths.check_same_variables),
+    Rule(code="path-written", kind=Kind.FEED, check=rules_paths.check_written_places),
     Rule(code="path-shared", kind=Kind.FEED, check=rules_paths.check_shared_paths),
     Rule(code="job-priority", kind=Kind.FEED, check=rules_priority.check_priority),
     Rule(code="feed-group", kind=Kind.FEED, check=rules_feed.check_groups),

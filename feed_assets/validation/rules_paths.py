@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.overlaps import describe_location
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
@@ -96,14 +97,29 @@ def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Two feeds, or a feed and its replica, must not have the same location."""
+    """Two feeds that nothing here writes should not have the same location."""
+    written = {frozenset((each.own[:2], each.other[:2])) for found in scope.written_overlaps.values() for each in found}
     for (other, other_cluster), cluster in scope.shared_paths.get(feed.name, ()):
+        if frozenset(((feed.name, cluster), (other.name, other_cluster))) in written:
+            continue
         what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
         yield Complaint(
             path=_data_path(feed, cluster),
             message=f"on {cluster} the data share a location with {what}: retention and publications would conflict",
             remedy="Give each its own path.",
             severity=Severity.WARNING,
+        )
+
+
+def check_written_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """What a process or a copy writes must not share a place with another location, which it would replace."""
+    for overlap in scope.written_overlaps.get(feed.name, ()):
+        _, cluster, _ = overlap.own
+        yield Complaint(
+            path=_data_path(feed, cluster),
+            message=f"a process or a copy writes {describe_location(overlap.own)}, {overlap.nesting} "
+            f"{describe_location(overlap.other)}: its publications would remove data of both",
+            remedy="Give each its own path.",
         )
 
 

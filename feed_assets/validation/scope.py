@@ -10,14 +10,16 @@ from typing import Any
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.common import Kind
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.common import Kind, LocationKind
+from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.mirror_places import MirrorLocation, find_mirror_targets
 from feed_assets.entities.overlaps import LocationKey, Overlaps, find_overlaps, iter_feed_locations
+from feed_assets.entities.places import canonical_place
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import TimingError
+from feed_assets.timing.overlaps import Nesting, iter_overlaps
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
@@ -47,6 +49,15 @@ def complain(path: FieldPath, error: TimingError) -> Complaint:
     """Return a refused text as a complaint."""
     finding = split_error(error)
     return Complaint(path=path, message=f"{'.'.join(map(str, path))}: {finding.message}", remedy=finding.remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOverlap:
+    """A location that is written here, and another location at, inside or around it."""
+
+    own: LocationKey
+    other: LocationKey
+    nesting: Nesting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +118,7 @@ class Scope:
             return None
         if (table := feed.table_on(cluster)) is not None:
             return f"{found.catalog} {parse_table_address(table).name} {template.text}"
-        url = "" if "://" in template.text else found.storage.rstrip("/")
-        return f"{url}/{template.text.lstrip('/')}"
+        return canonical_place(template.text if "://" in template.text else f"{found.storage}/{template.text}")
 
     def find_window(self, process: Process, name: str) -> Window | None:
         """Return the window of an input; None also if it is data-driven."""
@@ -158,6 +168,45 @@ class Scope:
                     if first != (feed, name):
                         found[feed.name].append((first, name))
         return found
+
+    @cached_property
+    def written_overlaps(self) -> dict[str, list[WrittenOverlap]]:
+        """Feed → its locations that share a place with another's, where a process or a copy writes one of the two."""
+        places = [(key, text) for key, text in self.feed_locations if key[2] is not None]
+        found: dict[str, list[WrittenOverlap]] = defaultdict(list)
+        seen: set[frozenset[LocationKey]] = set()
+        for overlap in iter_overlaps([text for _, text in places]):
+            outer, inner = places[overlap.outer][0], places[overlap.inner][0]
+            if outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
+                continue
+            written = next((key for key in (outer, inner) if self._is_written(key)), None)
+            if written is None or not self._are_ever_both(outer, inner):
+                continue
+            seen.add(frozenset((outer, inner)))
+            nesting = Nesting.AT if overlap.is_same_place else Nesting.AROUND if written == outer else Nesting.INSIDE
+            other = inner if written == outer else outer
+            found[written[0]].append(WrittenOverlap(own=written, other=other, nesting=nesting))
+        return found
+
+    def _is_written(self, key: LocationKey) -> bool:
+        """Return whether a process or a copy writes a location."""
+        feed, cluster, kind = key
+        if kind is not LocationKind.DATA:
+            return False
+        declared = self.bundle.find_feed(feed)
+        is_target = declared is not None and declared.clusters[cluster].type is ClusterRole.TARGET
+        return is_target or bool(self.writers.get((feed, cluster)))
+
+    def _are_ever_both(self, one: LocationKey, other: LocationKey) -> bool:
+        """Return whether the validities of two locations meet."""
+        validities = [
+            feed.clusters[key[1]].validity
+            for key in (one, other)
+            if (feed := self.bundle.find_feed(key[0])) is not None
+        ]
+        starts = [validity.start for validity in validities]
+        ends = [validity.end for validity in validities if validity.end is not None]
+        return not ends or max(starts) < min(ends)
 
     @cached_property
     def sharing(self) -> frozenset[tuple[str, str]]:

@@ -9,6 +9,7 @@ Changes = dict[str, Any]
 PRIMARY = "feed clicks/clusters/primary"
 BACKUP = "feed clicks/clusters/backup"
 DAILY = "process daily"
+ONLY_PRIMARY = {"primary": {"validity": {"start": "2015-01-01T00:00Z", "end": "2016-01-01T00:00Z"}}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,9 +179,26 @@ CASES = (
     ),
     Case(
         code="path-shared",
-        bad={"feed other": another("feed summary", name="other")},
-        text="feed 'summary': on primary the data share a location with feed 'other' on primary: retention and "
+        bad={
+            BACKUP: REMOVED,
+            f"{PRIMARY}/retention": REMOVED,
+            "feed other": another("feed clicks", name="other", clusters=ONLY_PRIMARY),
+        },
+        text="feed 'other': on primary the data share a location with feed 'clicks' on primary: retention and "
         "publications would conflict. Give each its own path.",
+    ),
+    Case(
+        code="path-written",
+        bad={"feed other": another("feed summary", name="other")},
+        text="feed 'summary': a process or a copy writes the data of feed 'summary' on primary, at the data of feed "
+        "'other' on primary: its publications would remove data of both. Give each its own path.",
+    ),
+    Case(
+        code="path-written",
+        name="around",
+        bad={"feed summary/locations/data": "/clicks/${YEAR}/${MONTH}/${DAY}", f"{PRIMARY}/retention": REMOVED},
+        text="feed 'summary': a process or a copy writes the data of feed 'summary' on primary, around the data of "
+        "feed 'clicks' on primary: its publications would remove data of both. Give each its own path.",
     ),
     Case(
         code="feed-group",

@@ -149,7 +149,7 @@ MIRROR_CASES = (
         good=mirror("/models", "/clicks/models"),
         bad=mirror("/models", "/clicks/2015"),
         text="process 'models': the mirror would write file:///backup/clicks/2015, which is around the data of feed "
-        f"'clicks' on backup, file:///backup//clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}. {OWN}",
+        f"'clicks' on backup, file:///backup/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}. {OWN}",
     ),
     Case(
         code="mirror-overlap",

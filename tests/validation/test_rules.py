@@ -6,7 +6,7 @@ import pytest
 from feed_assets.issues import FieldPath, FieldSources, Severity, SourceMap
 from feed_assets.validation.rules import RULES, validate_bundle
 from tests.entities.samples import bundle
-from tests.validation.cases import CASES, Case
+from tests.validation.cases import CASES, Case, another
 from tests.validation.cases_mirrors import GOOD, MIRROR_CASES, mirror
 from tests.validation.cases_replication import REPLICATION_CASES
 from tests.validation.cases_retention import RETENTION_CASES
@@ -19,6 +19,7 @@ OTHERS = {
     "window-range-after-feed": ["window-outlives-feed"],
     "data-location-cluster": ["path-shared"],
     "archive-place-data": ["retention-place"],
+    "retention-place-inside": ["path-written"],
 }
 """Other rules that refuse the bad bundle of a case, too."""
 
@@ -142,3 +143,24 @@ def test_two_mirrors_that_write_one_directory_are_both_told() -> None:
         ("process 'others'", "mirror-overlap"),
     ]
     assert "inside the target of mirror 'models'" in issues[1].message
+
+
+def test_feeds_that_follow_one_another_in_time_may_be_written_to_one_place(root: Path) -> None:
+    def codes(end: str) -> set[str | None]:
+        changes = {
+            "feed other": another("feed summary", name="other"),
+            "feed other/clusters": {"primary": {"validity": {"start": "2000-01-01T00:00Z", "end": end}}},
+        }
+        return {issue.code for issue in validate_bundle(bundle(changes), SourceMap(), AS_OF, root)}
+
+    assert codes("2015-01-01T00:00Z") == {"path-shared"}
+    assert codes("2015-01-01T00:01Z") == {"path-written"}
+
+
+def test_places_are_compared_by_identity_and_not_by_text(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    for storage in (f"file://{tmp_path}/link", f"file://localhost{tmp_path}/data/.", f"file://{tmp_path}/x/../data"):
+        changes = {"cluster primary/storage": f"file://{tmp_path}/data", "cluster backup/storage": storage}
+        issues = validate_bundle(bundle(changes), SourceMap(), AS_OF, root)
+        assert "path-written" in {issue.code for issue in issues}, storage
