@@ -118,6 +118,8 @@ class Cluster(Entity):
                 f"Write file://{value}." if value.startswith("/") else "Write for example file:///data or s3://bucket."
             )
             raise refuse("storage", f"{value!r} is not a URL", remedy)
+        if scheme not in ("file", "memory") and not value.partition("://")[2].partition("/")[0]:
+            raise refuse("storage", f"{value!r} names no bucket or host", f"Write {scheme}://bucket.")
         return value
 
     @field_validator("catalog")

@@ -79,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="table-partitions", kind=Kind.FEED, check=rules_tables.check_table_partitions),
     Rule(code="storage-uniform", kind=Kind.FEED, check=rules_tables.check_uniform_storage),
     Rule(code="path-template", kind=Kind.FEED, check=rules_paths.check_templates),
+    Rule(code="path-segment", kind=Kind.FEED, check=rules_paths.check_segments),
     Rule(code="path-without-time", kind=Kind.FEED, check=rules_paths.check_variables),
     Rule(code="path-granularity", kind=Kind.FEED, check=rules_paths.check_granularity),
     Rule(code="path-variables", kind=Kind.FEED, check=rules_paths.check_same_variables),

@@ -11,6 +11,8 @@ from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
 
+REFUSED_SEGMENTS = frozenset({".", "..", ".feed-assets"})
+"""The segments of a path that every store refuses: see `storage/paths.py`."""
 _TABLE = "catalog:"
 
 
@@ -29,6 +31,22 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                 if (path, complaint.message) not in refused:
                     refused.add((path, complaint.message))
                     yield complaint
+
+
+def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """No location may lead upwards, or into the folder in which feed-assets keeps its own files."""
+    seen: set[FieldPath] = set()
+    for name in feed.clusters:
+        for path, text in _texts(feed, name):
+            refused = REFUSED_SEGMENTS.intersection(text.split("/"))
+            if refused and path not in seen:
+                seen.add(path)
+                yield Complaint(
+                    path=path,
+                    message=f"{'.'.join(map(str, path))} {text!r} has the segment {min(refused)!r}, which "
+                    "no store accepts",
+                    remedy="Write the path without it.",
+                )
 
 
 def check_data_location(_: Scope, feed: Feed) -> Iterator[Complaint]:

@@ -12,8 +12,6 @@ from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, with_cluster
 
-_HIDDEN = ".feed-assets"
-"""The folder of a storage that contains the trash."""
 _LIMITS = "limit, max_instances or max_bytes"
 
 
@@ -222,8 +220,6 @@ def _find_archive(scope: Scope, cluster: str, retention: Retention) -> PathTempl
 
 
 def _find_archive_problem(scope: Scope, feed: Feed, cluster: str, template: PathTemplate) -> tuple[str, str] | None:
-    if _HIDDEN in template.text.split("/"):
-        return f"the archive on {cluster} is in {_HIDDEN}, the folder of the trash", "Use another path in archive_to."
     overlap = scope.overlaps.find(feed.name, cluster, None)
     if overlap is not None:
         return f"the archive on {cluster} overlaps other data: {overlap}", "Use another path in archive_to."

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.places import canonical_place
 
 
@@ -42,3 +43,10 @@ def test_a_link_before_the_first_variable_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "data" / "${YEAR}").symlink_to(tmp_path)
     assert canonical_place(f"file://{tmp_path}/link/clicks/${{YEAR}}") == f"file://{tmp_path}/data/clicks/${{YEAR}}"
     assert canonical_place(f"{tmp_path}/data/${{YEAR}}/a") == f"file://{tmp_path}/data/${{YEAR}}/a"
+
+
+@pytest.mark.parametrize("storage", ["s3://", "s3:///", "gs:///data"])
+def test_a_storage_without_a_bucket_is_refused(storage: str) -> None:
+    with pytest.raises(ValueError, match="names no bucket or host") as caught:
+        Cluster(name="primary", storage=storage)
+    assert "Write" in str(caught.value)

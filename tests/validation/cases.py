@@ -147,6 +147,21 @@ CASES = (
         "property 'zone'. Known are colo, name.",
     ),
     Case(
+        code="path-segment",
+        name="up",
+        good={"feed summary/locations/data": "/a/..b/${YEAR}/${MONTH}/${DAY}"},
+        bad={"feed summary/locations/data": "/a/../summary/${YEAR}/${MONTH}/${DAY}"},
+        text="feed 'summary': locations.data '/a/../summary/${YEAR}/${MONTH}/${DAY}' has the segment '..', which no "
+        "store accepts. Write the path without it.",
+    ),
+    Case(
+        code="path-segment",
+        name="hidden",
+        bad={"feed summary/locations/stats": "/.feed-assets/${YEAR}"},
+        text="feed 'summary': locations.stats '/.feed-assets/${YEAR}' has the segment '.feed-assets', which no store "
+        "accepts. Write the path without it.",
+    ),
+    Case(
         code="path-without-time",
         bad={"feed summary/locations/data": "/summary"},
         text="feed 'summary': locations.data '/summary' has no time variable: all instances have the same path. "

@@ -220,11 +220,11 @@ RETENTION_CASES = (
         "'summary' on primary. Use another path in archive_to.",
     ),
     Case(
-        code="archive-place",
-        name="trash",
+        code="path-segment",
+        name="archive",
         bad=archived(f"/.feed-assets/old{HOURLY}"),
-        text="feed 'clicks': the archive on backup is in .feed-assets, the folder of the trash. "
-        "Use another path in archive_to.",
+        text=f"feed 'clicks': clusters.backup.retention.archive_to '/.feed-assets/old{HOURLY}' has the segment "
+        "'.feed-assets', which no store accepts. Write the path without it.",
     ),
     Case(
         code="archive-place",
