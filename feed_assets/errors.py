@@ -57,6 +57,7 @@ FeedAssetsError
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance
 │   ├── SourceEmptiedError        a source without files would empty its target
+│   ├── NothingSelectedError      the filters match no file of a source that has files
 │   ├── SourceChangingError       the source changed during every attempt
 │   ├── SourceDamagedError        a file of the source differs from its manifest
 │   ├── CopyDamagedError          the bytes read back differ from the bytes read at the source

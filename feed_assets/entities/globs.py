@@ -6,10 +6,12 @@ _CLASS = re.compile(r"\[[!^]?\]?[^\]]*\]")  # "[a-z]", "[!0-9]"
 
 
 def find_glob_fault(glob: str) -> str | None:
-    """Return why a glob cannot be intended; None if it is valid.
+    r"""Return why a glob cannot be intended; None if it is valid.
 
     >>> find_glob_fault("day=*/{a,b"), find_glob_fault("[]"), find_glob_fault("[z-a]"), find_glob_fault("a}")
     ("its '{' is not closed", "its '[' is not closed", "'[z-a]' is not a set of characters", None)
+    >>> find_glob_fault("a\\"), find_glob_fault("a\\\\")
+    ('it ends with a lone backslash', None)
     """
     depth, position = 0, 0
     while position < len(glob):
@@ -24,6 +26,8 @@ def find_glob_fault(glob: str) -> str | None:
                 return f"{found.group()!r} is not a set of characters"
             position = found.end()
             continue
+        if one == "\\" and position + 1 == len(glob):
+            return "it ends with a lone backslash"
         depth = depth + 1 if one == "{" else max(0, depth - 1) if one == "}" else depth
         position += 2 if one == "\\" else 1
     return "its '{' is not closed" if depth else None

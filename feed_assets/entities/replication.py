@@ -28,7 +28,8 @@ class Replication(EntityModel):
     at once; `bandwidth` is for all of them, `task_bandwidth` for each, both per second; the default is no limit.
     `overwrite` copies every file again. `ignore_errors` continues with the other files if a file cannot be read, and
     publishes nothing. `include` and `exclude` are globs on paths below the instance; `hidden` also copies files that
-    readers ignore (`_metadata`, `.crc`).
+    readers ignore (`_metadata`, `.crc`). `allow_empty` publishes an empty replica if they match no file of a source
+    that has files.
 
     Differs from Falcon: `removeDeletedFiles` is true there, `mapBandwidth` 100 MB a second; `skipChecksum` skips what
     `verification: none` skips, and copied bytes are always checked in transit; `preserveUser` and similar properties
@@ -54,3 +55,4 @@ class Replication(EntityModel):
     include: tuple[FilledText, ...] = ()
     exclude: tuple[FilledText, ...] = ()
     hidden: bool = False
+    allow_empty: bool = False

@@ -31,7 +31,8 @@ class CopyOptions:
     `overwrite` transfers every file. `removed_files` is the treatment of files that the source does not have, or no
     longer has. `quick` treats a source that was published by this program as unchanged if its publication is the same;
     otherwise all its files are listed. `allow_emptying`: a source without flag and manifest that no longer has any
-    files may empty a target that has some. `instance_flag` also writes the flag of the whole instance if only a part is
+    files may empty a target that has some. `allow_empty`: the filters may match no file of a source that has some.
+    `instance_flag` also writes the flag of the whole instance if only a part is
     copied. `bandwidth` is in bytes per second, over all tasks and for each. A source that changes is copied `tries`
     times.
 
@@ -48,6 +49,7 @@ class CopyOptions:
     removed_files: RemovedFiles = RemovedFiles.BY_MANIFEST
     quick: bool = True
     allow_emptying: bool = False
+    allow_empty: bool = False
     instance_flag: bool = False
     preserve: frozenset[Preserve] = frozenset()
     bandwidth: int | None = None

@@ -45,6 +45,7 @@ def _options(mirror: Mirror) -> CopyOptions:
         overwrite=mirror.overwrite,
         removed_files=RemovedFiles.REMOVE if mirror.removes else RemovedFiles.KEEP,
         allow_emptying=True,
+        allow_empty=mirror.allow_emptying,
         preserve=mirror.preserve,
         bandwidth=mirror.bandwidth.bytes if mirror.bandwidth else None,
         task_bandwidth=mirror.task_bandwidth.bytes if mirror.task_bandwidth else None,

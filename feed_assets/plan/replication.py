@@ -136,6 +136,7 @@ def copy_options(policy: Replication, part: str) -> CopyOptions:
         include=policy.include,
         exclude=policy.exclude,
         hidden=policy.hidden,
+        allow_empty=policy.allow_empty,
         overwrite=bool(policy.overwrite),
         removed_files=policy.removed_files or RemovedFiles.BY_MANIFEST,
         preserve=policy.preserve or frozenset(),

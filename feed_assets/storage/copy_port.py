@@ -38,11 +38,15 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment."""
+    """All files of a source, ordered by path, without having read them. `mark` is `Copying.mark` at that moment.
+
+    `others` are the paths of pipes, sockets and devices, which cannot be copied.
+    """
 
     availability: Availability
     files: tuple[SourceFile, ...] = ()
     mark: str = ""
+    others: tuple[str, ...] = ()
 
     def is_like(self, other: "Survey") -> bool:
         """Whether both surveys have the same files, and none was written between them."""

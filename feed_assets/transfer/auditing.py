@@ -16,7 +16,7 @@ from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.paths import MANIFEST_NAME, is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, ManifestEntry
-from feed_assets.transfer.errors import SourceEmptiedError, SourceNotAvailableError
+from feed_assets.transfer.errors import NothingSelectedError, SourceEmptiedError, SourceNotAvailableError
 from feed_assets.transfer.filters import CopyFilter
 from feed_assets.transfer.plans import (
     CopyPlan,
@@ -196,7 +196,7 @@ def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions
     wrong = {*found.lost, *found.rotten, *found.extra}
     try:
         plan = plan_copy(stores, source, target, without_shortcuts(options), clock, found.distrusted)
-    except (SourceNotAvailableError, SourceEmptiedError) as exc:
+    except (SourceNotAvailableError, SourceEmptiedError, NothingSelectedError) as exc:
         return replace(found, reason=str(exc))
     kept = {each.path for each in plan.kept}
     return replace(

@@ -94,6 +94,7 @@ def _unchanged(stores: StorePool, plan: CopyPlan, tries: int, watch: Stopwatch) 
         target_url=stores.get(plan.target.store).url(plan.target.path),
         source_digest=plan.digest,
         publication=plan.publication,
+        skipped=plan.survey.others,
         verification=plan.options.verification,
         tries=tries,
         seconds=watch.seconds,

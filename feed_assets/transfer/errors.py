@@ -34,6 +34,19 @@ class SourceEmptiedError(CopyError):
         )
 
 
+class NothingSelectedError(CopyError):
+    """The patterns of a copy match no file of a source that has files."""
+
+    def __init__(self, *, url: str, files: int) -> None:
+        self.url = url
+        self.files = files
+        super().__init__(
+            f"{url}: it has {files:,} files, but the filters of the copy (include, exclude) match none of them, so the "
+            "copy would be empty. Correct the filters; if it should be empty, write "
+            "replication.allow_empty: true (of a mirror, allow_emptying: true)."
+        )
+
+
 class SourceChangingError(CopyError):
     """The source changed during every try of its copy."""
 

@@ -190,6 +190,7 @@ class _End:
             source_digest=self._source_digest,
             verification=plan.options.verification,
             failures=tuple(self._failures),
+            skipped=plan.survey.others,
             publication=Publication.of(self._prepared.manifest) if self._prepared else None,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.clock import Clock
 from feed_assets.engines.port import Engine, Work, WorkReport
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.plan.records import Directory, MirrorRecord
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.pool import StorePool
@@ -182,6 +182,7 @@ def describe_mirror(copies: Sequence[Copied], snapshots: Sequence[SnapshotResult
     size, seconds = sum(copied.bytes for copied in copies), max((copied.seconds for copied in copies), default=0.0)
     failures = [failure for copied in copies for failure in copied.failures]
     listed = [f"{failure.file}: {failure.reason}" for failure in failures[:_LISTED_FAILURES]]
+    skipped = tuple(path for each in copies for path in each.skipped)
     pruned = [name for each in snapshots for name in each.pruned]
     return {
         "copy": _status(copies).value,
@@ -195,6 +196,7 @@ def describe_mirror(copies: Sequence[Copied], snapshots: Sequence[SnapshotResult
         "verification": copies[0].verification.value if copies else "",
         **({"resumed_bytes": resumed} if (resumed := sum(copied.resumed for copied in copies)) else {}),
         **({"failed_files": len(failures), "failures": "; ".join(listed)} if failures else {}),
+        **({"skipped": render_some(skipped, 3)} if skipped else {}),
         **({"snapshot": ", ".join(str(each.name) for each in snapshots if each.name)} if snapshots else {}),
         **({"pruned_snapshots": ", ".join(pruned)} if pruned else {}),
     }

@@ -22,8 +22,8 @@ class Copied:
 
     `bytes` and `files` count the transferred content; an earlier try had transferred `resumed` of these bytes.
     `source_digest` is the digest of the copied content. `publication` describes the whole instance at the target.
-    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `seconds` is the time from the plan
-    to the publication.
+    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `skipped` are pipes, sockets and
+    devices of the source, which are not copied. `seconds` is the time from the plan to the publication.
     """
 
     status: CopyStatus
@@ -37,6 +37,7 @@ class Copied:
     source_digest: str = ""
     verification: Verification
     failures: tuple[Failure, ...] = ()
+    skipped: tuple[str, ...] = ()
     tries: int = 1
     seconds: float = 0.0
     publication: Publication | None = field(default=None, repr=False)

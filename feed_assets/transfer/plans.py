@@ -24,7 +24,7 @@ from feed_assets.storage.manifests import Publication, hidden_entries, parse_jso
 from feed_assets.storage.paths import is_content, path_name
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
-from feed_assets.transfer.errors import SourceEmptiedError, SourceNotAvailableError
+from feed_assets.transfer.errors import NothingSelectedError, SourceEmptiedError, SourceNotAvailableError
 from feed_assets.transfer.filters import CopyFilter
 
 FLAG = "_SUCCESS"
@@ -177,6 +177,7 @@ def plan_copy(
     Raises:
         SourceNotAvailableError: the source has no complete instance; an unmounted storage is a `StorageError`.
         SourceEmptiedError: a source without flag and manifest is empty and the target is not.
+        NothingSelectedError: the filter matches no file of a source that has files.
         StorageError: a storage refused, or the source changed while it was listed.
     """
     store = stores.get(source.store)
@@ -186,7 +187,7 @@ def plan_copy(
         return _unchanged(source, target, options, url, published, replica)
     survey = survey_source(stores, source, options, clock)
     if replica is not None and replica.is_settled and replica.fingerprint == survey.fingerprint:
-        return _unchanged(source, target, options, url, published, replica)
+        return _unchanged(source, target, options, url, published, replica, survey.others)
     flags = copy_flags(target, copy_filter(options), options)
     comparison = _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted, adopts)
     return comparison.plan(published)
@@ -233,6 +234,7 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
 
     Raises:
         SourceNotAvailableError: the source has no complete instance.
+        NothingSelectedError: include and exclude match none of its files; a part without files is no error.
     """
     copying = stores.get(source.store).copying()
     now = nanoseconds(clock.now())
@@ -245,7 +247,10 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
     if part.is_everything:
         return survey
     files = tuple(file for file in survey.files if part.matches(file.path))
-    return Survey(availability=survey.availability, files=files, mark=survey.mark)
+    whole = CopyFilter(options.sub_path)
+    if not files and not options.allow_empty and (there := sum(whole.matches(file.path) for file in survey.files)):
+        raise NothingSelectedError(url=stores.get(source.store).url(source.path), files=there)
+    return replace(survey, files=files, others=tuple(path for path in survey.others if part.matches(path)))
 
 
 def copy_flags(target: Side, part: CopyFilter, options: CopyOptions) -> tuple[str, ...]:
@@ -257,9 +262,15 @@ def copy_flags(target: Side, part: CopyFilter, options: CopyOptions) -> tuple[st
 
 
 def _unchanged(
-    source: Side, target: Side, options: CopyOptions, url: str, published: Publication | None, replica: Replica
+    source: Side,
+    target: Side,
+    options: CopyOptions,
+    url: str,
+    published: Publication | None,
+    replica: Replica,
+    others: tuple[str, ...] = (),
 ) -> CopyPlan:
-    survey = Survey(availability=Availability.AVAILABLE)
+    survey = Survey(availability=Availability.AVAILABLE, others=others)
     return CopyPlan(
         source=source,
         target=target,

@@ -75,6 +75,7 @@ def test_every_option_is_described_with_what_holds_unless_it_is_declared() -> No
         "ignore_errors": str(options.on_error is not OnError.STOP).lower(),
         "max_tasks": str(options.max_tasks),
         "hidden": str(options.hidden).lower(),
+        "allow_empty": str(options.allow_empty).lower(),
     }
     nothing: Mapping[str, object] = {
         "preserve": options.preserve,
@@ -97,6 +98,7 @@ def test_the_figures_of_a_copy_are_those_that_are_told() -> None:
         source_url="a",
         target_url="b",
         removed=("x",),
+        skipped=("pipe",),
         resumed=1,
         verification=Verification.WHOLE,
     )

@@ -82,7 +82,7 @@ def test_properties_either_say_something_or_have_no_effect() -> None:
 @pytest.mark.parametrize(
     ("glob", "is_faulty"),
     [("*", False), ("a}", False), ("{a,{b,c}}", False), ("\\[", False), ("[]]", False), ("[]", True), ("[!]", True),
-     ("{a", True), ("a/[b/c", True), ("[z-a]", True)],
+     ("{a", True), ("a/[b/c", True), ("[z-a]", True), ("a\\", True), ("a\\\\", False)],
 )  # fmt: skip
 def test_a_glob_that_nobody_can_have_meant_is_found(glob: str, is_faulty: bool) -> None:
     assert (find_glob_fault(glob) is not None) is is_faulty

@@ -1,6 +1,7 @@
 """Storages that refuse: a full disk, a read-only one, an S3 server that answers with 500 and 503."""
 
 import logging
+import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.errors import ForeignContentError, StorageError
 from feed_assets.storage.records import Availability
+from feed_assets.transfer.errors import NothingSelectedError
 from feed_assets.transfer.outcomes import CopyStatus
 from tests.drills import drill, sized
 from tests.object_servers import BUCKET, s3_client
@@ -344,3 +346,27 @@ def test_a_copy_over_our_own_moves_only_what_no_copy_has_brought_to_the_trash(an
     any_pair.copy_many([any_pair.request(clearing=Clearing(sweep="displaced-1"))])
     any_pair.require_equal()
     assert list(any_pair.target.store.trash().contents("displaced-1")) == [f"{PATH}/mine.csv"]
+
+
+def test_filters_that_match_nothing_of_a_source_with_files_publish_nothing(any_pair: Pair) -> None:
+    any_pair.source.publish(SMALL)
+    with pytest.raises(NothingSelectedError, match=r"it has 4 files, but the filters .* match none"):
+        any_pair.copy(include=("**.parquet",))
+    assert any_pair.target.names() == set()
+    copied = any_pair.copy(include=("**.parquet",), allow_empty=True)
+    assert (copied.files, any_pair.target.names()) == (0, {FLAG})
+
+
+def test_filters_of_a_source_without_files_ask_nothing(any_pair: Pair) -> None:
+    any_pair.source.publish({})
+    assert any_pair.copy(include=("**.csv",)).files == 0
+
+
+def test_pipes_and_sockets_of_a_source_are_reported(pair: Pair) -> None:
+    pair.source.land(SMALL)
+    assert pair.source.root is not None
+    os.mkfifo(pair.source.root / PATH / "pipe")
+    os.mkfifo(pair.source.root / PATH / "region=eu/other")
+    assert pair.copy().skipped == ("pipe", "region=eu/other")
+    assert pair.copy(quick=False).skipped == ("pipe", "region=eu/other")
+    pair.require_equal()

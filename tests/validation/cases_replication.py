@@ -191,6 +191,14 @@ REPLICATION_CASES = (
     ),
     Case(
         code="replication-pattern",
+        name="backslash",
+        good={POLICY: {"exclude": ["a\\\\"]}},
+        bad={POLICY: {"exclude": ["a\\"]}},
+        text="feed 'clicks': replication.exclude.0 'a\\\\' is not a glob: it ends with a lone backslash. "
+        "Write globs such as day=*, {a,b} or [a-z], and a backslash before a literal character.",
+    ),
+    Case(
+        code="replication-pattern",
         name="partition",
         good={f"{PRIMARY}/partition": "{us,eu}/*"},
         bad={f"{PRIMARY}/partition": "[eu"},

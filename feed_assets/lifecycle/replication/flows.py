@@ -13,6 +13,7 @@ from time import sleep
 
 from sqlalchemy import Connection
 
+from feed_assets.errors import render_some
 from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
@@ -317,5 +318,6 @@ def describe_copy(copied: Copied) -> dict[str, str | int | float]:
         "source_digest": copied.source_digest,
         "verification": copied.verification.value,
         **({"removed_files": len(copied.removed)} if copied.removed else {}),
+        **({"skipped": render_some(copied.skipped, 3)} if copied.skipped else {}),
         **({"resumed_bytes": copied.resumed} if copied.resumed else {}),
     }

@@ -229,7 +229,8 @@ def verify_case(
     except FeedAssetsError as exc:
         return replace(copy, reason=str(exc))
     verdict, reason = decide_verdict(case, audit)
-    return replace(copy, verdict=verdict, reason=reason, audit=audit)
+    told = "; ".join(filter(None, [reason, _describe_others(audit)]))
+    return replace(copy, verdict=verdict, reason=told, audit=audit)
 
 
 def decide_verdict(case: Case, audit: Audit) -> tuple[CopyVerdict, str]:
@@ -259,6 +260,12 @@ def _decide_without_replica(case: Case, audit: Audit) -> tuple[CopyVerdict, str]
     if case.was_copied:
         return CopyVerdict.MISSING, f"{there}, and the source no longer has it"
     return CopyVerdict.WAITING, audit.reason
+
+
+def _describe_others(audit: Audit) -> str:
+    """Return what of the source cannot be copied."""
+    others = audit.plan.survey.others if audit.plan is not None else ()
+    return f"not copied, since no file: {render_some(others, 3)}" if others else ""
 
 
 def _describe(files: Mapping[str, tuple[str, ...]]) -> str:

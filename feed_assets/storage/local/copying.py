@@ -192,7 +192,8 @@ class LocalCopying(Copying):
     ) -> Survey:
         before = os.fstat(folder)
         wants = _is_copied if everything else is_wanted_content
-        walk = iter_files(folder, wants=wants, follow=partial(self._follow, path, target))
+        others: list[str] = []
+        walk = iter_files(folder, wants=wants, follow=partial(self._follow, path, target), skip=others.append)
         found = [entry_of(name, seen) for name, seen in walk if name != flag]
         has_flag = flag is not None and _has(folder, flag)
         availability = decide_availability(flag, has_flag, sum([entry.size for entry in found]))
@@ -200,7 +201,8 @@ class LocalCopying(Copying):
             return Survey(availability=availability)
         known, manifest = self._published(folder, path)
         files = source_files(found, known, manifest.st_mtime_ns if manifest else 0, now)
-        return Survey(availability=availability, files=files, mark=_mark(before, manifest) if manifest else "")
+        mark = _mark(before, manifest) if manifest else ""
+        return Survey(availability=availability, files=files, mark=mark, others=tuple(sorted(others)))
 
     def _follow(self, path: str, target: str, file: str) -> os.stat_result:
         self._reader.check_inside(f"{path}/{file}", f"{target}/{file}")

@@ -30,7 +30,12 @@ Follow = Callable[[str], os.stat_result | None]
 
 
 def iter_files(
-    folder: int, *, wants: Wants | None = None, follow: Follow | None = None, prefix: str = ""
+    folder: int,
+    *,
+    wants: Wants | None = None,
+    follow: Follow | None = None,
+    skip: Callable[[str], None] | None = None,
+    prefix: str = "",
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the regular files below an open directory, in no order. All reads of instances use this walk.
 
@@ -38,6 +43,7 @@ def iter_files(
         folder: the directory.
         wants: decides whether to continue with a name; without it every name is wanted.
         follow: finds the target of a symbolic link; without it links are skipped.
+        skip: called with the path of everything that is no file, directory or link: a pipe, a socket, a device.
         prefix: the beginning of all paths, "" or ending with a slash.
 
     Raises:
@@ -52,7 +58,7 @@ def iter_files(
         if kind == stat.S_IFDIR:
             below = os.open(name, _FOLDER, dir_fd=folder)
             try:
-                yield from iter_files(below, wants=wants, follow=follow, prefix=f"{path}/")
+                yield from iter_files(below, wants=wants, follow=follow, skip=skip, prefix=f"{path}/")
             finally:
                 os.close(below)
             continue
@@ -62,6 +68,10 @@ def iter_files(
             target = follow(path)
             if target is not None and stat.S_ISREG(target.st_mode):
                 yield path, target
+            elif target is not None and skip is not None:
+                skip(path)
+        elif kind != stat.S_IFLNK and skip is not None:
+            skip(path)
 
 
 def is_wanted_content(prefix: str, name: str) -> bool:  # noqa: ARG001 - its folder does not matter

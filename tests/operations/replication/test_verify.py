@@ -1,5 +1,6 @@
 """Replicas compared with their manifests and their sources: what is missing, rotten, extra and behind."""
 
+import os
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -219,3 +220,9 @@ def test_the_json_form_names_the_files(world: World) -> None:
     assert document["counts"] == {"rotten": 1, "in sync": 3}
     first = document["copies"][0]
     assert (first["verdict"], list(first["files"])) == ("rotten", ["lost"])
+
+
+def test_a_pipe_in_a_source_is_reported(world: World) -> None:
+    os.mkfifo(world.folder("clicks", START) / "pipe")
+    first, *_ = verified(world, at("01T04"), start=START).copies
+    assert (first.verdict, first.reason) == (CopyVerdict.IN_SYNC, "not copied, since no file: pipe")
