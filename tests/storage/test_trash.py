@@ -202,7 +202,7 @@ def test_a_purge_is_for_good_and_of_one_sweep_only(harness: StoreHarness, landed
 
 
 def test_a_purge_of_what_was_never_there_is_complete(harness: StoreHarness) -> None:
-    harness.put("other/file", b"1")
+    publish(harness.store, "other", {"x": b"1"})
     before = harness.names()
     trash = harness.store.trash()
     assert trash.purge("sweep-1") == Purged(sweep="sweep-1", files=0, is_complete=True)
