@@ -44,6 +44,7 @@ FeedAssetsError
 │   ├── TableRefusedError     a table is missing, differs from its feed, or has other writers
 │   └── StoreUnknownError     no adapter for the URL, or its packages are not installed
 ├── StateError                the state database refused
+│   ├── StateUnreachableError it cannot be reached, or stays locked
 │   ├── LeaseHeldError        another worker holds the lease of the instance
 │   ├── FencedOutError        the lease was taken over; the worker must not publish anything
 │   ├── ChunkTakenError       another worker holds this chunk of a sweep, or has finished it

@@ -255,7 +255,13 @@ def test_one_bad_file_does_not_take_the_location_down(tmp_path: Path, caplog: py
     assert "'weeks(1)' is not a frequency" in caplog.text
     (check,) = definitions.asset_checks or ()
     assert isinstance(check, dg.AssetChecksDefinition)
-    evaluation = check.node_def.compute_fn.decorated_fn()  # type: ignore[union-attr]
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        result = (
+            dg.Definitions(asset_checks=[check])
+            .resolve_implicit_global_asset_job_def()
+            .execute_in_process(instance=instance)
+        )
+        (evaluation,) = result.get_asset_check_evaluations()
     assert not evaluation.passed
     assert "weeks(1)" in evaluation.metadata["issues"].value
 

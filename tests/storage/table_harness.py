@@ -25,6 +25,15 @@ _KEYS = [("path", "string")]
 _numbers = itertools.count()
 
 
+def is_path(path: str) -> bool:
+    """Whether the stores accept a path."""
+    try:
+        parse_path("", path)
+    except PathRefusedError:
+        return False
+    return True
+
+
 class PathTable(InstanceStore):
     """Every path of the suite as a partition `path=weather|2013|11`, and back."""
 
@@ -41,7 +50,7 @@ class PathTable(InstanceStore):
         self.store.check_root()
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
-        looks = self.store.look([self.named(path) for path in paths], flag)
+        looks = self.store.look([self.named(path) if is_path(path) else path for path in paths], flag)
         return [replace(look, path=path) for look, path in zip(looks, paths, strict=True)]
 
     def manifest(self, path: str, flag: str | None = None) -> Manifest:

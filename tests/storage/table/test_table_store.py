@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.storage.errors import PathRefusedError, StorageError, StoreUnknownError, TableRefusedError
+from feed_assets.storage.errors import StorageError, StoreUnknownError, TableRefusedError
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Partition, Table
@@ -77,8 +77,11 @@ def test_many_looks_are_few_questions(shop: Shop) -> None:
     ],
 )
 def test_a_path_names_all_keys_of_the_table_and_no_others(shop: Shop, path: str, reason: str) -> None:
+    (look,) = shop.store.look([path], None)
+    assert look.obstacle is not None
+    assert reason in look.obstacle
     with pytest.raises(TableRefusedError, match=reason) as caught:
-        shop.store.look([path], None)
+        shop.store.manifest(path)
     assert "#ds=…;region=… at the feed" in str(caught.value)
     with pytest.raises(TableRefusedError, match=reason):
         shop.store.stage(path, "run-1")
@@ -257,8 +260,8 @@ def test_a_table_that_is_not_there_or_has_no_partitions_is_told(catalog: Catalog
         store.check_root()
     with pytest.raises(TableRefusedError, match="it has no partitions"):
         open_shop(catalog, tmp_path / "plain", []).store.look([DAY], None)
-    with pytest.raises(PathRefusedError):
-        store.look(["ds=../x"[3:]], None)
+    with pytest.raises(TableRefusedError, match="there is no table"):
+        store.look([DAY], None)
 
 
 def test_the_second_metastore_is_asked_when_the_first_is_down(
