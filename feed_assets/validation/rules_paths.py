@@ -33,7 +33,7 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     yield complaint
 
 
-def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+def check_segments(_: Scope, feed: Feed) -> Iterator[Complaint]:
     """No location may lead upwards, or into the folder in which feed-assets keeps its own files."""
     seen: set[FieldPath] = set()
     for name in feed.clusters:

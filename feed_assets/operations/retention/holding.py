@@ -66,20 +66,6 @@ def find_spans(
     return [replace(span, feeds=tuple(named)) for span, named in spans.items()]
 
 
-def add_hold(
-    context: OperationContext,
-    name: str,
-    span: HeldSpan,
-    *,
-    reason: str,
-    author: str,
-    expires_at: datetime | None = None,
-    dry_run: bool = False,
-) -> list[Hold]:
-    """Add a hold on one span; see `add_holds`."""
-    return add_holds(context, name, [span], reason=reason, author=author, expires_at=expires_at, dry_run=dry_run)
-
-
 def add_holds(
     context: OperationContext,
     name: str,
