@@ -15,6 +15,7 @@ from feed_assets.cli.definitions import schema, validate
 from feed_assets.cli.falcon import export_falcon, import_falcon
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.state.errors import StateUnreachableError
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -59,7 +60,7 @@ class Boundary(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except (SettingsError, LocationUnreadableError) as exc:
+        except (SettingsError, LocationUnreadableError, StateUnreachableError) as exc:
             _say(str(exc))
             ctx.exit(WRONG_USAGE)
         except FeedAssetsError as exc:

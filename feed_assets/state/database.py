@@ -220,14 +220,14 @@ class Database:
         except OperationalError as exc:
             raise StateUnreachableError(
                 database=self.name,
-                reason=f"it cannot be used: {exc.orig}".strip().replace("\n", " "),
+                reason=f"it cannot be used: {_in_one_line(exc.orig)}",
                 next_step="Check that it can be reached and written, and that no other program keeps it locked.",
             ) from exc
         except SQLAlchemyError as exc:
             cause = getattr(exc, "orig", None) or exc
             raise StateError(
                 database=self.name,
-                reason=f"it refused: {cause}".strip().replace("\n", " "),
+                reason=f"it refused: {_in_one_line(cause)}",
                 next_step="Nothing of this transaction was written. If it repeats, this is a bug of feed-assets.",
             ) from exc
 
@@ -289,6 +289,10 @@ def _find_revision(connection: Connection) -> str | None:
         return None
     revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
     return revision
+
+
+def _in_one_line(error: object) -> str:
+    return " ".join(str(error).split()).rstrip("?.")
 
 
 def _is_locked(exc: Exception) -> bool:

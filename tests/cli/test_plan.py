@@ -208,3 +208,16 @@ def test_the_json_forms_are_json_and_carry_the_digest(project: Path) -> None:
     assert document["difference"]["counts"]["added"] == 4
     done = json.loads(run("apply", "--digest", document["digest"], "--output", "json").stdout)
     assert (done["verb"], len(done["outcomes"]), done["is_change"]) == ("apply", 4, True)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["retention", "list"], ["hold", "list"]])
+def test_a_database_that_is_away_is_one_sentence(
+    project: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert project.is_dir()
+    monkeypatch.setenv("FEED_ASSETS_STATE", "postgresql://me@127.0.0.1:1/away")
+    result = CliRunner().invoke(cli.main, command)
+    assert result.exit_code == 2
+    (sentence,) = result.stderr.splitlines()
+    assert "it cannot be used" in sentence
+    assert "Check that it can be reached" in sentence
