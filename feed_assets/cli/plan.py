@@ -49,7 +49,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 @click.command()
 @_FILES
 @_PRUNE
-@click.option("--digest", help="Apply only the plan with this digest, as shown by `plan`.")
+@click.option("--digest", help="Apply only the plan with this digest, or with one that begins so (8 characters).")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @skip_checks_option
 @change_options

@@ -97,7 +97,9 @@ def test_apply_of_a_file_changes_the_folder_and_a_second_time_nothing(project: P
     run("apply", "--yes")
     digest = digest_of(run("plan", "slower.yaml"))
     assert (project / "entities" / "count.yaml").read_text() == PROCESS
-    assert "process 'count': updated, version 2" in run("apply", "slower.yaml", "--digest", digest).stdout
+    assert "fewer than 8 characters" in run("apply", "slower.yaml", "--digest", digest[:7], code=1).stderr
+    assert "it is outdated" in run("apply", "slower.yaml", "--digest", "0" * 8, code=1).stderr
+    assert "process 'count': updated, version 2" in run("apply", "slower.yaml", "--digest", digest[:8]).stdout
     assert (project / "entities" / "count.yaml").read_text() == SLOWER
     assert run("apply", "slower.yaml", "--digest", digest).stdout == ""
 

@@ -12,7 +12,7 @@ from feed_assets.operations.entities.context import EntityContext, make_change
 from feed_assets.operations.entities.planning import PlannedChanges, compute_change, digest_change
 from feed_assets.operations.entities.settling import end_work, settle_releases
 from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
-from feed_assets.operations.errors import PlanOutdatedError
+from feed_assets.operations.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.difference_records import EntityChange, EntityDifference
 from feed_assets.state.records import ProcessInstance
@@ -26,6 +26,8 @@ _OUTCOMES: Mapping[EntityChange, VerbOutcome] = MappingProxyType(
         EntityChange.REMOVED: VerbOutcome.DELETED,
     }
 )
+
+SHORTEST_DIGEST = 8
 
 
 def apply_planned(context: EntityContext, planned: PlannedChanges) -> VerbResult:
@@ -75,12 +77,20 @@ def apply_planned(context: EntityContext, planned: PlannedChanges) -> VerbResult
 
 
 def require_digest(planned: PlannedChanges, digest: str) -> None:
-    """Require that a plan is the one that the user has seen.
+    """Require that a plan is the one that the user has seen; the first eight characters of its digest suffice.
 
     Raises:
         PlanOutdatedError: the digests differ.
+        VerbRefusedError: the digest is too short.
     """
-    if planned.digest != digest:
+    given = digest.rstrip("…").lower()
+    if len(given) < SHORTEST_DIGEST:
+        raise VerbRefusedError(
+            subject=f"digest {digest!r}",
+            reason=f"it has fewer than {SHORTEST_DIGEST} characters",
+            next_step="Write more of the digest that `feed-assets plan` shows.",
+        )
+    if not planned.digest.startswith(given):
         raise PlanOutdatedError(digest=digest)
 
 
