@@ -13,6 +13,11 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from feed_assets.timing.calls import Argument, Call, Word
 from feed_assets.timing.errors import ExpressionError
 
+MOST_CHARACTERS = 400
+"""The upper limit of an expression; it also bounds how deeply calls are nested."""
+MOST_DIGITS = 18
+_SHOWN = 60
+
 
 @lru_cache(maxsize=8192)
 def parse_call(text: str) -> Call:
@@ -25,10 +30,17 @@ def parse_call(text: str) -> Call:
     >>> call.name, call.arguments[1:], call.arguments[0].name
     ('dateOffset', (-1, 'DAY'), 'instanceTime')
     """
+    if len(text) > MOST_CHARACTERS:
+        reason = f"it has more than {MOST_CHARACTERS:,} characters"
+        raise ExpressionError(text=f"{text[:_SHOWN]}…", position=MOST_CHARACTERS, reason=reason)
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as exc:
         raise _refusal(text, exc) from exc
+    for number in tree.scan_values(lambda value: isinstance(value, Token) and value.type == "INTEGER"):
+        if len(number) > MOST_DIGITS:
+            reason = f"the number has more than {MOST_DIGITS} digits"
+            raise ExpressionError(text=text, position=number.start_pos or 0, reason=reason)
     (call,) = tree.children
     assert isinstance(call, Tree)
     return _call_of(call)

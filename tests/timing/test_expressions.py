@@ -127,3 +127,18 @@ def test_in_utc_the_functions_are_plain_calendar_arithmetic(moment: datetime) ->
     assert value("currentYear(0,0,0,0)") == datetime(moment.year, 1, 1, tzinfo=UTC)
     assert value("lastYear(0,0,0,0)") == datetime(moment.year - 1, 1, 1, tzinfo=UTC)
     assert value("currentWeek('SUN',0,0)") == midnight - timedelta(days=moment.isoweekday() % 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"now({'9' * 5_000},0)", "it has more than 400 characters"),
+        (f"now({'9' * 300},0)", "the number has more than 18 digits"),
+        ("a(" * 100 + ")" * 100, "is not a time function"),
+        (f"now({'9' * 18},0)", "the numbers are too large"),
+    ],
+)
+def test_a_number_or_text_of_any_size_is_refused_with_a_sentence(text: str, reason: str) -> None:
+    with pytest.raises(ExpressionError, match=reason) as caught:
+        parse_time_expression(text)
+    assert len(str(caught.value)) < 1_000
