@@ -1,6 +1,6 @@
 """Overlaps of feed locations, where removing the data of one would remove the data of another."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,16 +32,19 @@ class Overlaps:
 
 
 def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
-    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out.
+    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out."""
+    places = list(iter_feed_locations(bundle, cluster))
+    return describe_overlaps([key for key, _ in places], iter_overlaps([text for _, text in places]))
+
+
+def describe_overlaps(places: Sequence[LocationKey], found: Iterable[PathOverlap]) -> Overlaps:
+    """Describe overlaps of locations, which are numbered by their position in `places`.
 
     Locations inside the data of their own feed are removed with the data. Other overlaps are reported for both feeds.
     """
-    places = list(iter_feed_locations(bundle, cluster))
     reasons: dict[LocationKey, str] = {}
-    overlaps = list(iter_overlaps([text for _, text in places]))
-    overlaps.sort(key=lambda overlap: places[overlap.outer][0][2] is not LocationKind.DATA)
-    for overlap in overlaps:
-        _add_reasons(reasons, overlap, places[overlap.outer][0], places[overlap.inner][0])
+    for overlap in sorted(found, key=lambda overlap: places[overlap.outer][2] is not LocationKind.DATA):
+        _add_reasons(reasons, overlap, places[overlap.outer], places[overlap.inner])
     return Overlaps(reasons)
 
 

@@ -116,9 +116,8 @@ def check_same_variables(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
     """Two feeds that nothing here writes should not have the same location."""
-    written = {frozenset((each.own[:2], each.other[:2])) for found in scope.written_overlaps.values() for each in found}
     for (other, other_cluster), cluster in scope.shared_paths.get(feed.name, ()):
-        if frozenset(((feed.name, cluster), (other.name, other_cluster))) in written:
+        if frozenset(((feed.name, cluster), (other.name, other_cluster))) in scope.written_pairs:
             continue
         what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
         yield Complaint(

@@ -13,13 +13,13 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.entities.mirror_places import MirrorLocation, find_mirror_targets
-from feed_assets.entities.overlaps import LocationKey, Overlaps, find_overlaps, iter_feed_locations
+from feed_assets.entities.overlaps import LocationKey, Overlaps, describe_overlaps, iter_feed_locations
 from feed_assets.entities.places import canonical_place
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.overlaps import Nesting, iter_overlaps
+from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_overlaps
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
@@ -172,12 +172,11 @@ class Scope:
     @cached_property
     def written_overlaps(self) -> dict[str, list[WrittenOverlap]]:
         """Feed → its locations that share a place with another's, where a process or a copy writes one of the two."""
-        places = [(key, text) for key, text in self.feed_locations if key[2] is not None]
         found: dict[str, list[WrittenOverlap]] = defaultdict(list)
         seen: set[frozenset[LocationKey]] = set()
-        for overlap in iter_overlaps([text for _, text in places]):
-            outer, inner = places[overlap.outer][0], places[overlap.inner][0]
-            if outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
+        for overlap in self._path_overlaps:
+            outer, inner = self.feed_locations[overlap.outer][0], self.feed_locations[overlap.inner][0]
+            if None in (outer[2], inner[2]) or outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
                 continue
             written = next((key for key in (outer, inner) if self._is_written(key)), None)
             if written is None or not self._are_ever_both(outer, inner):
@@ -187,6 +186,13 @@ class Scope:
             other = inner if written == outer else outer
             found[written[0]].append(WrittenOverlap(own=written, other=other, nesting=nesting))
         return found
+
+    @cached_property
+    def written_pairs(self) -> frozenset[frozenset[tuple[str, str]]]:
+        """The pairs of feeds on clusters, by name, of `written_overlaps`."""
+        return frozenset(
+            frozenset((each.own[:2], each.other[:2])) for found in self.written_overlaps.values() for each in found
+        )
 
     def _is_written(self, key: LocationKey) -> bool:
         """Return whether a process or a copy writes a location."""
@@ -217,7 +223,12 @@ class Scope:
     @cached_property
     def overlaps(self) -> Overlaps:
         """The overlapping locations of feeds."""
-        return find_overlaps(self.bundle)
+        return describe_overlaps([key for key, _ in self.feed_locations], self._path_overlaps)
+
+    @cached_property
+    def _path_overlaps(self) -> tuple[PathOverlap, ...]:
+        """The overlaps of `feed_locations`, by their positions."""
+        return tuple(iter_overlaps([text for _, text in self.feed_locations]))
 
     @cached_property
     def feed_locations(self) -> tuple[tuple[LocationKey, str], ...]:
