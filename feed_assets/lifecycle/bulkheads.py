@@ -136,7 +136,7 @@ class Bulkheads:
             name = f"{step} of {subject}" if subject else str(step)
             _logger.warning("cluster %s: %s failed: %s", self._cluster, name, reason, exc_info=error)
         since = now if known is None else min(known.since, now)
-        pause = max((now - since) / AGE_PER_PAUSE, timedelta(seconds=WORK_PER_PAUSE * seconds), SHORTEST_PAUSE)
+        pause = max(pause_by_age(now - since, LONGEST_PAUSE), timedelta(seconds=WORK_PER_PAUSE * seconds))
         self._now[step, subject] = TickFailure(
             cluster=self._cluster,
             step=step,
@@ -178,6 +178,15 @@ class Unconfined(Bulkheads):
     def fail(self, step: TickStep, subject: str, error: Exception, seconds: float = 0.0) -> None:  # noqa: ARG002
         """Raise the error."""
         raise error
+
+
+def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
+    """Return the pause before something is tried again: a fiftieth of its age, at least a second, at most `longest`.
+
+    >>> str(pause_by_age(timedelta(minutes=10), LONGEST_PAUSE))
+    '0:00:12'
+    """
+    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), longest)
 
 
 def describe_error(error: BaseException) -> str:

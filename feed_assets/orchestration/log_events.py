@@ -4,7 +4,6 @@ An arrival or a restored instance colours its partition. An eviction cannot remo
 partition says when the instance was evicted, why, and how to restore it.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from dagster import AssetKey, AssetMaterialization, AssetObservation, MetadataValue
@@ -22,19 +21,19 @@ DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 _THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
 
 
-def build_asset_events(layout: AssetLayout, events: Iterable[FeedEvent]) -> Iterator[DagsterEvent]:
-    """Yield the Dagster events for feed events at existing partitions."""
-    for event in events:
-        key = (event.feed, event.cluster)
-        record = layout.plan.feeds.get(key)
-        if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
-            continue
-        asset_key, grid = layout.feed_asset(key)
-        partition = grid.key(event.nominal_time)
-        if event.kind in _THERE and not (event.kind is FeedEventKind.REPLICATED and event.origin.startswith("run:")):
-            yield _arrival(record, event, asset_key, partition)
-        elif event.kind is FeedEventKind.EVICTED:
-            yield _eviction(event, asset_key, partition)
+def build_asset_events(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
+    """Return the Dagster event for a feed event at an existing partition; nothing for any other."""
+    key = (event.feed, event.cluster)
+    record = layout.plan.feeds.get(key)
+    if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
+        return []
+    asset_key, grid = layout.feed_asset(key)
+    partition = grid.key(event.nominal_time)
+    if event.kind in _THERE and not (event.kind is FeedEventKind.REPLICATED and event.origin.startswith("run:")):
+        return [_arrival(record, event, asset_key, partition)]
+    if event.kind is FeedEventKind.EVICTED:
+        return [_eviction(event, asset_key, partition)]
+    return []
 
 
 def _is_of_data(event: FeedEvent) -> bool:

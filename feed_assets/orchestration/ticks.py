@@ -52,7 +52,7 @@ from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, Key, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.records import FeedEvent, TickStep
+from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
@@ -207,7 +207,7 @@ class _Tick:
         for event in events:
             nothing: list[DagsterEvent] = []
             asset_events += self.bulkheads.run_unit(
-                TickStep.REPORTS, event.feed, nothing, list_asset_events, layout, event
+                TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event
             )
         if cursor.location != location.digest:
             self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
@@ -234,11 +234,6 @@ class _Tick:
     def database(self) -> Database:
         """The state."""
         return self.context.database
-
-
-def list_asset_events(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
-    """Return the Dagster events of a feed event."""
-    return list(build_asset_events(layout, [event]))
 
 
 def log_exhausted(plan: Plan, retried: RetryResult) -> None:

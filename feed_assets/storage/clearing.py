@@ -135,18 +135,17 @@ def clear_place(
 
 
 def clearing_guard(
-    store: "InstanceStore",
-    path: str,
-    flag: str | None,
-    guard: Guard,
-    clearing: Clearing,
-    keeps: Collection[str] = (),
+    store: "InstanceStore", path: str, token: str, flag: str | None, guard: Guard, clearing: Clearing | None
 ) -> Guard:
-    """Return a guard that also clears the place; see `clear_place`."""
+    """Return a guard that also clears the place of the staging (path, token); see `clear_place`.
+
+    Without a `clearing`, foreign content is refused.
+    """
+    rules = clearing or Clearing(sweep=f"published-{token}")
 
     def clear() -> None:
         guard()
-        clear_place(store, path, flag, clearing, keeps)
+        clear_place(store, path, flag, rules)
 
     return clear
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle import bulkheads
 from feed_assets.lifecycle.arrival import polling
 from feed_assets.lifecycle.instances import catch_up_policy, leasing, readiness, reconciliation, requests
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
@@ -51,8 +52,8 @@ def test_the_numbers_are_those_of_the_code() -> None:
 
 
 def test_pauses_between_looks_are_those_of_the_code() -> None:
-    assert polling.AGE_PER_PAUSE == 50
-    assert (polling.SHORTEST_PAUSE.total_seconds(), polling.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
+    assert bulkheads.AGE_PER_PAUSE == 50
+    assert (bulkheads.SHORTEST_PAUSE.total_seconds(), polling.LONGEST_PAUSE.total_seconds()) == (1, 6 * 3600)
     assert "a fiftieth of its age, between 1 second and 6 hours" in PAGE
 
 

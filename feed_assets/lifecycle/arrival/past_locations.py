@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.arrival.polling import Candidate, poll_instances
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.storage.pool import StorePool

@@ -5,7 +5,6 @@ that was found is never polled again, so the cost of a tick depends on the missi
 """
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,12 +12,17 @@ from itertools import zip_longest
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import Stopwatch, TimeBudget
-from feed_assets.lifecycle.bulkheads import Bulkheads, describe_error
+from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.arrival.store_polls import (
+    Candidate,
+    poll_confined,
+    poll_instances,
+    require_unobstructed,
+)
+from feed_assets.lifecycle.bulkheads import Bulkheads, pause_by_age
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.late.checks import decide_feed_check
-from feed_assets.plan.addresses import StoreAddress, endpoint_of
-from feed_assets.plan.records import FeedRecord, Key, Plan
+from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -31,24 +35,18 @@ from feed_assets.state.records import (
     FeedInstanceStatus,
     FeedKey,
     NewFeedEvent,
-    TickStep,
     Watermark,
     WatermarkKind,
 )
 from feed_assets.state.watermarks import Watermarks
-from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Availability, Look, obstructed
+from feed_assets.storage.records import Availability, Look
 
 ORIGIN = "arrival"
 BATCH = 2_000
 POLLS_A_TICK = 20_000
-SHORTEST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(hours=6)
 LONGEST_PAUSE_BEGUN = timedelta(minutes=10)
-AGE_PER_PAUSE = 50
-PATIENCE = 2.0
-"""Seconds after which a store that fails is not asked again in the same tick."""
 
 _STATUS = {
     Availability.MISSING: FeedInstanceStatus.MISSING,
@@ -56,15 +54,6 @@ _STATUS = {
     Availability.EMPTY: FeedInstanceStatus.EMPTY,
     Availability.AVAILABLE: FeedInstanceStatus.AVAILABLE,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A feed instance to poll; `known` is the fingerprint of the last poll's result."""
-
-    record: FeedRecord
-    nominal_time: datetime
-    known: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +86,7 @@ def pause_after_poll(nominal_time: datetime, as_of: datetime, *, has_begun: bool
 
     At most six hours, or ten minutes if the instance `has_begun` to arrive.
     """
-    age = as_of - nominal_time
-    return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), LONGEST_PAUSE_BEGUN if has_begun else LONGEST_PAUSE)
+    return pause_by_age(as_of - nominal_time, LONGEST_PAUSE_BEGUN if has_begun else LONGEST_PAUSE)
 
 
 def fingerprint(look: Look) -> str:
@@ -204,14 +192,7 @@ def poll_missing_inputs(
     if arrived:
         with database.begin() as connection:
             record_poll_results(connection, arrived)
-    for candidate, look in zip(candidates, looks, strict=True):
-        if look.obstacle is not None:
-            raise StorageError(
-                store=candidate.record.store.url,
-                path=look.path,
-                reason=look.obstacle,
-                next_step="Remove the obstacle, and try again.",
-            )
+    require_unobstructed(candidates, looks)
 
 
 def _due(
@@ -328,78 +309,3 @@ def record_poll_results(connection: Connection, seen: Sequence[PollResult]) -> i
     planned.put([each.next_poll for each in news if each.next_poll is not None])
     planned.move([each.next_poll for each in seen if each.next_poll is not None and not each.is_news])
     return len(arrived)
-
-
-def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[Look]:
-    """Poll many instances, with one call for each store and flag; results in the order of `candidates`.
-
-    Raises:
-        StorageError: a whole store could not look.
-    """
-    looks: dict[int, Look] = {}
-    for (address, flag), positions in _by_store(candidates).items():
-        looks.update(_poll(stores, candidates, address, flag, positions))
-    return [looks[position] for position in range(len(candidates))]
-
-
-def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
-    """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
-
-    If a store fails, its feeds are polled one by one. An endpoint that fails slowly, such as by a time-out, is left
-    alone for the rest of the tick and for four times as long as it took.
-    """
-    looks: dict[int, Look] = {}
-    for (address, flag), positions in _by_store(candidates).items():
-        looks.update(_poll_store(stores, candidates, address, flag, positions, bulkheads))
-    return [looks[position] for position in range(len(candidates))]
-
-
-def _by_store(candidates: Sequence[Candidate]) -> dict[tuple[StoreAddress, str | None], list[int]]:
-    groups: dict[tuple[StoreAddress, str | None], list[int]] = defaultdict(list)
-    for position, candidate in enumerate(candidates):
-        groups[candidate.record.store, candidate.record.flag].append(position)
-    return groups
-
-
-def _poll(
-    stores: StorePool,
-    candidates: Sequence[Candidate],
-    address: StoreAddress,
-    flag: str | None,
-    positions: Sequence[int],
-) -> dict[int, Look]:
-    paths = [candidates[i].record.path(candidates[i].nominal_time) for i in positions]
-    return dict(zip(positions, stores.get(address).look(paths, flag), strict=True))
-
-
-def _poll_store(
-    stores: StorePool,
-    candidates: Sequence[Candidate],
-    address: StoreAddress,
-    flag: str | None,
-    positions: Sequence[int],
-    bulkheads: Bulkheads,
-) -> dict[int, Look]:
-    """Poll the instances of one store; all at once, then feed by feed if that fails, then none."""
-    endpoint = endpoint_of(address)
-    if bulkheads.is_put_off(TickStep.STORAGE, endpoint):
-        reason = bulkheads.reason(TickStep.STORAGE, endpoint)
-        return {position: obstructed("", f"{endpoint} does not answer: {reason}") for position in positions}
-    watch = Stopwatch()
-    try:
-        looks = _poll(stores, candidates, address, flag, positions)
-    except Exception as exc:  # noqa: BLE001 - whatever a storage client raises is an obstacle to its feeds alone
-        if watch.seconds > PATIENCE:
-            bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
-        by_feed: dict[Key, list[int]] = defaultdict(list)
-        for position in positions:
-            by_feed[candidates[position].record.key].append(position)
-        if len(by_feed) == 1 or watch.seconds > PATIENCE:
-            return {position: obstructed("", describe_error(exc)) for position in positions}
-        return {
-            position: look
-            for each in by_feed.values()
-            for position, look in _poll_store(stores, candidates, address, flag, each, bulkheads).items()
-        }
-    bulkheads.succeed(TickStep.STORAGE, endpoint)
-    return looks

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from feed_assets.lifecycle.arrival.polling import Candidate, decide_poll_result
+from feed_assets.lifecycle.arrival.polling import decide_poll_result
+from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.retention.claims import ChunkLease
 from feed_assets.lifecycle.retention.locations import find_store
 from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions, past_row, record_restored

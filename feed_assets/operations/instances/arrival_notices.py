@@ -9,7 +9,8 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.polling import Candidate, PollResult, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import ArrivalRefusedError
 from feed_assets.plan.records import FeedRecord

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.polling import Candidate, poll_instances
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_data
@@ -15,7 +15,6 @@ from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
-from feed_assets.storage.errors import StorageError
 
 _MOMENT = timedelta(microseconds=1)
 _STEP = 1024
@@ -107,15 +106,9 @@ def _recorded(
 
 
 def _looked(context: OperationContext, record: FeedRecord, times: Sequence[datetime]) -> list[ListedInstance]:
-    looks = poll_instances(context.stores, [Candidate(record=record, nominal_time=time) for time in times])
-    for look in looks:
-        if look.obstacle is not None:
-            raise StorageError(
-                store=record.store.url,
-                path=look.path,
-                reason=look.obstacle,
-                next_step="Remove the obstacle, or list another range.",
-            )
+    candidates = [Candidate(record=record, nominal_time=time) for time in times]
+    looks = poll_instances(context.stores, candidates)
+    require_unobstructed(candidates, looks)
     return [
         ListedInstance(
             feed=record.feed,

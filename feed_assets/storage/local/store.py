@@ -152,8 +152,7 @@ class LocalStore(InstanceStore):
             case StagingState.SWAPPED | StagingState.STAGED:
                 with self._translated(path):
                     manifest = own.complete(flag, extra, self._refuse_links(path))
-                rules = clearing or Clearing(sweep=f"published-{own.token}")
-                own.publish(clearing_guard(self, path, flag, guard, rules))
+                own.publish(clearing_guard(self, path, own.token, flag, guard, clearing))
             case never:
                 assert_never(never)
         own.remove()

@@ -157,8 +157,7 @@ class ObjectStore(InstanceStore):
         prepared = self._prepare(staged, flag, extra)
         staged.prepare(prepared)
 
-        rules = clearing or Clearing(sweep=f"published-{slot.token}")
-        clear = clearing_guard(self, slot.path, flag, guard, rules)
+        clear = clearing_guard(self, slot.path, slot.token, flag, guard, clearing)
 
         def decide() -> None:
             with ExitStack() as forbidden:

@@ -155,8 +155,8 @@ class TableStore(InstanceStore):
                 raise StagingLostError(store=self.root_url, path=staging.path, token=staging.token) from exc
             manifest = prepared
         with partition_lock(self.root_url, spec.name):
-            rules = clearing or Clearing(sweep=f"published-{staging.token}")
-            self._call(clearing_guard(self, staging.path, flag, guard, rules), table, spec, version)
+            clear = clearing_guard(self, staging.path, staging.token, flag, guard, clearing)
+            self._call(clear, table, spec, version)
             former = self._point(table, spec, version, guard)
             if former is not None:
                 self._remove_former(table, former, version)

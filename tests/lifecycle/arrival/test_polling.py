@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from feed_assets.lifecycle.arrival import polling
-from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, SHORTEST_PAUSE, pause_after_poll
+from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, pause_after_poll
+from feed_assets.lifecycle.bulkheads import SHORTEST_PAUSE
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, WatermarkKind
 from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
 
