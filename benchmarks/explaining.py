@@ -23,6 +23,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
+from feed_assets.settings import Settings
 from feed_assets.state.database import open_database
 from feed_assets.storage.pool import StorePool
 
@@ -56,7 +57,7 @@ def _context(folder: Path, window: str) -> OperationContext:
     location = declare_location(_entities(folder, window), START)
     database = open_database(f"sqlite:///{folder / 'state.db'}")
     database.migrate()
-    record_declared(database, location.declared or (), START)
+    record_declared(database, location.declared or (), START, Settings())
     stores, timeline, as_of = StorePool(), ReleaseTimeline(location.plan), START + timedelta(days=2)
     apply_plan(database, timeline, as_of)
     clock = FrozenClock(as_of)

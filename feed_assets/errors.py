@@ -19,7 +19,9 @@ FeedAssetsError
 │   ├── DuplicateEntityError      two entities of one kind have the same name
 │   ├── DefinitionStoreError      the store of definitions cannot make a change, or refuses it
 │   │   ├── FileRefusedError          a file name that is outside the folder of the definitions, or invalid
-│   │   └── DefinitionsChangedError   the same files were changed concurrently
+│   │   ├── DefinitionsChangedError   the same files were changed concurrently
+│   │   ├── MassDeletionError         many entities have disappeared from the files at once
+│   │   └── ForeignDefinitionsError   the database records the definitions of another project
 │   └── ColumnsError              a schema that is not a list of names and types
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared

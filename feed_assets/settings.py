@@ -29,14 +29,17 @@ _VARIABLES = "VARIABLES__"
 _EXPECTED = {
     "bool": "true or false",
     "string": "text",
+    "string_pattern_mismatch": "letters a to z, digits and _, beginning with a letter, at most 40",
     "float": "a number",
     "greater": "above 0",
+    "greater_than_equal": "at least 0",
+    "less": "at most 1",
     "datetime": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "timezone": "a date and time with a time zone, such as 2013-11-01T00:00:00Z",
     "dict": "a map",
     "model": "a map",
 }
-"""The expected form of a value, by the beginning of pydantic's error code."""
+"""The expected form of a value, by pydantic's error code or the beginning of it."""
 
 
 class ReplaySettings(BaseModel):
@@ -78,7 +81,10 @@ class Settings(BaseSettings):
     `entities` is a folder, a file or an fsspec URL; a relative path is below `root`. `variables` are the values of
     `${NAME}` in clusters. `state` is an SQLAlchemy URL; None means the database of the Dagster instance. With `strict`,
     a warning fails a validation. `schedule` applies to feeds and processes that no command has scheduled or suspended.
-    `webserver` is the URL of Dagster's webserver, which commands ask to reload changed definitions.
+    `namespace` separates this project's tables from those of other projects in the same database: letters, digits and
+    `_`, beginning with a letter. At most `unconfirmed_deletions` of the declared entities, as a share from 0 to 1, may
+    disappear from the files at once without a confirmation. `webserver` is the URL of Dagster's webserver, which
+    commands ask to reload changed definitions.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -86,6 +92,8 @@ class Settings(BaseSettings):
     entities: str = "entities"
     variables: dict[str, str] = Field(default_factory=dict)
     state: str | None = None
+    namespace: str | None = Field(default=None, pattern="^[a-z][a-z0-9_]{0,39}$")
+    unconfirmed_deletions: float = Field(default=0.5, ge=0, le=1)
     strict: bool = False
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
@@ -249,7 +257,8 @@ def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsE
             setting=".".join(path), reason="there is no such setting", tried=tried, next_step=f"Settings are {known}."
         )
     choices = first.get("ctx", {}).get("expected") if first["type"] == "enum" else None
-    expected = choices or _EXPECTED.get(first["type"].partition("_")[0], "another value")
+    code = first["type"]
+    expected = choices or _EXPECTED.get(code) or _EXPECTED.get(code.partition("_")[0], "another value")
     reason = "it is missing" if first["type"] == "missing" else f"{first['input']!r} is not {expected}"
     next_step = f"Set it in {FILE_NAME}, or as {variable}."
     return SettingsError(setting=".".join(path), reason=reason, tried=tried, next_step=next_step)

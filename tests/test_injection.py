@@ -11,6 +11,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
+from feed_assets.settings import Settings
 from feed_assets.state.definitions import Definitions
 from tests.databases import open_migrated
 from tests.documents.markdown import ROOT
@@ -18,7 +19,7 @@ from tests.documents.markdown import ROOT
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 FORBIDDEN = {"eval", "exec", "compile", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
 SQL_TEXT = {"text", "exec_driver_sql", "literal_column"}
-CONSTANT_NAMES = {"VERSION_TABLE", "LOCK_WAIT_SECONDS", "SQLITE_CACHE_KIB"}
+CONSTANT_NAMES = {"VERSION_TABLE", "_LOCK_KEY", "LOCK_WAIT_SECONDS", "SQLITE_CACHE_KIB"}
 """What may stand in SQL that is put together: constants of our own."""
 
 
@@ -67,7 +68,7 @@ def test_hostile_texts_are_kept_as_they_are(text: str, tmp_path: Path) -> None:
     )
     location = declare_location([cluster, feed], NOW)
     database = open_migrated(f"sqlite:///{tmp_path / 'state.db'}")
-    record_declared(database, location.declared or (), NOW)
+    record_declared(database, location.declared or (), NOW, Settings())
     with database.read() as connection:
         kept = Definitions(connection).find_newest("feed", "clicks")
         assert len(Definitions(connection).newest()) == 2

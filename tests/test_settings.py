@@ -69,6 +69,8 @@ def test_only_the_demo_can_ask_for_another_clock(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "environ", "message"),
     [
+        ("namespace: Web-1", {}, "setting 'namespace': 'Web-1' is not letters a to z, digits and _, beginning with"),
+        ("unconfirmed_deletions: 2", {}, "setting 'unconfirmed_deletions': 2 is not at most 1."),
         ("strct: true", {}, "setting 'strct': there is no such setting."),
         ("", {"FEED_ASSETS_STRICT": "maybe"}, "setting 'strict': 'maybe' is not true or false."),
         ("", {"FEED_ASSETS_VARIABLES": "x"}, "setting 'environment': a FEED_ASSETS_… variable cannot be read"),

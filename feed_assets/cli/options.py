@@ -146,16 +146,18 @@ class ListType(click.ParamType[tuple[str, ...]]):
 
 
 def open_entity_context_for(
-    *, author: str | None = None, dry_run: bool = False, skip_checks: bool = False
+    *, author: str | None = None, dry_run: bool = False, skip_checks: bool = False, may_take_over: bool = False
 ) -> "EntityContext":
-    """Open the context of an entity command: settings, state and definitions."""
+    """Open the context of an entity command: settings, state and definitions. `may_take_over` allows the database of
+    another project.
+    """
     from feed_assets.cli.state import open_state
     from feed_assets.operations.entities.context import open_entity_context
 
     settings = load_settings()
     return open_entity_context(
         settings,
-        open_state(settings),
+        open_state(settings, may_take_over=may_take_over),
         author=author_of(author),
         now=open_clock(settings).now(),
         dry_run=dry_run,

@@ -51,6 +51,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 @_PRUNE
 @click.option("--digest", help="Apply only the plan with this digest, or with one that begins so (8 characters).")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--delete-all", is_flag=True, help="Confirm that most of the declared entities are deleted.")
 @skip_checks_option
 @change_options
 @click.pass_context
@@ -60,6 +61,7 @@ def apply(
     prune: bool,
     digest: str | None,
     yes: bool,
+    delete_all: bool,
     skip_checks: bool,
     author: str | None,
     dry_run: bool,
@@ -68,9 +70,10 @@ def apply(
     """Apply FILES (files, folders or URLs) as one change; without FILES, record the edits of the entities folder.
     The change takes effect at its effective times. If nothing differs, nothing happens.
 
-    Shows the change and asks for confirmation, unless --digest or --yes is given.
+    Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
+    declared entities at once needs --digest or --delete-all instead of --yes.
     """
-    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all)
     planned = _plan(context, files, prune=prune)
     if digest is not None and not planned.difference.is_empty:
         require_digest(planned, digest)
@@ -79,10 +82,12 @@ def apply(
         ctx.exit(FAILED if planned.errors else 0)
     if planned.difference.is_empty and not planned.errors:
         click.echo("Nothing would change.", err=True)
-    elif digest is None and not yes and not planned.errors:
+    is_confirmed = delete_all or digest is not None
+    if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
         click.echo(render_difference(planned.difference), err=True)
         click.confirm("Apply this?", abort=True, err=True)
-    finish(context, apply_planned(context, planned), output)
+        is_confirmed = True
+    finish(context, apply_planned(context, planned, may_delete_all=is_confirmed), output)
 
 
 def _plan(context: EntityContext, paths: Sequence[str], *, prune: bool) -> PlannedChanges:

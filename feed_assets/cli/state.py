@@ -11,15 +11,20 @@ from feed_assets.state.database import Database, open_database
 from feed_assets.state.records import ProcessInstance
 
 
-def open_state(settings: Settings) -> Database:
-    """Open the state database, and make its tables if necessary.
+def open_state(settings: Settings, *, may_take_over: bool = False) -> Database:
+    """Open the state database, and make its tables if necessary. `may_take_over` allows that of another project.
 
     Raises:
         SettingsError: neither settings nor environment name the database.
         StateError: the database cannot be used.
+        ForeignDefinitionsError: it records the definitions of another project.
     """
-    database = open_database(settings.state or _url_beside_dagster())
+    from feed_assets.operations.recording import require_own_database
+
+    database = open_database(settings.state or _url_beside_dagster(), settings.namespace)
     database.migrate()
+    if not may_take_over:
+        require_own_database(database, settings)
     return database
 
 

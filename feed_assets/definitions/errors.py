@@ -30,3 +30,32 @@ class DefinitionsChangedError(DefinitionStoreError):
             reason=f"{render_some(files)} changed while the change was being made",
             next_step="Review the current definitions, and try again.",
         )
+
+
+class MassDeletionError(DefinitionStoreError):
+    """Many declared entities have disappeared at once, and nobody has confirmed that they are deleted."""
+
+    def __init__(self, *, location: str, deleted: tuple[str, ...], declared: int) -> None:
+        self.deleted = deleted
+        super().__init__(
+            location=location,
+            reason=f"{len(deleted)} of {declared} declared entities are gone at once: {render_some(deleted)}",
+            next_step="Restore their files, or confirm that they are deleted: feed-assets apply --delete-all, or "
+            "with --digest and the digest that feed-assets plan shows. "
+            "If another project uses this database, set a namespace in the settings of one of them.",
+        )
+
+
+class ForeignDefinitionsError(DefinitionStoreError):
+    """The database records the definitions of another project."""
+
+    def __init__(self, *, location: str, database: str, places: tuple[str, ...], recorded: int, lacking: int) -> None:
+        self.places = places
+        of = f" of {render_some(places)}" if places else ""
+        super().__init__(
+            location=location,
+            reason=f"the state database {database} records the definitions{of}, and {lacking} of these {recorded} "
+            "entities are not declared here: it belongs to another project",
+            next_step="Set a namespace in the settings of this project. If this project has replaced the other one, "
+            "confirm it: feed-assets apply --delete-all.",
+        )

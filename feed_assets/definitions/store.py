@@ -15,6 +15,7 @@ from feed_assets.definitions.contents import Contents, ContentsReader, Quarantin
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.definitions.ownership import add_place, find_places, require_few_deleted
 from feed_assets.definitions.recording import Newest, decide_versions, is_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
@@ -76,13 +77,17 @@ class DefinitionStore:
     """The definitions in a folder, with their history in the state database.
 
     Several processes may use one store at a time; their changes are serialized. Keep the object: it parses a file again
-    only after the file has changed.
+    only after the file has changed. `unconfirmed_deletions` is the share of the declared entities that may disappear
+    from the files at once without a confirmation.
     """
 
-    def __init__(self, database: Database, folder: DefinitionFolder, values: Values) -> None:
+    def __init__(
+        self, database: Database, folder: DefinitionFolder, values: Values, unconfirmed_deletions: float = 0.5
+    ) -> None:
         self._database = database
         self._folder = folder
         self._values = values
+        self._unconfirmed_deletions = unconfirmed_deletions
         self._reader = ContentsReader(folder, values)
 
     @property
@@ -147,6 +152,7 @@ class DefinitionStore:
             DefinitionsError: a text cannot be read as an entity; carries the issues.
             DefinitionStoreError: the files do not allow the change, or the filesystem refused it.
             DefinitionsChangedError: somebody edited the same files meanwhile.
+            MassDeletionError: many entities have disappeared from the files before this change.
         """
         with self._database.changing_definitions():
             self._recover(now)
@@ -183,7 +189,12 @@ class DefinitionStore:
             return self._recover(now)
 
     def record_found(
-        self, now: datetime, author: str | None = None, *, check: Callable[[LoadedBundle], None] | None = None
+        self,
+        now: datetime,
+        author: str | None = None,
+        *,
+        check: Callable[[LoadedBundle], None] | None = None,
+        may_delete_all: bool = False,
     ) -> list[DefinitionVersion]:
         """Record edits that were made to the files outside the store.
 
@@ -192,13 +203,14 @@ class DefinitionStore:
 
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
+            MassDeletionError: many entities have disappeared, and `may_delete_all` is not set; nothing was recorded.
         """
         with self._database.changing_definitions():
             self._recover(now)
             contents, newest = self._read()
             if check is not None:
                 check(contents.loaded)
-            return self._record(contents, newest, now, author)
+            return self._record(contents, newest, now, author, may_delete_all=may_delete_all)
 
     def _carry_out(self, change: Change, now: datetime) -> Change:
         is_written = False
@@ -228,17 +240,34 @@ class DefinitionStore:
         )
         return after, puts.keys(), files
 
-    def _record(self, contents: Contents, newest: Newest, now: datetime, author: str | None) -> list[DefinitionVersion]:
+    def _record(
+        self,
+        contents: Contents,
+        newest: Newest,
+        now: datetime,
+        author: str | None,
+        *,
+        may_delete_all: bool = False,
+    ) -> list[DefinitionVersion]:
         def author_of(file: str) -> str:
             return author or self._folder.owner_of(file) or UNKNOWN_AUTHOR
 
         versions = decide_versions(contents, newest, author_of=author_of, origin=FOLDER_ORIGIN, now=now)
-        if not versions:
+        place = self._folder.location
+        if not may_delete_all:
+            declared = sum(map(is_in_folder, newest.values()))
+            require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
+        with self._database.read() as connection:
+            is_new_place = bool(contents.documents) and place not in find_places(connection)
+        if not versions and not is_new_place:
             return []
         with self._database.begin() as connection:
+            if is_new_place:
+                add_place(connection, place)
             definitions = Definitions(connection)
             appended = definitions.append(versions)
-            definitions.bump_revision()
+            if appended:
+                definitions.bump_revision()
         return appended
 
     def _read(self) -> tuple[Contents, Newest]:

@@ -1,10 +1,12 @@
 """Records the definitions of a location, so that releases can refer to recorded versions."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from feed_assets.definitions.contents import ContentsReader
 from feed_assets.definitions.folder import open_folder
+from feed_assets.definitions.ownership import add_place, find_places, require_few_deleted, require_own_record
 from feed_assets.definitions.recording import is_gone
 from feed_assets.definitions.store import DefinitionStore
 from feed_assets.definitions.written import digest_as_written
@@ -42,37 +44,74 @@ def record_location(database: Database, settings: Settings, location: Location, 
         Whether the location equals the record; False if its files have changed meanwhile.
 
     Raises:
-        DefinitionsError: the files cannot be read.
+        DefinitionsError: the files cannot be read, or many of the declared entities have disappeared at once.
     """
     if location.declared is not None:
-        record_declared(database, location.declared, as_of)
+        record_declared(database, location.declared, as_of, settings)
         return True
     values = values_of(settings)
     if digest_files(read_entity_files(settings.entities_location), values) != location.digest:
         return False
-    DefinitionStore(database, open_folder(settings.entities_location), values).record_found(as_of)
+    open_store(database, settings).record_found(as_of)
     return digest_files(read_entity_files(settings.entities_location), values) == location.digest
 
 
-def record_declared(database: Database, entities: Sequence[AnyEntity], as_of: datetime) -> list[DefinitionVersion]:
-    """Record entities that were built in Python: the new, the changed and the removed ones."""
+def open_store(database: Database, settings: Settings) -> DefinitionStore:
+    """Open the store of the definitions that the settings name."""
+    folder = open_folder(settings.entities_location)
+    return DefinitionStore(database, folder, values_of(settings), settings.unconfirmed_deletions)
+
+
+def require_own_database(database: Database, settings: Settings, declared: Sequence[AnyEntity] | None = None) -> None:
+    """Require that a database does not belong to another project. Costs one read for a known place.
+
+    `declared` are entities that were built in Python; None reads the files that the settings name.
+
+    Raises:
+        ForeignDefinitionsError: the database records the definitions of another project.
+    """
+    folder = open_folder(settings.entities_location)
+
+    def find_declared() -> Collection[EntityKey]:
+        if declared is not None:
+            return {entity.key for entity in declared}
+        return ContentsReader(folder, values_of(settings)).read().documents.keys() if folder.exists() else ()
+
+    place = folder.location if declared is None else _place_of_python(settings)
+    require_own_record(database, place, settings.unconfirmed_deletions, find_declared)
+
+
+def _place_of_python(settings: Settings) -> str:
+    return f"{settings.root} ({PYTHON_ORIGIN})"
+
+
+def record_declared(
+    database: Database, entities: Sequence[AnyEntity], as_of: datetime, settings: Settings
+) -> list[DefinitionVersion]:
+    """Record entities that were built in Python: the new, the changed and the removed ones.
+
+    Raises:
+        MassDeletionError: many of them have disappeared at once.
+    """
+    place = _place_of_python(settings)
     with database.changing_definitions():
         with database.read() as connection:
             newest = Definitions(connection).newest()
+            is_new_place = place not in find_places(connection)
         found = [_found(entity, newest, as_of) for entity in entities]
         declared = {entity.key for entity in entities}
-        gone = [
-            _version(version.kind, version.name, DefinitionAction.DELETED, as_of)
-            for key, version in newest.items()
-            if key not in declared and not is_gone(version) and version.origin == PYTHON_ORIGIN
-        ]
+        known = [key for key, version in newest.items() if not is_gone(version) and version.origin == PYTHON_ORIGIN]
+        gone = [_version(*key, DefinitionAction.DELETED, as_of) for key in known if key not in declared]
+        require_few_deleted(place, gone, len(known), settings.unconfirmed_deletions)
         versions = [version for version in (*found, *gone) if version is not None]
-        if not versions:
+        if not versions and not is_new_place:
             return []
         with database.begin() as connection:
+            add_place(connection, place)
             definitions = Definitions(connection)
             appended = definitions.append(versions)
-            definitions.bump_revision()
+            if appended:
+                definitions.bump_revision()
     return appended
 
 

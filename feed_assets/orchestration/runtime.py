@@ -90,15 +90,18 @@ class Runtime:
 
         Raises:
             StateError: the database cannot be opened, or is newer than this code.
+            ForeignDefinitionsError: it records the definitions of another project.
         """
+        from feed_assets.operations.recording import require_own_database
         from feed_assets.state.database import open_database
 
         url = self.settings.state or state_url(instance)
         with self._mutex:
             database = self._databases.get(url)
             if database is None:
-                database = open_database(url)
+                database = open_database(url, self.settings.namespace)
                 database.migrate()
+                require_own_database(database, self.settings, self.location.declared)
                 self._databases[url] = database
         return database
 

@@ -116,14 +116,15 @@ def run_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if cluster not in active.plan.clusters:
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
-    timeline = follow_plan(runtime, active.location, database, as_of)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    timeline = follow_plan(runtime, active.location, database, as_of, bulkheads)
     tick = _Tick(
         runtime=runtime,
         active=active,
         cluster=cluster,
         instance=instance,
         context=build_context(runtime, timeline, database, as_of),
-        bulkheads=Bulkheads.open(database, cluster, runtime.real_clock),
+        bulkheads=bulkheads,
     )
     done = tick.advance()
     return tick.report(done, cursor)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event,
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.schema import CreateSchema
 
 from feed_assets.state.errors import StateError, StateUnreachableError
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
@@ -27,6 +29,7 @@ MEMORY_WAIT_SECONDS = 5
 SQLITE_CACHE_KIB = 65_536
 
 _LOCK_FAMILY = 0x66656564  # "feed"; advisory locks of this project have it as their first half
+_LOCK_KEY = ":family, hashtext(coalesce(current_schema(), '')) # :number"  # each namespace has locks of its own
 _MIGRATION_LOCK = 1
 _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
@@ -44,8 +47,9 @@ class Database:
     the inner one waits in vain for the outer one.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, namespace: str | None = None) -> None:
         self._engine = engine
+        self._namespace = namespace
         self._process = os.getpid()
         self._is_current = False
         self._store_lock = threading.Lock()
@@ -111,6 +115,8 @@ class Database:
                 self._begin(connection, BEGIN_WRITING)
                 if self.dialect == "postgresql":
                     _take_lock(connection, _MIGRATION_LOCK)
+                    if self._namespace is not None:
+                        connection.execute(CreateSchema(_schema_of(self._namespace), if_not_exists=True))
                 self._upgrade(connection)
             self._is_current = True
 
@@ -128,12 +134,12 @@ class Database:
             with self._translated(), self._connected() as connection:
                 arguments = {"family": _LOCK_FAMILY, "number": _STORE_LOCK}
                 connection.execute(text("SET lock_timeout = 0"))
-                connection.execute(text("SELECT pg_advisory_lock(:family, :number)"), arguments)
+                connection.execute(text(f"SELECT pg_advisory_lock({_LOCK_KEY})"), arguments)
                 connection.commit()
                 try:
                     yield
                 finally:
-                    connection.execute(text("SELECT pg_advisory_unlock(:family, :number)"), arguments)
+                    connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_KEY})"), arguments)
                     connection.execute(text(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'"))
                     connection.commit()
             return
@@ -232,11 +238,12 @@ class Database:
             ) from exc
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, namespace: str | None = None) -> Database:
     """Open the database at a SQLAlchemy URL: `sqlite:///file`, `sqlite://` (in memory) or `postgresql://…`.
 
-    Connects on first use. A database in memory lives as long as the object and has one connection; transactions of
-    several threads follow one another.
+    A namespace has its own tables: in the schema `feed_assets_<namespace>` of PostgreSQL, or in a file beside the
+    SQLite file, with the namespace before its suffix. Connects on first use. A database in memory lives as long as the
+    object and has one connection; transactions of several threads follow one another.
 
     Raises:
         StateError: the URL is invalid, or its database is not supported.
@@ -250,9 +257,10 @@ def open_database(url: str) -> Database:
         ) from exc
     match parsed.get_backend_name():
         case "sqlite":
-            return Database(_open_sqlite(parsed))
+            return Database(_open_sqlite(_file_of(parsed, namespace)))
         case "postgresql" | "postgres":
-            return Database(_open_postgresql(parsed.set(drivername="postgresql+psycopg2")))
+            engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
+            return Database(engine, namespace)
         case other:
             raise StateError(
                 database=parsed.render_as_string(hide_password=True),
@@ -279,9 +287,7 @@ def lock_definitions(connection: Connection) -> None:
 
 
 def _take_lock(connection: Connection, number: int) -> None:
-    connection.execute(
-        text("SELECT pg_advisory_xact_lock(:family, :number)"), {"family": _LOCK_FAMILY, "number": number}
-    )
+    connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK_KEY})"), {"family": _LOCK_FAMILY, "number": number})
 
 
 def _find_revision(connection: Connection) -> str | None:
@@ -323,7 +329,18 @@ def _set_up_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> 
     cursor.close()
 
 
-def _open_postgresql(url: URL) -> Engine:
+def _file_of(url: URL, namespace: str | None) -> URL:
+    if namespace is None or url.database in (None, "", ":memory:"):
+        return url
+    file = Path(str(url.database))
+    return url.set(database=str(file.with_name(f"{file.stem}.{namespace}{file.suffix}")))
+
+
+def _schema_of(namespace: str) -> str:
+    return f"feed_assets_{namespace}"
+
+
+def _open_postgresql(url: URL, namespace: str | None) -> Engine:
     engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
@@ -331,12 +348,14 @@ def _open_postgresql(url: URL) -> Engine:
         executemany_mode="values_plus_batch",
         connect_args={"connect_timeout": 10, "application_name": "feed-assets"},
     )
-    event.listen(engine, "connect", _set_up_postgresql)
+    event.listen(engine, "connect", partial(_set_up_postgresql, namespace))
     return engine
 
 
-def _set_up_postgresql(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+def _set_up_postgresql(namespace: str | None, connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     cursor.execute(f"SET lock_timeout = '{LOCK_WAIT_SECONDS}s'")
+    if namespace is not None:
+        cursor.execute("SELECT set_config('search_path', %s, false)", (_schema_of(namespace),))
     cursor.close()
     connection.commit()

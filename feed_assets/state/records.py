@@ -55,6 +55,7 @@ class WatermarkKind(StrEnum):
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is."""
 
+    DEFINITIONS = "definitions"  # what the location declares
     RECONCILIATION = "reconciliation"  # the runs of the cluster
     STAGING_SWEEP = "staging sweep"  # the address of a store
     STORAGE = "storage"  # the endpoint of stores

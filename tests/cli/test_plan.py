@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 from feed_assets.cli import main as cli
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.database import Database
+from feed_assets.state.definition_records import DefinitionAction
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
@@ -187,6 +189,66 @@ def test_pruning_removes_and_kills_what_has_not_ended(project: Path, database: D
         (row,) = ProcessInstances(connection).find_between("count", "primary", START, START + timedelta(hours=1))
     assert row.status is ProcessInstanceStatus.KILLED
     assert run("plan", "wanted", "--prune").stdout == "Nothing would change.\n"
+
+
+def test_a_deletion_of_most_entities_must_be_confirmed(project: Path, database: Database) -> None:
+    run("apply", "--yes")
+    for file in (project / "entities").iterdir():
+        file.unlink()
+    refused = run("apply", "--yes", code=1).stderr
+    assert "4 of 4 declared entities are gone at once" in refused
+    assert "feed-assets apply --delete-all" in refused
+    run("entity", "submit", "slower.yaml", code=1)
+    with database.read() as connection:
+        assert {each.action for each in Definitions(connection).newest().values()} == {DefinitionAction.SUBMITTED}
+    run("apply", "--digest", digest_of(run("plan")))
+    with database.read() as connection:
+        assert {each.action for each in Definitions(connection).newest().values()} == {DefinitionAction.DELETED}
+
+
+def test_pruning_most_entities_must_be_confirmed(project: Path) -> None:
+    run("apply", "--yes")
+    (project / "wanted").mkdir()
+    (project / "wanted" / "cluster.yaml").write_text(CLUSTER)
+    assert "3 of 4 declared entities" in run("apply", "wanted", "--prune", "--yes", code=1).stderr
+    run("apply", "wanted", "--prune", "--yes", "--delete-all")
+    assert [path.name for path in (project / "entities").iterdir()] == ["cluster.yaml"]
+
+
+def test_another_project_on_the_same_database_is_refused_until_it_has_a_namespace(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("apply", "--yes")
+    other = tmp_path_factory.mktemp("other")
+    (other / "entities").mkdir()
+    (other / "entities" / "cluster.yaml").write_text(CLUSTER.replace("primary", "elsewhere"))
+    settings = (project / "feed_assets.yaml").read_text()
+    (other / "feed_assets.yaml").write_text(settings)
+    monkeypatch.chdir(other)
+    refused = run("plan", code=1).stderr
+    assert (
+        f"records the definitions of {project / 'entities'}, and 4 of these 4 entities are not declared here" in refused
+    )
+    (other / "feed_assets.yaml").write_text(settings + "namespace: other\n")
+    run("apply", "--yes")
+    assert "elsewhere" in run("entity", "list").stdout
+    monkeypatch.chdir(project)
+    listed = run("entity", "list").stdout
+    assert "primary" in listed
+    assert "elsewhere" not in listed
+    assert (project / "state.other.db").exists()
+
+
+def test_a_copy_of_the_project_in_another_folder_uses_the_same_database(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("apply", "--yes")
+    release = tmp_path_factory.mktemp("release") / "project"
+    shutil.copytree(project, release)
+    monkeypatch.chdir(release)
+    (release / "entities" / "count.yaml").unlink()
+    run("apply", "--yes")
+    assert "process" not in run("entity", "list").stdout
 
 
 def test_pruning_without_files_is_wrong_usage(project: Path) -> None:

@@ -12,6 +12,7 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
+from feed_assets.settings import Settings
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome
 from tests.lifecycle.retention.harness import RetentionHarness
@@ -56,7 +57,7 @@ def world(database: str, metastore_port: int, tmp_path: Path) -> World:
     ]
     counting = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"sums": "now(0,0)"}, start=ONE)
     location = declare_location([cluster, *tables, counting], START)
-    record_declared(made.database, location.declared or (), START)
+    record_declared(made.database, location.declared or (), START, Settings())
     made.use(location.plan)
     return made
 

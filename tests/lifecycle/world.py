@@ -36,7 +36,7 @@ from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
-from feed_assets.settings import DefinitionChanges
+from feed_assets.settings import DefinitionChanges, Settings
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -226,7 +226,7 @@ class World:
         base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
         places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
         location = declare_location([*places, *entities], START)
-        record_declared(self.database, location.declared or (), self.now)
+        record_declared(self.database, location.declared or (), self.now, Settings())
         self.use(location.plan)
 
     def use(self, plan: Plan) -> None:

@@ -12,7 +12,7 @@ from feed_assets.operations.recording import record_declared
 from feed_assets.plan.difference_records import Effect, EntityChange
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
-from feed_assets.settings import load_settings
+from feed_assets.settings import Settings, load_settings
 from feed_assets.state.database import Database
 from tests.databases import open_migrated
 
@@ -113,7 +113,7 @@ def test_what_stood_in_a_file_that_nobody_can_read_is_not_removed(context: Entit
 
 def test_entities_that_were_built_in_python_are_not_the_folders_to_remove(context: EntityContext) -> None:
     context.store.record_found(NOW)
-    record_declared(context.database, [Cluster(name="elsewhere", storage="file:///elsewhere")], NOW)
+    record_declared(context.database, [Cluster(name="elsewhere", storage="file:///elsewhere")], NOW, Settings())
     assert plan_folder(context).difference.is_empty
 
 

@@ -30,6 +30,7 @@ from feed_assets.operations.simulating.simulation import (
 from feed_assets.operations.simulating.wrong_clock import ClockSteps
 from feed_assets.plan.location import Location, declare_location
 from feed_assets.plan.records import FeedRecord
+from feed_assets.settings import Settings
 from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FrozenInput, ProcessInstance, ProcessInstanceStatus, ProcessKey
@@ -153,7 +154,7 @@ def circumstances_of(seed: int, pace: Pace) -> tuple[Location, list[Arrival], Si
 
 def simulation_of(location: Location, arrivals: list[Arrival], settings: SimulationSettings) -> Simulation:
     def record(database: Database) -> None:
-        record_declared(database, location.declared or (), START)
+        record_declared(database, location.declared or (), START, Settings())
 
     return Simulation(plan=location.plan, record=record, arrivals=arrivals, settings=settings)
 
@@ -287,7 +288,7 @@ def test_the_same_seed_gives_the_same_log() -> None:
     location, arrivals, settings = circumstances_of(7, DAYS)
 
     def record(database: Database) -> None:
-        record_declared(database, location.declared or (), START)
+        record_declared(database, location.declared or (), START, Settings())
 
     first, again = (list(simulate(location.plan, record, arrivals, settings)) for _ in range(2))
     assert first == again

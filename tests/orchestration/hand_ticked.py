@@ -9,7 +9,7 @@ from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.ticks import run_tick
 from feed_assets.plan.location import Location, load_location
-from feed_assets.settings import load_settings
+from feed_assets.settings import Settings, load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home
@@ -26,13 +26,17 @@ class World:
         self.home = home
         self.instance = instance
         self.cursor: str | None = None
-        settings = load_settings(
+        self.settings: Settings = load_settings(
             environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
             start=home.folder,
         )
-        self.location: Location = load_location(settings, NOON)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Load the location anew, as a code server that starts."""
+        self.location: Location = load_location(self.settings, NOON)
         self.layout: AssetLayout = lay_out(self.location.plan)
-        self.runtime: Runtime = open_runtime(settings, self.location)
+        self.runtime: Runtime = open_runtime(self.settings, self.location)
         self.at(NOON)
 
     def at(self, moment: datetime) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import DagsterInstance, DagsterRunStatus
+from dagster import AssetCheckEvaluation, DagsterInstance, DagsterRunStatus
 
 from feed_assets.entities.common import Kind
 from feed_assets.loading.entity_files import EntityFile
@@ -18,6 +18,7 @@ from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.webserver import reload_locations
 from feed_assets.plan.location import load_location
+from feed_assets.state.definitions import Definitions
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON, World
@@ -102,8 +103,46 @@ def test_a_cluster_that_is_not_declared_any_more_does_nothing(world: World) -> N
     world.tick()
     for file in (world.home.folder / "entities").rglob("*.yaml"):
         file.unlink()
-    entity_context_of(world).store.record_found(NOON)
+    entity_context_of(world).store.record_found(NOON, may_delete_all=True)
     assert "cluster here is no longer declared" in str(world.tick().skip_reason)
+
+
+def test_entities_whose_files_disappear_are_not_deleted_and_a_suspended_one_stays_so(world: World) -> None:
+    world.tick()
+    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
+    entities = world.home.folder / "entities"
+    (file,) = entities.rglob("*.yaml")
+    whole = file.read_text()
+    file.write_text(whole.partition("---")[0])
+    world.reopen()
+    result = world.tick()
+    (check,) = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert not check.passed
+    assert "3 of 4 declared entities are gone at once" in str(result.skip_reason)
+    file.write_text(whole)
+    world.reopen()
+    (check,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert check.passed
+    with world.runtime.database(world.instance).read() as connection:
+        assert {each.version for each in Definitions(connection).newest().values()} == {1}
+    land(world.home.data, 3, 1)
+    assert not world.tick().run_requests
+
+
+def test_a_suspended_process_stays_so_when_its_deletion_was_recorded_and_it_comes_back(world: World) -> None:
+    world.tick()
+    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
+    (file,) = (world.home.folder / "entities").rglob("*.yaml")
+    whole = file.read_text()
+    for text in (whole.rpartition("---")[0], whole):
+        file.write_text(text)
+        world.reopen()
+        world.tick()
+    with world.runtime.database(world.instance).read() as connection:
+        versions = Definitions(connection).history("process", "summing")
+    assert [each.action.value for each in versions] == ["SUBMITTED", "DELETED", "SUBMITTED"]
+    land(world.home.data, 3, 1)
+    assert not world.tick().run_requests
 
 
 def test_a_tick_says_that_safe_mode_is_on(world: World) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from feed_assets.state import database as database_module
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import Database, open_database
+from feed_assets.state.database import Database, lock_definitions, lock_log, open_database
 from feed_assets.state.errors import StateError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -22,6 +22,22 @@ def test_what_a_failed_block_has_written_is_gone(database: Database) -> None:
     with database.read() as connection:
         assert EventLog(connection).last_seq() == 0
         assert FeedInstances(connection).get("clicks", "primary", hour(0)) is None
+
+
+def test_namespaces_have_tables_and_locks_of_their_own(database_url: str) -> None:
+    databases = [open_database(database_url, namespace) for namespace in (None, "a", "b")]
+    for number, database in enumerate(databases):
+        database.migrate()
+        with database.begin() as connection:
+            Cursors(connection).put("number", str(number))
+    with databases[0].changing_definitions(), databases[1].changing_definitions():
+        for number, database in enumerate(databases):
+            with database.begin() as connection:
+                lock_log(connection)
+                lock_definitions(connection)
+                assert Cursors(connection).get("number") == str(number)
+    for database in databases:
+        database.close()
 
 
 def _write_and_fail(database: Database) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from feed_assets.definitions.edits import Remove
+from feed_assets.definitions.errors import MassDeletionError
+from feed_assets.definitions.ownership import is_mass_deletion
 from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.instances.schedules import DELETED, TAKEN_OFF
@@ -30,7 +32,7 @@ _OUTCOMES: Mapping[EntityChange, VerbOutcome] = MappingProxyType(
 SHORTEST_DIGEST = 8
 
 
-def apply_planned(context: EntityContext, planned: PlannedChanges) -> VerbResult:
+def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete_all: bool = False) -> VerbResult:
     """Make a planned change; without differences nothing happens.
 
     New entities are scheduled if the setting `schedule` says so. Work ends for removed entities and on clusters that an
@@ -39,6 +41,7 @@ def apply_planned(context: EntityContext, planned: PlannedChanges) -> VerbResult
     Raises:
         DefinitionsError: the change, or an entity that depends on it, has errors; carries the issues.
         PlanOutdatedError: definitions, schedules or releases have changed since it was planned.
+        MassDeletionError: it deletes many of the declared entities, and `may_delete_all` is not set.
         SafeModeError: safe mode forbids the change, or the change needs it.
     """
     if planned.errors:
@@ -51,6 +54,8 @@ def apply_planned(context: EntityContext, planned: PlannedChanges) -> VerbResult
         return VerbResult(verb=APPLY, outcomes=(), warnings=planned.issues)
     for entity in planned.difference.entities:
         require_mode(context.database, _operation_of(entity))
+    if not may_delete_all:
+        _require_few_deleted(context, planned)
     if planned.edits:
         _change(context, planned)
     else:
@@ -115,12 +120,18 @@ def _change(context: EntityContext, planned: PlannedChanges) -> None:
     make_change(context, planned.edits, planned.keys, origin=APPLY, refuse=refuse)
 
 
+def _require_few_deleted(context: EntityContext, planned: PlannedChanges) -> None:
+    if is_mass_deletion(len(planned.removed), planned.declared, context.settings.unconfirmed_deletions):
+        place = context.store.folder.location
+        raise MassDeletionError(location=place, deleted=planned.removed, declared=planned.declared)
+
+
 def _record(context: EntityContext, planned: PlannedChanges) -> None:
     def check(found: LoadedBundle) -> None:
         if found.digest != planned.bundle_digest:
             raise PlanOutdatedError(digest=planned.digest)
 
-    context.store.record_found(context.now, context.author, check=check)
+    context.store.record_found(context.now, context.author, check=check, may_delete_all=True)
 
 
 def _end_work(context: EntityContext, planned: PlannedChanges) -> list[ProcessInstance]:

@@ -1,12 +1,10 @@
 """The context of entity verbs: definition store, state, settings, and the circumstances of a command."""
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from feed_assets.definitions.edits import Edit
-from feed_assets.definitions.folder import open_folder
 from feed_assets.definitions.store import Check, DefinitionStore, Loaded
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind, label_of
@@ -15,9 +13,9 @@ from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules, state_without_row
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
-from feed_assets.loading.interpolation import Values
 from feed_assets.operations.entities.states import EntityProgress, load_progress
 from feed_assets.operations.outside.reachability import check_reachability
+from feed_assets.operations.recording import open_store
 from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.settings import Settings
 from feed_assets.state.audit import Audit
@@ -84,12 +82,10 @@ def open_entity_context(
     skip_checks: bool = False,
 ) -> EntityContext:
     """Open the context of the location that the settings name."""
-    values = Values(variables=settings.cluster_variables, environ=os.environ)
-    store = DefinitionStore(database, open_folder(settings.entities_location), values)
     return EntityContext(
         settings=settings,
         database=database,
-        store=store,
+        store=open_store(database, settings),
         author=author,
         now=now,
         dry_run=dry_run,

@@ -32,7 +32,7 @@ from feed_assets.operations.entities.context import EntityContext, find_new_issu
 from feed_assets.operations.entities.update_rules import require_updatable
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.plan.change_impact import decide_impact
-from feed_assets.plan.difference_records import EntityDifference, PlanDifference, ProcessState
+from feed_assets.plan.difference_records import EntityChange, EntityDifference, PlanDifference, ProcessState
 from feed_assets.plan.differences import AffectedProcess, decide_processes, diff_bundles, find_affected_processes
 from feed_assets.plan.records import Key
 from feed_assets.settings import DefinitionChanges
@@ -48,7 +48,8 @@ _NOT_UPDATABLE = "not-updatable"
 class PlannedChanges:
     """A change and its effects. `edits` are the edits for the store; none if the folder already has the content.
     `issues` with an error would refuse the change. `digest` identifies the change and the state in which it was
-    planned, but not the time. `bundle_digest` is that of the resulting files.
+    planned, but not the time. `bundle_digest` is that of the resulting files. `declared` counts the entities that are
+    declared before the change.
     """
 
     difference: PlanDifference
@@ -57,6 +58,12 @@ class PlannedChanges:
     keys: Hidden[frozenset[EntityKey]]
     digest: str
     bundle_digest: str
+    declared: Hidden[int]
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The labels of the entities that are removed."""
+        return tuple(each.label for each in self.difference.entities if each.change is EntityChange.REMOVED)
 
     @property
     def errors(self) -> tuple[Issue, ...]:
@@ -116,7 +123,8 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     ]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
-    return _planned(computed, shown, issues, edits, digest, preview.after.digest)
+    declared = len(preview.before.bundle.bundle.entities)
+    return _planned(computed, shown, issues, edits, digest, preview.after.digest, declared)
 
 
 def plan_folder(context: EntityContext) -> PlannedChanges:
@@ -148,7 +156,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
         only=keys,
     )
     digest = digest_change(loaded.bundle, loaded.bundle, [], computed, loaded.revision)
-    return _planned(computed, shown, issues, (), digest, loaded.bundle.digest)
+    return _planned(computed, shown, issues, (), digest, loaded.bundle.digest, len(recorded))
 
 
 def compute_change(
@@ -218,6 +226,7 @@ def _planned(
     edits: tuple[Edit, ...],
     digest: str,
     bundle_digest: str,
+    declared: int,
 ) -> PlannedChanges:
     found = computed.difference
     by_key = {entity.key: entity for entity in (*found.entities, *shown)}
@@ -232,6 +241,7 @@ def _planned(
         keys=frozenset(entity.key for entity in entities),
         digest=digest,
         bundle_digest=bundle_digest,
+        declared=declared,
     )
 
 

@@ -17,6 +17,7 @@ from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.entities.history import governing_version
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
+from feed_assets.settings import Settings
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from feed_assets.state.schema import definitions
@@ -186,7 +187,7 @@ def declare_on(world: World, version: int, reference: int, conf: Mapping[str, st
     content = counting().model_dump(by_alias=True)
     content["clusters"]["primary"]["version"] = reference
     location = declare_location([cluster, CLICKS, VIEWS, Process.model_validate(content)], START)
-    record_declared(world.database, location.declared or (), world.now)
+    record_declared(world.database, location.declared or (), world.now, Settings())
     world.use(location.plan)
 
 
