@@ -19,7 +19,8 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.orchestration.ticks import TickCursor, run_tick
+from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor
+from feed_assets.orchestration.ticks import run_tick
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 
@@ -104,7 +105,7 @@ class TickHarness:
             )
             connection.execute(f"DELETE FROM fa_arrival_polls WHERE feed NOT IN ({sources})")
             (last,) = connection.execute("SELECT max(seq) FROM fa_feed_events").fetchone()
-        self.cursor = TickCursor(last_seq=last, location=self.runtime.location.digest).render()
+        self.cursor = TickCursor(reported=(ReportedEvent(seq=last),), location=self.runtime.location.digest).render()
 
 
 @contextmanager
@@ -131,5 +132,5 @@ def tick_harness(folder: Path, pairs: Sequence[Pair], hours: int) -> Iterator[Ti
             layout=layout,
             instance=instance,
             nominal_time=done,
-            cursor=TickCursor(last_seq=last, location=location.digest).render(),
+            cursor=TickCursor(reported=(ReportedEvent(seq=last),), location=location.digest).render(),
         )

@@ -4,7 +4,6 @@ In this order, one tick handles both an arrival and the runs that it makes ready
 compare-and-set make a repeated tick harmless: it requests nothing twice.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,9 +48,9 @@ from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.tick_cursors import TickCursor, parse_cursor, read_unreported
 from feed_assets.plan.records import ClusterRecord, Key, Plan
 from feed_assets.state.database import Database
-from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import render_datetime
 
@@ -65,42 +64,7 @@ KEYS_A_TICK = 2_000
 
 _logger = logging.getLogger(__name__)
 
-_CURSOR_VERSION = 1
 _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TickCursor:
-    """A sensor's cursor in Dagster: the last reported event, and the digests of the location and of the health that
-    its check shows.
-    """
-
-    last_seq: int = 0
-    location: str = ""
-    health: str = ""
-
-    def render(self) -> str:
-        return json.dumps(
-            {"version": _CURSOR_VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
-        )
-
-
-def parse_cursor(text: str | None) -> TickCursor:
-    """Parse a cursor; None is the cursor of a sensor that has never run.
-
-    Raises:
-        ValueError: the cursor has another format; it is never reset silently.
-    """
-    if text is None:
-        return TickCursor()
-    fields = json.loads(text)
-    if not isinstance(fields, dict) or fields.get("version") != _CURSOR_VERSION:
-        raise ValueError(
-            f"cursor {text!r} does not have version {_CURSOR_VERSION}; reset it with `dagster sensor cursor`"
-        )
-    return TickCursor(
-        last_seq=int(fields["told"]), location=str(fields["checked"]), health=str(fields.get("health", ""))
-    )
 
 
 def run_tick(
@@ -203,7 +167,10 @@ class _Tick:
         """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
         cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
         with database.read() as connection:
-            events = EventLog(connection).read(cursor.last_seq, EVENTS_A_TICK, clusters=[cluster])
+            unreported = read_unreported(connection, cursor, cluster, EVENTS_A_TICK)
+        if unreported.is_from_another_log:
+            _logger.warning("%s", unreported.describe(cluster))
+        events = unreported.events
         asset_events: list[AssetMaterialization | AssetObservation | AssetCheckEvaluation] = []
         for event in events:
             nothing: list[DagsterEvent] = []
@@ -217,8 +184,7 @@ class _Tick:
         health = find_health(database, self.active.plan, location.issues)
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
-        last_seq = events[-1].seq if events else cursor.last_seq
-        following = TickCursor(last_seq=last_seq, location=location.digest, health=health.digest)
+        following = unreported.following(location.digest, health.digest)
         said = describe(done.arrivals, done.readiness, len(asset_events), done.explained, self.active)
         if (cursor.location, cursor.health) != (following.location, following.health):
             asset_events.append(health.check())

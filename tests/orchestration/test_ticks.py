@@ -1,13 +1,15 @@
 """Ticks of the arrival sensor against a real Dagster instance, without a daemon."""
 
-from dataclasses import replace
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
-from feed_assets.orchestration.ticks import TickCursor, parse_cursor
+from feed_assets.orchestration.runtime import STATE_FILE
+from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
@@ -64,6 +66,31 @@ def test_a_tick_whose_cursor_was_lost_tells_again_and_asks_for_nothing(world: Wo
     assert not again.run_requests
 
 
+@pytest.mark.parametrize("later", [1, 4])
+def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(world: World, later: int) -> None:
+    """The restored log ends before the cursor, or has other events under the numbers that the cursor knows."""
+    land(world.home.data, 1, 1)
+    world.tick()
+    state = Path(world.instance.root_directory) / STATE_FILE
+    backup = state.with_suffix(".backup")
+    with closing(sqlite3.connect(state)) as source, closing(sqlite3.connect(backup)) as target:
+        source.backup(target)
+    for hour in (2, 3, 4):
+        land(world.home.data, hour, 1)
+        world.at(NOON + timedelta(minutes=15 * hour))
+        assert arrivals(world.tick()) == [key(hour)]
+    world.runtime.database(world.instance).close()
+    for file in state.parent.glob(f"{STATE_FILE}-*"):
+        file.unlink()
+    backup.replace(state)
+    world.reopen()
+    for hour in range(5, 5 + later):
+        land(world.home.data, hour, 1)
+    world.at(NOON + timedelta(hours=2))
+    assert set(arrivals(world.tick())) >= {key(hour) for hour in range(2, 5 + later)}
+    assert arrivals(world.tick()) == []
+
+
 def test_a_request_that_dagster_never_saw_is_made_again(world: World) -> None:
     land(world.home.data, 3, 1)
     (first,) = world.tick().run_requests or ()
@@ -118,7 +145,10 @@ def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(
 
 
 def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
-    cursor = replace(TickCursor(), last_seq=7, location="d", health="h")
+    events = (ReportedEvent(seq=7, digest="a"), ReportedEvent(seq=2, digest="b"))
+    cursor = TickCursor(reported=events, location="d", health="h")
     assert parse_cursor(cursor.render()) == cursor
+    earlier = '{"version": 1, "told": 7, "checked": "d"}'
+    assert parse_cursor(earlier) == TickCursor(reported=(ReportedEvent(seq=7),), location="d")
     with pytest.raises(ValueError, match="does not have version 1"):
         parse_cursor('{"version": 2}')

@@ -1,0 +1,137 @@
+"""The cursor of an arrival sensor in Dagster: which events of the log have been reported, and of which log.
+
+A database that is restored from a backup has other events under the same numbers, or none. The cursor knows some of the
+reported events by number and content. Reporting goes on after the newest of them that the log still has, so Dagster is
+told everything that it lacks, and some events twice.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEvent
+
+_VERSION = 1
+_DIGEST_CHARACTERS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedEvent:
+    """An event that was reported: its number, and a digest of its content; "" if only the number is known."""
+
+    seq: int
+    digest: str = ""
+
+    def is_of(self, event: FeedEvent) -> bool:
+        """Return whether an event of a log is this one."""
+        return self.seq == event.seq and self.digest in ("", digest_event(event))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickCursor:
+    """A sensor's cursor: some of the reported events, newest first, and the digests of the location and of the health
+    that its check shows.
+    """
+
+    reported: tuple[ReportedEvent, ...] = ()
+    location: str = ""
+    health: str = ""
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last reported event; 0 if none was reported."""
+        return self.reported[0].seq if self.reported else 0
+
+    def render(self) -> str:
+        fields = {"version": _VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
+        return json.dumps({**fields, "events": [[each.seq, each.digest] for each in self.reported]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreported:
+    """The next events to report, and the earlier events by which the cursor knows the log.
+
+    `lost` is the last reported event if the log does not have it.
+    """
+
+    events: Sequence[FeedEvent]
+    known: tuple[ReportedEvent, ...]
+    lost: ReportedEvent | None = None
+
+    @property
+    def is_from_another_log(self) -> bool:
+        """Whether the log is another one than that of the last report."""
+        return self.lost is not None
+
+    def describe(self, cluster: str) -> str:
+        """Return a sentence about a log that is another one."""
+        after = self.known[0].seq if self.known else 0
+        last = self.lost.seq if self.lost is not None else 0
+        return (
+            f"cluster {cluster}: the event {last}, reported before, is not in the log: the database was restored or "
+            f"replaced; everything after the event {after} is reported again"
+        )
+
+    def following(self, location: str, health: str) -> TickCursor:
+        """Return the cursor after these events have been reported."""
+        known = self.known
+        if self.events:
+            last = self.events[-1]
+            known = thin_out((ReportedEvent(seq=last.seq, digest=digest_event(last)), *known))
+        return TickCursor(reported=known, location=location, health=health)
+
+
+def parse_cursor(text: str | None) -> TickCursor:
+    """Parse a cursor; None is the cursor of a sensor that has never run.
+
+    Raises:
+        ValueError: the cursor has another format; it is never reset silently.
+    """
+    if text is None:
+        return TickCursor()
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or fields.get("version") != _VERSION:
+        raise ValueError(f"cursor {text!r} does not have version {_VERSION}; reset it with `dagster sensor cursor`")
+    told = int(fields["told"])
+    events = [ReportedEvent(seq=int(seq), digest=str(digest)) for seq, digest in fields.get("events", ())]
+    return TickCursor(
+        reported=tuple(events) or ((ReportedEvent(seq=told),) if told else ()),
+        location=str(fields["checked"]),
+        health=str(fields.get("health", "")),
+    )
+
+
+def read_unreported(connection: Connection, cursor: TickCursor, cluster: str, limit: int) -> Unreported:
+    """Read the next events of a cluster to report. Costs one statement while the log is that of the last report."""
+    log = EventLog(connection)
+    for position, known in enumerate(cursor.reported):
+        events = log.read(known.seq - 1, limit + 1, clusters=[cluster])
+        if events and known.is_of(events[0]):
+            lost = cursor.reported[0] if position else None
+            return Unreported(events=events[1:], known=cursor.reported[position:], lost=lost)
+    lost = cursor.reported[0] if cursor.reported else None
+    return Unreported(events=log.read(0, limit, clusters=[cluster]), known=(), lost=lost)
+
+
+def thin_out(reported: Iterable[ReportedEvent]) -> tuple[ReportedEvent, ...]:
+    """Keep a few of the events, newest first: the distances between them grow with their age.
+
+    >>> [each.seq for each in thin_out(ReportedEvent(seq=seq) for seq in (1000, 999, 998, 997, 900, 10))]
+    [1000, 999, 997, 900, 10]
+    """
+    oldest: dict[int, ReportedEvent] = {}
+    newest: int | None = None
+    for each in reported:
+        newest = each.seq if newest is None else newest
+        oldest[(newest - each.seq).bit_length()] = each
+    return tuple(oldest.values())
+
+
+def digest_event(event: FeedEvent) -> str:
+    """Return a digest that two events of different logs do not share."""
+    parts = (event.seq, event.feed, event.cluster, event.nominal_time, event.kind, event.origin, event.recorded_at)
+    return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
