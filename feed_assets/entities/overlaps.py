@@ -31,9 +31,12 @@ class Overlaps:
         return self.reasons.get((feed, cluster, kind))
 
 
-def find_overlaps(bundle: Bundle, cluster: str | None = None) -> Overlaps:
-    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out."""
-    places = list(iter_feed_locations(bundle, cluster))
+def find_overlaps(bundle: Bundle, cluster: str | None = None, left_out: Sequence[Feed] = ()) -> Overlaps:
+    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out.
+
+    `left_out` are further feeds on the clusters of the bundle.
+    """
+    places = list(iter_feed_locations(bundle, cluster, left_out))
     return describe_overlaps([key for key, _ in places], iter_overlaps([text for _, text in places]))
 
 
@@ -48,12 +51,14 @@ def describe_overlaps(places: Sequence[LocationKey], found: Iterable[PathOverlap
     return Overlaps(reasons)
 
 
-def iter_feed_locations(bundle: Bundle, only: str | None = None) -> Iterator[tuple[LocationKey, str]]:
-    """Yield the locations of all feeds, or of the feeds on one cluster.
+def iter_feed_locations(
+    bundle: Bundle, only: str | None = None, left_out: Sequence[Feed] = ()
+) -> Iterator[tuple[LocationKey, str]]:
+    """Yield the locations of all feeds, or of the feeds on one cluster; also those of feeds `left_out` of the bundle.
 
     Each location comes with its template as a canonical URL.
     """
-    for feed in bundle.feeds:
+    for feed in (*bundle.feeds, *left_out):
         for name in feed.clusters:
             cluster = bundle.find_cluster(name)
             if cluster is None or only not in (None, name):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
+from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
@@ -31,8 +32,8 @@ class LoadedBundle:
     """The entities of a location.
 
     `bundle` contains the entities that could be read. `broken` contains the keys of entities that are declared but
-    could not be read. `digest` covers the files and the values they refer to; it changes whenever the bundle can
-    change.
+    could not be read; `salvaged` are feeds of these, reduced to their readable locations. `digest` covers the files and
+    the values they refer to; it changes whenever the bundle can change.
     """
 
     bundle: Bundle
@@ -40,6 +41,7 @@ class LoadedBundle:
     sources: SourceMap
     broken: frozenset[EntityKey]
     digest: str
+    salvaged: tuple[Feed, ...] = ()
 
 
 def load_bundle(
@@ -146,6 +148,7 @@ class _BundleBuilder:
         self.issues: list[Issue] = []
         self.sources: dict[EntityKey, FieldSources] = {}
         self.broken: set[EntityKey] = set()
+        self.salvaged: list[Feed] = []
 
     def add_document(self, document: EntityDocument) -> None:
         self.issues.extend(document.issues)
@@ -160,6 +163,9 @@ class _BundleBuilder:
             self.issues.append(_issue("duplicate-entity", message, "Rename one of them.", source, key))
         if document.entity is None or first is not document.sources:
             self.broken.add(key)
+            found = document.entity or document.salvaged
+            if isinstance(found, Feed):
+                self.salvaged.append(found)
         else:
             self.entities[key] = document.entity
 
@@ -171,6 +177,7 @@ class _BundleBuilder:
             sources=SourceMap(self.sources),
             broken=frozenset(self.broken),
             digest=digest,
+            salvaged=tuple(self.salvaged),
         )
 
 

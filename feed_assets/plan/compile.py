@@ -1,7 +1,7 @@
 """The compiler of entities to a plan: one pass without outside access. A validated bundle compiles without errors."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from typing import TypeAlias
@@ -43,12 +43,15 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 """The position of each entity's declaration; entities built in Python have no entry."""
 
 
-def compile_plan(bundle: Bundle, sources: Sources | None = None, cluster: str | None = None) -> Plan:
+def compile_plan(
+    bundle: Bundle, sources: Sources | None = None, cluster: str | None = None, left_out: Sequence[Feed] = ()
+) -> Plan:
     """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing.
 
-    Feeds and processes without a location, or with an unsupported engine, are left out.
+    Feeds and processes without a location, or with an unsupported engine, are left out. The locations of feeds that
+    were `left_out` of the bundle because of errors are protected against the retention of others.
     """
-    return _Compiler(bundle, sources or {}, cluster).plan()
+    return _Compiler(bundle, sources or {}, cluster, left_out).plan()
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
@@ -62,11 +65,11 @@ def _lies_on(feed: Feed, cluster: str) -> bool:
 
 
 class _Compiler:
-    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None) -> None:
+    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None, left_out: Sequence[Feed]) -> None:
         self._bundle = bundle
         self._sources = sources
         self._only = cluster
-        self._overlaps = find_overlaps(bundle, cluster)
+        self._overlaps = find_overlaps(bundle, cluster, left_out)
         self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
         self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
 

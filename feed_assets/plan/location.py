@@ -115,7 +115,9 @@ def compile_location(loaded: "LoadedBundle", as_of: datetime, root: Path | None 
 
     issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, root))
     usable, blocked = usable_bundle(loaded, issues)
-    return Location(plan=compile_plan(usable, loaded.sources), issues=(*issues, *blocked), digest=loaded.digest)
+    left_out = [*(feed for feed in loaded.bundle.feeds if usable.find(feed.key) is None), *loaded.salvaged]
+    plan = compile_plan(usable, loaded.sources, left_out=left_out)
+    return Location(plan=plan, issues=(*issues, *blocked), digest=loaded.digest)
 
 
 def _definitions_error(place: str, location: Location) -> DefinitionsError:

@@ -184,3 +184,36 @@ def test_loading_reads_no_user_code(project: Path) -> None:
     before = set(project.iterdir())
     load(project, cached=False)
     assert set(project.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "mistake", ["frequncy: hours(1)", "frequency: hours(0)", "groups: [3]", "properties: {a: '${env:GONE}'}"]
+)
+def test_a_feed_with_mistakes_protects_its_place_against_the_retention_of_others(project: Path, mistake: str) -> None:
+    (project / "entities" / "kept.yaml").write_text(
+        """
+kind: feed
+name: kept
+frequency: days(1)
+locations: {data: "/kept/${YEAR}/${MONTH}/${DAY}"}
+clusters: {primary: {validity: {start: 2020-01-01T00:00Z}, retention: {limit: days(5)}}}
+"""
+    )
+
+    def obstacle() -> str | None:
+        plan = load(project, cached=False).plan
+        policy = plan.feeds["kept", "primary"].retention
+        assert policy is not None
+        return policy.locations[0].obstacle
+
+    assert obstacle() is None
+    (project / "entities" / "inner.yaml").write_text(
+        f"""
+kind: feed
+name: inner
+{mistake}
+locations: {{data: "/kept/${{YEAR}}/${{MONTH}}/${{DAY}}/inner"}}
+clusters: {{primary: {{validity: {{start: 2020-01-01T00:00Z}}}}}}
+"""
+    )
+    assert obstacle() == "the data of feed 'inner' on primary is inside it"

@@ -6,7 +6,7 @@ time, whenever it runs. The current declaration replaces the releases that are l
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection
 
 from feed_assets.entities.declaring import declared_by
-from feed_assets.loading.bundles import load_files
+from feed_assets.loading.bundles import LoadedBundle, load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.plan.compile import compile_plan
@@ -244,13 +244,17 @@ class ReleaseTimeline:
             self._plans[key] = self._compile(connection, release)
         return self._plans[key]
 
-    def _compile(self, connection: Connection, release: Release) -> Plan | None:
+    def load_recorded(self, connection: Connection, members: Iterable[Member]) -> LoadedBundle:
+        """Load recorded versions of definitions, with the present values of their references."""
         definitions = Definitions(connection)
-        versions = [definitions.find_version(each.kind, each.name, each.version) for each in release.members]
+        versions = [definitions.find_version(each.kind, each.name, each.version) for each in members]
         files = [_file_of(version) for version in versions if version is not None and version.text is not None]
-        loaded = load_files(files, self._values)
+        return load_files(files, self._values)
+
+    def _compile(self, connection: Connection, release: Release) -> Plan | None:
+        loaded = self.load_recorded(connection, release.members)
         key = (release.process, release.cluster)
-        if len(loaded.bundle.entities) == len(versions):
+        if len(loaded.bundle.entities) == len(release.members):
             plan = compile_plan(loaded.bundle, cluster=release.cluster)
             if key in plan.processes:
                 return self._with_immediate_settings(plan, key)

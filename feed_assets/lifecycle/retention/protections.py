@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.lifecycle.retention.left_out import find_left_out_neighbour
 from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
 from feed_assets.lifecycle.retention.replicas import BEHIND, find_behind, find_changed_since_copy, find_flows
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -45,6 +46,8 @@ class ProtectionKind(StrEnum):
     """A cluster that must get it first has not got its content (`until_replicated_to`), or a copy is still pending."""
     NEWEST = "newest"
     """It is among the newest instances, which stay (`keep_newest`)."""
+    NEIGHBOUR = "neighbour"
+    """Its location overlaps that of a feed that is declared, but left out of the plan because of errors."""
     STORAGE = "storage"
     """Storage must not move it: it contains a link, or is on another device."""
     POLICY = "policy"
@@ -99,6 +102,8 @@ def find_protections(
         for time, reason in found.items():
             kept.setdefault(time, []).append(Protection(kind, reason))
 
+    neighbour = find_left_out_neighbour(connection, timeline, record)
+    note(ProtectionKind.NEIGHBOUR, dict.fromkeys(expected, neighbour) if neighbour else {})
     for hold in Holds(connection).find_for(*record.key, min(expected), max(expected), query.as_of):
         note(ProtectionKind.HOLD, {time: _describe_hold(hold) for time in expected if hold.covers(*record.key, time)})
     if query.holder is not None:

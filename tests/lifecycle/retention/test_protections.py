@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, Locations
 from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.retention.protections import Protection, ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.lifecycle.retention.sweeping import run_sweep
@@ -398,3 +398,35 @@ def test_what_somebody_began_to_read_while_it_was_moved_is_put_back(
     assert (row.status, row.manifest_digest) == (FeedInstanceStatus.AVAILABLE, before[TIMES[2]].manifest_digest)
     assert [event.nominal_time for event in harness.events(FeedEventKind.RESTORED)] == [TIMES[2]]
     assert sum(count.evicted for count in done.counts) == len(harness.results(done)) - 1
+
+
+@pytest.mark.parametrize(
+    ("frequency", "place"),
+    [("hours(1)", "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}/pages"), ("days(1)", "/clicks/${YEAR}-${MONTH}-${DAY}")],
+)
+def test_a_feed_that_is_left_out_of_the_plan_protects_the_place_of_its_last_version(
+    tmp_path: Path, frequency: str, place: str
+) -> None:
+    neighbour = feed("pages", frequency).model_copy(update={"locations": Locations(data=place)})
+    harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
+    harness.land("clicks", *TIMES)
+    harness.arrive(at("06"))
+    harness.now = at("06") + timedelta(days=9)
+    sweep = harness.approve(harness.planned("clicks"))
+    world = harness.world
+    plan = world.plan
+    world.declare(kept_feed(), feed("counts"), neighbour)
+    world.use(plan)
+    assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == TIMES
+    harness.run(sweep)
+    assert harness.outcomes(sweep) == {ItemOutcome.KEPT: len(TIMES)}
+    world.declare(kept_feed(), feed("counts"))
+    assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
+
+
+def test_a_feed_elsewhere_that_is_left_out_of_the_plan_protects_nothing(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
+    plan = harness.world.plan
+    harness.world.declare(kept_feed(), feed("counts"), feed("pages"))
+    harness.world.use(plan)
+    assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
