@@ -1,6 +1,6 @@
 """Protect the data of feeds that are declared, but left out of the plan because of errors or missing files.
 
-Their overlaps with other feeds cannot be seen in the plan. What they declared when they were last recorded still counts.
+Their overlaps with other feeds cannot be seen in the plan. What they declared when they were last recorded counts.
 """
 
 from collections.abc import Sequence
