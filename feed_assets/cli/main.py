@@ -36,6 +36,7 @@ _LATER = {
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
     "simulate": "feed_assets.cli.simulate",
+    "state": "feed_assets.cli.rebuilding",
     "why": "feed_assets.cli.why",
 }
 """Commands whose modules are imported on use. Measured: importing all of them takes half a second."""

@@ -28,6 +28,7 @@ class Cause(StrEnum):
     WORKERS_LOST = "WORKERS_LOST"
     UNDECLARED = "UNDECLARED"
     REMOVED = "REMOVED"
+    REBUILT = "REBUILT"
 
 
 _SENTENCES = {
@@ -40,6 +41,7 @@ _SENTENCES = {
     Cause.RUN_CANCELLED: "its run was cancelled",
     Cause.RUN_LOST: "its run ended without recording a result",
     Cause.UNDECLARED: "it is not declared any more",
+    Cause.REBUILT: "its outputs on storage name it; the state was rebuilt from them",
 }
 
 

@@ -104,6 +104,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "admin safemode": ("admin", "safemode", "on", "--reason", "storage moves"),
     "admin audit": ("admin", "audit", "--limit", "2"),
     "admin messages": ("admin", "messages", "--limit", "2"),
+    "state rebuild": ("state", "rebuild", "--dry-run"),
 }
 """The commands in the order in which they are given to one project; each with what they find there."""
 

@@ -1,0 +1,81 @@
+"""`state`: rebuild a state that was lost, or restored from an old backup."""
+
+from datetime import datetime
+
+import click
+
+from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
+from feed_assets.cli.progress import Progress
+from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.state import open_state
+from feed_assets.operations.rebuilding.rebuilding import Rebuilt, RebuiltFeed, rebuild_state
+from feed_assets.settings import load_settings
+from feed_assets.timing.dates import render_datetime
+
+FAILED = 1
+
+
+@click.group()
+def state() -> None:
+    """Rebuild the state from what lies on storage."""
+
+
+@state.command()
+@click.option("--yes", is_flag=True, help="Do not show the plan and ask first.")
+@author_option
+@dry_run_option
+@output_option
+@click.pass_context
+def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, output: str) -> None:
+    """Record what lies on storage and is not in the state: after its loss, or after the restore of an old backup.
+
+    Feed instances are found by their paths, and what has written them by their manifests. A process instance whose
+    outputs are on storage counts as SUCCEEDED and does not run again. What the state knows stays as it is; a second
+    rebuild changes nothing. The sensors then report to Dagster what it lacks.
+
+    Exits with 1 if the storage of a feed cannot be read.
+    """
+    settings = load_settings()
+    database, author = open_state(settings), author_of(author)
+    if not (yes or dry_run):
+        with Progress() as progress:
+            planned = rebuild_state(settings, database, author=author, dry_run=True, on_progress=progress.show)
+        if not planned.is_empty:
+            _print_rows(planned)
+            click.confirm(f"{_summary(planned)} Record this?", abort=True, err=True)
+    with Progress() as progress:
+        rebuilt = rebuild_state(settings, database, author=author, dry_run=dry_run, on_progress=progress.show)
+    if output == "json":
+        print_json(rebuilt)
+    else:
+        _print_rows(rebuilt)
+    click.echo(_summary(rebuilt), err=True)
+    if rebuilt.problems:
+        ctx.exit(FAILED)
+
+
+def _print_rows(rebuilt: Rebuilt) -> None:
+    rows = [("feed", each.feed, each.cluster, each.complete, each.recorded, _remark(each)) for each in rebuilt.feeds]
+    rows += [
+        ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each.begins_at))
+        for each in rebuilt.processes
+    ]
+    print_table(["kind", "name", "cluster", "on storage", "new", "remark"], rows)
+
+
+def _remark(feed: RebuiltFeed) -> str:
+    if feed.problem is not None:
+        return feed.problem
+    return f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
+
+
+def _describe_begin(begins_at: datetime | None) -> str:
+    return "" if begins_at is None else f"instances before {render_datetime(begins_at)} are not created"
+
+
+def _summary(rebuilt: Rebuilt) -> str:
+    if rebuilt.is_empty:
+        return "The state has everything that lies on storage."
+    feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
+    verb = "would be" if rebuilt.dry_run else "were"
+    return f"{feeds} feed instances and {processes} process instances {verb} recorded."

@@ -1,0 +1,119 @@
+"""Find on storage what a lost state has recorded: the instances of feeds, and which process wrote them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime
+
+from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
+from feed_assets.lifecycle.retention.eligibility import collect_candidates
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord, RetainedLocation
+from feed_assets.storage.manifests import Publication
+from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Availability, Look
+from feed_assets.transfer.plans import Replica, copy_filter, parse_replica, replica_key
+
+BATCH = 500
+
+PROCESS, RUN = "process", "run"
+"""Keys in a manifest's `extra`: the process that wrote it, and the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInstance:
+    """A complete instance on storage; `publication` is its manifest's head, None if it has no manifest."""
+
+    nominal_time: datetime
+    look: Look
+    publication: Publication | None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that wrote it last."""
+        return self.publication.extra.get(RUN) if self.publication else None
+
+    def is_written_by(self, process: ProcessRecord) -> bool:
+        """Return whether the manifest names a process as the writer, or the source of a flow."""
+        if self.publication is None:
+            return False
+        if process.copy is None:
+            return self.publication.extra.get(PROCESS) == process.process
+        return self.find_replica(process) is not None
+
+    def find_replica(self, flow: ProcessRecord) -> Replica | None:
+        """Return the manifest's record of the source of a flow."""
+        if self.publication is None or flow.copy is None:
+            return None
+        return parse_replica(self.publication.extra.get(replica_key(copy_filter(flow.copy.options).name)))
+
+
+def find_nominal_times(stores: StorePool, record: FeedRecord, as_of: datetime) -> list[datetime]:
+    """Return the nominal times whose paths exist on storage, oldest first; of external feeds only those up to `as_of`.
+
+    Raises:
+        StorageError: the storage cannot be listed.
+    """
+    location = RetainedLocation(kind=LocationKind.DATA, store=record.store, template=record.template)
+    found = collect_candidates(stores.get(record.store), location, record.sequence, None)
+    times = sorted({time for time in found.times if time <= as_of or not record.is_external})
+    return [time for time in times if record.sequence.contains(time)]
+
+
+def iter_found(
+    stores: StorePool, record: FeedRecord, times: Sequence[datetime], threads: Executor
+) -> Iterator[tuple[int, list[FoundInstance]]]:
+    """Yield the complete instances among the nominal times, in batches, each with the number of times looked at.
+
+    Only manifests of feeds that processes write are read.
+
+    Raises:
+        StorageError: the storage cannot be read.
+    """
+    store = stores.get(record.store)
+    for start in range(0, len(times), BATCH):
+        batch = times[start : start + BATCH]
+        looks = poll_instances(stores, [Candidate(record=record, nominal_time=time) for time in batch])
+        complete = [
+            (time, look)
+            for time, look in zip(batch, looks, strict=True)
+            if look.availability is Availability.AVAILABLE and look.obstacle is None
+        ]
+        heads = threads.map(lambda item: _find_publication(store, record, item[0]), complete)
+        found = [
+            FoundInstance(nominal_time=time, look=look, publication=head)
+            for (time, look), head in zip(complete, heads, strict=True)
+        ]
+        yield len(batch), found
+
+
+def _find_publication(store: InstanceStore, record: FeedRecord, nominal_time: datetime) -> Publication | None:
+    if record.is_external:
+        return None
+    manifest = store.published_manifest(record.path(nominal_time))
+    return None if manifest is None else Publication.of(manifest)
+
+
+def find_finished(
+    plan: Plan, process: ProcessRecord, found: Mapping[tuple[str, str], Mapping[datetime, FoundInstance]]
+) -> dict[datetime, str | None]:
+    """Return the instances of a process all of whose outputs on storage name it, each with a run that wrote one."""
+    if not process.outputs:
+        return {}
+    first = process.outputs[0]
+    feed = plan.feeds[first.feed_key].sequence
+    finished: dict[datetime, str | None] = {}
+    for time in sorted(found.get(first.feed_key, {})):
+        index = feed.index(time)
+        for number in first.window.consumers_of_range(range(index, index + 1), feed, process.sequence):
+            nominal_time = process.sequence.at(number)
+            outputs = [
+                found.get(edge.feed_key, {}).get(output)
+                for edge in process.outputs
+                if (output := plan.output_time(edge, nominal_time)) is not None
+            ]
+            written = [each for each in outputs if each is not None and each.is_written_by(process)]
+            if plan.output_time(first, nominal_time) == time and len(written) == len(process.outputs):
+                finished[nominal_time] = written[0].run_id
+    return finished

@@ -1,0 +1,141 @@
+"""A state that is lost, or older than what lies on storage, is rebuilt from storage."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from shutil import rmtree
+
+import pytest
+
+from feed_assets.clock import FrozenClock
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_instances
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from tests.lifecycle.retention.harness import hourly
+from tests.lifecycle.world import START, World, feed, process
+
+ENTITIES = (
+    feed("clicks"),
+    feed("counts"),
+    feed("extras"),
+    feed("shifted"),
+    process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)", "extras": "now(0,0)"}),
+    process("shift", inputs={"counts": "now(0,0)"}, outputs={"shifted": "now(1,0)"}),
+    process("ping", inputs={"clicks": "now(0,0)"}),
+)
+NOW = START + timedelta(hours=8, minutes=5)
+TIMES = hourly(START, 9)
+
+
+def rebuild(world: World, *, dry_run: bool = False) -> Rebuilt:
+    clock = FrozenClock(NOW)
+    context = OperationContext(
+        timeline=world.timeline, database=world.database, stores=world.stores, clock=clock, real_clock=clock, as_of=NOW
+    )
+    return rebuild_instances(context, dry_run=dry_run)
+
+
+def run_all(world: World) -> list[tuple[str, datetime]]:
+    """Run what ticks ask for, until they ask for nothing; the process instances that were run, in order."""
+    ran: list[tuple[str, datetime]] = []
+    while requests := world.tick(NOW):
+        world.launch(requests, NOW)
+        ran += [(request.process.process, time) for request in requests for time in request.nominal_times]
+    return sorted(ran)
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> World:
+    """Nine hours have arrived, and everything has run."""
+    world = World.of(tmp_path, *ENTITIES)
+    world.land("clicks", *TIMES)
+    assert len(run_all(world)) == 3 * len(TIMES)
+    return world
+
+
+def lost(world: World) -> World:
+    """The same storage with an empty state."""
+    return World.of(world.root, *ENTITIES, state=f"sqlite:///{world.root / 'empty.db'}")
+
+
+def test_nothing_runs_again_after_the_state_was_lost(finished: World) -> None:
+    world = lost(finished)
+    planned = rebuild(world, dry_run=True)
+    assert world.events() == []
+    rebuilt = rebuild(world)
+    assert (planned.feeds, planned.is_empty) == (rebuilt.feeds, False)
+    assert run_all(world) == []
+    for name in ("clicks", "counts", "extras", "shifted"):
+        assert world.feed_statuses(name) == finished.feed_statuses(name)
+    for name in ("count", "shift"):
+        assert world.statuses(name) == finished.statuses(name)
+        for time, row in world.instances(name).items():
+            before = finished.instances(name)[time]
+            assert (row.run_id, row.inputs, row.release) == (before.run_id, before.inputs, before.release)
+    assert {event.kind for event in world.events("counts")} == {FeedEventKind.PRODUCED}
+    assert world.statuses("ping") == {}
+    assert rebuild(world).is_empty
+
+
+def test_what_is_not_on_storage_runs(finished: World) -> None:
+    for name, hour in (("counts", 3), ("extras", 5)):
+        rmtree(finished.folder(name, TIMES[hour]))
+    world = lost(finished)
+    rebuild(world)
+    assert run_all(world) == [("count", TIMES[3]), ("count", TIMES[5])]
+    assert set(world.statuses("count").values()) == {ProcessInstanceStatus.SUCCEEDED}
+
+
+def test_instances_before_the_oldest_on_storage_are_not_made_again(finished: World) -> None:
+    for time in TIMES[:4]:
+        for name in ("clicks", "counts", "extras", "shifted"):
+            rmtree(finished.folder(name, time), ignore_errors=True)
+    world = lost(finished)
+    rebuilt = rebuild(world)
+    assert {each.process: each.begins_at for each in rebuilt.processes}["count"] == TIMES[4]
+    assert run_all(world) == []
+    assert min(world.statuses("count")) == TIMES[4]
+
+
+def test_content_that_no_manifest_names_is_left_out(finished: World) -> None:
+    world = lost(finished)
+    later = START + timedelta(hours=9)
+    world.land("counts", later)
+    (found,) = [each for each in rebuild(world).feeds if each.feed == "shifted"]
+    assert (found.complete, found.recorded, found.unknown) == (9, 9, 0)
+    world.land("counts", TIMES[0] - timedelta(hours=1))
+    assert rebuild(world).is_empty
+
+
+def test_a_state_from_a_backup_gets_what_came_after_it(tmp_path: Path) -> None:
+    world = World.of(tmp_path, *ENTITIES)
+    world.land("clicks", *TIMES[:4])
+    world.launch(world.tick(START + timedelta(hours=3, minutes=5)), START + timedelta(hours=3, minutes=5))
+    with (
+        closing(sqlite3.connect(tmp_path / "state.db")) as state,
+        closing(sqlite3.connect(tmp_path / "empty.db")) as backup,
+    ):
+        state.backup(backup)
+    world.land("clicks", *TIMES[4:])
+    run_all(world)
+    restored = lost(world)
+    rebuild(restored)
+    assert restored.feed_statuses("counts") == world.feed_statuses("counts")
+    assert {time for time, status in restored.statuses("count").items() if status == "SUCCEEDED"} == set(TIMES)
+    assert {name for name, _ in run_all(restored)} <= {"ping"}
+
+
+def test_an_instance_that_was_evicted_and_one_that_runs_stay_as_they_are(finished: World) -> None:
+    world = lost(finished)
+    rebuild(world)
+    with world.database.begin() as connection:
+        row = world.feed_instances("counts")[TIMES[2]]
+        FeedInstances(connection).put([replace(row, status=FeedInstanceStatus.EVICTED)])
+        key = ProcessKey("count", "primary", TIMES[3])
+        any_status = {ProcessInstanceStatus.SUCCEEDED}
+        ProcessInstances(connection).transition(key, any_status, status=ProcessInstanceStatus.READY)
+    assert rebuild(world).is_empty
