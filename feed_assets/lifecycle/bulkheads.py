@@ -5,8 +5,8 @@ fails is recorded with its reason and put off; all others run. The first success
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -25,6 +25,10 @@ WORK_PER_PAUSE = 4
 """A unit that fails slowly, such as by a time-out, takes at most a fifth of the time."""
 FORGOTTEN_AFTER = timedelta(hours=1)
 MOST_CHARACTERS = 1_000
+
+LATE_STEPS = frozenset({TickStep.LATE_DATA})
+RETENTION_STEPS = frozenset({TickStep.RETENTION})
+ARRIVAL_STEPS = frozenset(TickStep) - LATE_STEPS - RETENTION_STEPS
 
 _NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
 """Nothing can be recorded, or the transaction around the unit is lost."""
@@ -49,10 +53,13 @@ class Bulkheads:
         self._now = dict(self._stored)
 
     @classmethod
-    def open(cls, database: Database, cluster: str, clock: Clock) -> "Bulkheads":
-        """Read the failures of earlier ticks."""
+    def open(
+        cls, database: Database, cluster: str, clock: Clock, steps: Collection[TickStep] = ARRIVAL_STEPS
+    ) -> "Bulkheads":
+        """Read the failures of earlier ticks in the given steps."""
         with database.read() as connection:
-            return cls(cluster, clock, TickFailures(connection).all())
+            failures = TickFailures(connection).all()
+        return cls(cluster, clock, (each for each in failures if each.step in steps))
 
     def is_put_off(self, step: TickStep, subject: str = "") -> bool:
         """Return whether a unit has failed and its next try is not due."""
@@ -128,8 +135,15 @@ class Bulkheads:
             self.succeed(step, subject)
         return results
 
-    def fail(self, step: TickStep, subject: str, error: Exception, seconds: float = 0.0) -> None:
-        """Record that a unit has failed after `seconds`, and when it is tried again."""
+    def fail(
+        self,
+        step: TickStep,
+        subject: str,
+        error: Exception,
+        seconds: float = 0.0,
+        next_try_at: datetime | None = None,
+    ) -> None:
+        """Record that a unit has failed after `seconds`, and when it is tried again: at `next_try_at`, if given."""
         now, known = self._clock.now(), self._now.get((step, subject))
         reason = describe_error(error)
         if known is None or known.reason != reason:
@@ -143,7 +157,7 @@ class Bulkheads:
             subject=subject,
             reason=reason,
             since=since,
-            next_try_at=now + min(pause, LONGEST_PAUSE),
+            next_try_at=next_try_at or now + min(pause, LONGEST_PAUSE),
             failures=1 if known is None else known.failures + 1,
         )
 
@@ -175,7 +189,14 @@ class Bulkheads:
 class Unconfined(Bulkheads):
     """Bulkheads that let every failure through, where nobody would see a record of it: simulations, benchmarks."""
 
-    def fail(self, step: TickStep, subject: str, error: Exception, seconds: float = 0.0) -> None:  # noqa: ARG002
+    def fail(
+        self,
+        step: TickStep,  # noqa: ARG002
+        subject: str,  # noqa: ARG002
+        error: Exception,
+        seconds: float = 0.0,  # noqa: ARG002
+        next_try_at: datetime | None = None,  # noqa: ARG002
+    ) -> None:
         """Raise the error."""
         raise error
 

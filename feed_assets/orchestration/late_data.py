@@ -5,6 +5,7 @@ import logging
 from dagster import DagsterInstance, SkipReason
 
 from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.bulkheads import LATE_STEPS, Bulkheads
 from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.lifecycle.late.lateness import count
 from feed_assets.orchestration.layout import AssetLayout
@@ -25,6 +26,7 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
         if not LateChecks(connection).due(cluster, as_of, 1):
             return SkipReason("no check for late data is due")
     active = follow_definitions(runtime, layout, database, as_of)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, LATE_STEPS)
     checked = apply_late_checks(
         database,
         runtime.stores,
@@ -33,8 +35,10 @@ def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance:
         as_of,
         runtime.real_clock.now(),
         TimeBudget(SECONDS_A_TICK),
+        bulkheads,
         is_safe_mode=active.is_safe_mode,
     )
+    bulkheads.save(database)
     for feed, _, nominal_time in sorted(checked.changed):
         _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)
     for key, reason in checked.refused.items():

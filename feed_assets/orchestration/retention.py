@@ -6,7 +6,7 @@ and removes expired trash. The arrival sensor reports the fate of instances from
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dagster import (
@@ -21,7 +21,7 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.bulkheads import describe_error
+from feed_assets.lifecycle.bulkheads import RETENTION_STEPS, Bulkheads, describe_error
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
 from feed_assets.lifecycle.instances.worker_names import name_holder
@@ -44,6 +44,7 @@ from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
+from feed_assets.state.records import TickStep
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
@@ -132,9 +133,22 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
     with sweep_context.database.begin() as connection:
         reschedule_retention(connection, due, now)
         waiting = find_waiting(connection, cluster)
+    _note_failures(sweep_context, cluster, planned)
     _log_plan(context, planned)
     ready = [sweep.sweep_id for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
     return [*(sweep.sweep_id for sweep in waiting), *ready]
+
+
+def _note_failures(context: SweepContext, cluster: str, planned: PlannedSweeps) -> None:
+    bulkheads = Bulkheads.open(context.database, cluster, context.real_clock, RETENTION_STEPS)
+    for each in planned.feeds:
+        if each.error is None:
+            bulkheads.succeed(TickStep.RETENTION, each.record.feed)
+        else:
+            cadence = each.record.retention.cadence.as_duration() if each.record.retention else timedelta(0)
+            next_try_at = context.real_clock.now() + cadence
+            bulkheads.fail(TickStep.RETENTION, each.record.feed, each.error, next_try_at=next_try_at)
+    bulkheads.save(context.database)
 
 
 def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, sweeps: Sequence[str]) -> None:
@@ -144,6 +158,7 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         Failure: sweeps failed; each continues in the next run.
     """
     sweep_context = _sweep_context(runtime, context)
+    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock, RETENTION_STEPS)
     failed: list[str] = []
     for sweep_id in sweeps:
         mover = choose_mover(
@@ -159,10 +174,13 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         except Exception as exc:
             _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
             context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
+            bulkheads.fail(TickStep.RETENTION, f"sweep {sweep_id}", exc)
             failed.append(sweep_id)
             continue
+        bulkheads.succeed(TickStep.RETENTION, f"sweep {sweep_id}")
         context.log.info(f"sweep {sweep_id}: {describe_sweep(sweep)}")
         context.add_output_metadata({names.META_SWEEP: sweep_id})
+    bulkheads.save(sweep_context.database)
     if failed:
         raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
 

@@ -53,7 +53,10 @@ class WatermarkKind(StrEnum):
 
 
 class TickStep(StrEnum):
-    """The step of a tick to which a unit of work belongs; the comment says what the unit is."""
+    """The step of a tick to which a unit of work belongs; the comment says what the unit is.
+
+    The last two are steps of the sensor for late data and of the job of retention, all others of the arrival sensor.
+    """
 
     DEFINITIONS = "definitions"  # what the location declares
     RECONCILIATION = "reconciliation"  # the runs of the cluster
@@ -68,6 +71,8 @@ class TickStep(StrEnum):
     REPORTS = "reports"  # a feed
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
+    LATE_DATA = "late data"  # a feed
+    RETENTION = "retention"  # a feed, or a sweep
 
 
 class FeedKey(NamedTuple):

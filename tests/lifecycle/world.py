@@ -300,7 +300,15 @@ class World:
     def look_for_late(self, as_of: datetime, cluster: str = "primary", **more: Any) -> LateCheckResult:
         """A whole tick of a cluster's sensor for late data."""
         return apply_late_checks(
-            self.database, self.stores, self.timeline, cluster, as_of, as_of, TimeBudget(PLENTY), **more
+            self.database,
+            self.stores,
+            self.timeline,
+            cluster,
+            as_of,
+            as_of,
+            TimeBudget(PLENTY),
+            Bulkheads(cluster, FrozenClock(as_of)),
+            **more,
         )
 
     def late_check(

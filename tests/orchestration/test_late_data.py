@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetMaterialization, DagsterInstance
+from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance
 from pyspark.sql import SparkSession
 
 from feed_assets.clock import SystemClock
@@ -99,6 +99,24 @@ def test_a_refused_rerun_is_logged(world: World, caplog: pytest.LogCaptureFixtur
     world.at(START + 3 * HOUR + timedelta(days=2))
     assert look(world) == "1 late check: 1 refused"
     assert "'summing' on here at 2026-01-01T03:00Z: late data: inputs are incomplete" in caplog.text
+
+
+def test_a_check_that_cannot_read_its_input_fails_the_check_of_the_location_until_it_can(world: World) -> None:
+    world.at(START + 15 * HOUR)
+    world.tick()
+    folder = world.home.data / "numbers" / "2026-01-01" / "03"
+    aside = folder.rename(folder.with_name("aside"))
+    folder.symlink_to(folder)
+    look(world)
+    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert not told.passed
+    assert "late data of numbers on here fails" in str(told.metadata["failures"].value)
+    folder.unlink()
+    aside.rename(folder)
+    world.at(START + 40 * HOUR)
+    look(world)
+    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert told.passed
 
 
 @pytest.mark.spark

@@ -4,7 +4,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, AssetObservation, DagsterInstance, ExecuteInProcessResult, RunRequest, SkipReason
+from dagster import (
+    AssetCheckEvaluation,
+    AssetKey,
+    AssetObservation,
+    DagsterInstance,
+    ExecuteInProcessResult,
+    RunRequest,
+    SkipReason,
+)
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.lifecycle.instances.worker_names import name_holder
@@ -100,6 +108,22 @@ def test_a_turn_comes_again_with_the_cadence(world: World) -> None:
 
     run(world)
     assert evicted(world) == list(range(13))
+
+
+def test_a_feed_whose_storage_refuses_fails_the_check_of_the_location_until_it_works(world: World) -> None:
+    numbers = world.home.data / "numbers"
+    aside = numbers.rename(numbers.with_name("aside"))
+    numbers.write_text("no folder")
+    run(world)
+    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert not told.passed
+    assert "retention of numbers on here fails" in str(told.metadata["failures"].value)
+    numbers.unlink()
+    aside.rename(numbers)
+    world.at(NOON + timedelta(hours=6))
+    run(world)
+    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert told.passed
 
 
 def test_what_would_take_everything_waits_for_a_person(world: World) -> None:

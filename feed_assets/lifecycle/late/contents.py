@@ -14,6 +14,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan, ScannedFile
 
@@ -26,13 +27,14 @@ _logger = logging.getLogger(__name__)
 class Content:
     """The scanned content of an instance, with the earlier recorded manifest.
 
-    `scan` is None if it failed: storage refused, or the instance was being written.
+    `scan` is None if it failed: the instance was being written, or there is an `error` of storage.
     """
 
     record: FeedRecord
     nominal_time: datetime
     scan: Scan | None
     earlier: RecordedManifest | None
+    error: Exception | None = None
 
     @property
     def key(self) -> FeedKey:
@@ -61,11 +63,15 @@ def scan_contents(
         earlier = known.get(key)
         path = record.path(key.nominal_time)
         found: Scan | None = None
+        error: Exception | None = None
         try:
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
+        except InstanceChangingError:
+            pass
         except Exception as exc:
             _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
-        return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier)
+            error = exc
+        return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
 
     return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))
 

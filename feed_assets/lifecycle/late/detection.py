@@ -5,7 +5,7 @@ instance was run again meanwhile.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.input_windows import InputState, input_states_many
 from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY, next_check
 from feed_assets.lifecycle.late.contents import Content, RecordedContents, record_contents, scan_contents
@@ -39,6 +40,7 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    TickStep,
 )
 from feed_assets.storage.pool import StorePool
 
@@ -69,12 +71,14 @@ def apply_late_checks(
     as_of: datetime,
     real_now: datetime,
     budget: TimeBudget,
+    bulkheads: Bulkheads,
     *,
     is_safe_mode: bool = False,
 ) -> LateCheckResult:
     """Make the due checks of a cluster; make instances with changed inputs READY for a rerun, with the reason.
 
-    Costs one query if no check is due. `real_now` is the real time. In safe mode all checks are put off.
+    Costs one query if no check is due. `real_now` is the real time. In safe mode all checks are put off. A feed whose
+    contents cannot be read fails in `bulkheads`; its checks are put off.
     """
     verdicts: list[LateVerdict] = []
     changed: set[FeedKey] = set()
@@ -90,6 +94,7 @@ def apply_late_checks(
             is_complete = True
             break
         contents = scan_contents(database, stores, step.to_scan(), real_now)
+        _note_failures(contents.values(), bulkheads)
         with database.begin() as connection:
             recorded = record_contents(connection, contents.values(), as_of)
             decisions = step.apply(connection, contents, recorded)
@@ -108,6 +113,18 @@ def apply_late_checks(
     return LateCheckResult(
         verdicts=tuple(verdicts), changed=frozenset(changed), refused=refused, is_complete=is_complete
     )
+
+
+def _note_failures(contents: Iterable[Content], bulkheads: Bulkheads) -> None:
+    errors: dict[str, Exception | None] = {}
+    for content in contents:
+        feed = content.record.feed
+        errors[feed] = errors.get(feed) or content.error
+    for feed, error in errors.items():
+        if error is None:
+            bulkheads.succeed(TickStep.LATE_DATA, feed)
+        else:
+            bulkheads.fail(TickStep.LATE_DATA, feed, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

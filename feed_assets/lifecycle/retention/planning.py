@@ -11,6 +11,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
@@ -52,13 +53,14 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """The plan of one feed: its survey and obstacles, or why it was left out."""
+    """The plan of one feed: its survey and obstacles, or why it was left out; `error` if storage refused."""
 
     record: FeedRecord
     survey: FeedSurvey | None = None
     obstacles: tuple[SweepObstacle, ...] = ()
     left_out: str | None = None
     sweep_id: str | None = None
+    error: Hidden[StorageError | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,7 @@ def _plan_feed(
             survey = with_all_present(stores, survey, measurer)
             obstacles = _obstacles(survey, request, seen)
     except StorageError as exc:
-        return PlannedFeed(record=record, left_out=str(exc))
+        return PlannedFeed(record=record, left_out=str(exc), error=exc)
     return PlannedFeed(record=record, survey=survey, obstacles=obstacles)
 
 

@@ -194,7 +194,7 @@ class Simulation:
             self._reconcile(cluster, as_of)
             bulkheads = Unconfined(cluster, FrozenClock(as_of))
             apply_arrivals(database, stores, self.plan, cluster, as_of, TimeBudget(_PLENTY), bulkheads)
-            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY))
+            apply_late_checks(database, stores, timeline, cluster, as_of, as_of, TimeBudget(_PLENTY), bulkheads)
             apply_retries(database, timeline, cluster, as_of, bulkheads)
             on_time = max(ON_TIME, self.settings.every)
             readied = apply_readiness(

@@ -1,0 +1,174 @@
+"""The real daemon with three feeds, one of which is poisoned in each of the ways in which one feed once stopped all."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckKey, DagsterInstance
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
+
+from feed_assets.orchestration import names
+from tests.orchestration.dagster_home import Home, materialized, wait_until
+from tests.orchestration.small import ENTITIES, JOBS, START, key, land
+from tests.orchestration.test_reloading import command
+from tests.servers import free_port
+
+pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
+
+CHECK = AssetCheckKey(names.LOCATION_KEY, names.LOCATION_CHECK)
+POISONED = """
+kind: feed
+name: poisoned
+frequency: hours(1)
+{place}
+clusters: {{here: {{type: source, validity: {{start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}}}}
+"""
+GOOD_PLACE = 'locations: {data: "/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
+S3_PLACE = 'locations: {data: "s3://nobody-has-this/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
+TABLE_PLACE = 'table: "catalog:nothing:missing#ds=${YEAR}-${MONTH}-${DAY};hour=${HOUR}"'
+DOTS_PLACE = 'locations: {data: "/poisoned/../elsewhere/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
+
+
+@dataclass
+class Gate:
+    """A port in front of a server; it refuses connections while it is closed."""
+
+    server: int
+    port: int = field(default_factory=free_port)
+    _listening: socket.socket | None = None
+
+    def open(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+
+    def close(self) -> None:
+        if self._listening is not None:
+            with suppress(OSError):
+                self._listening.shutdown(socket.SHUT_RDWR)
+            self._listening.close()
+            self._listening = None
+
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                server = socket.create_connection(("127.0.0.1", self.server))
+                for source, target in ((client, server), (server, client)):
+                    threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+@dataclass
+class Poisoned:
+    """A daemon at work on a location with one feed that can be poisoned."""
+
+    home: Home
+    instance: DagsterInstance
+    gate: Gate
+    hour: int = 0
+
+    def declare(self, place: str) -> None:
+        command(self.home, "entity", "update", "--skip-checks", "-", stdin=POISONED.format(place=place))
+
+    def write(self, place: str) -> None:
+        """Edit the file by hand."""
+        (self.home.folder / "entities" / "feed" / "poisoned.yaml").write_text(POISONED.format(place=place))
+
+    @property
+    def folder(self) -> Path:
+        return self.home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{START + timedelta(hours=self.hour):%H}"
+
+    def check(self) -> AssetCheckEvaluation | None:
+        (record, *_) = self.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=1) or [None]
+        event = record.event.dagster_event if record is not None and record.event is not None else None
+        found = event.event_specific_data if event is not None else None
+        return found if isinstance(found, AssetCheckEvaluation) else None
+
+    def has_failed(self, text: str) -> bool:
+        check = self.check()
+        return check is not None and not check.passed and text in str(check.metadata)
+
+    def require_others_work(self) -> None:
+        """The next hour of the good feed arrives, and is processed."""
+        land(self.home.data, self.hour, 1)
+        for asset in ("numbers", "sums"):
+            self.wait(lambda asset=asset: key(self.hour) in materialized(self.instance, "here", asset))  # type: ignore[misc]
+
+    def wait(self, condition: object) -> None:
+        assert callable(condition)
+        wait_until(condition, lambda: f"{self.check()}\n{self.home.log()[-3000:]}")
+
+
+@contextmanager
+def poisoned_by(daemon: Poisoned, poison: str) -> Iterator[str]:
+    """Poison the feed, yield a text that names the poison, and cure it."""
+    folder = daemon.folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    match poison:
+        case "dangling link":
+            folder.symlink_to(folder.parent / "nowhere")
+        case "looping link":
+            folder.symlink_to(folder)
+        case "outward link":
+            (daemon.home.folder / "outside").mkdir()
+            folder.symlink_to(daemon.home.folder / "outside")
+        case "no credentials":
+            daemon.declare(S3_PLACE)
+        case "no such table":
+            daemon.declare(TABLE_PLACE)
+        case "metastore is down":
+            daemon.gate.close()
+            daemon.declare(TABLE_PLACE)
+        case "dots in a template":
+            daemon.write(DOTS_PLACE)
+    yield "'..'" if poison == "dots in a template" else "poisoned"
+    if folder.is_symlink():
+        folder.unlink()
+    elif poison == "dots in a template":
+        daemon.write(GOOD_PLACE)
+    else:
+        if poison == "metastore is down":
+            daemon.gate.open()
+        daemon.declare(GOOD_PLACE)
+
+
+def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_path: Path, metastore_port: int) -> None:
+    gate = Gate(metastore_port)
+    gate.open()
+    home = Home(folder=tmp_path)
+    catalog = f"storage: file://${{DATA_ROOT}}\n    catalog: thrift://127.0.0.1:{gate.port}"
+    home.prepare(ENTITIES.replace("storage: file://${DATA_ROOT}", catalog), JOBS)
+    (home.folder / "entities" / "feed").mkdir()
+    with home.instance() as instance:
+        daemon = Poisoned(home=home, instance=instance, gate=gate)
+        daemon.write(GOOD_PLACE)
+        with home.daemon():
+            daemon.require_others_work()
+            for poison in (
+                "dangling link",
+                "looping link",
+                "outward link",
+                "no credentials",
+                "no such table",
+                "metastore is down",
+                "dots in a template",
+            ):
+                daemon.hour += 1
+                with poisoned_by(daemon, poison) as text:
+                    daemon.wait(lambda text=text: daemon.has_failed(text))
+                    daemon.require_others_work()
+                    print(poison, daemon.check())
+                daemon.wait(lambda: (check := daemon.check()) is not None and check.passed)
+    gate.close()
