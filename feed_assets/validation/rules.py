@@ -37,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="storage-not-here", kind=Kind.CLUSTER, check=rules_cluster.check_storage_scheme),
     Rule(code="hidden-property", kind=Kind.CLUSTER, check=rules_cluster.check_hidden_properties),
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=rules_cluster.check_interfaces),
+    Rule(code="cluster-root", kind=Kind.CLUSTER, check=rules_cluster.check_root),
     Rule(code="unknown-reference", kind=Kind.FEED, check=rules_references.check_references),
     Rule(code="cluster-version", kind=Kind.FEED, check=rules_references.check_cluster_versions),
     Rule(code="datasource-version", kind=Kind.FEED, check=rules_transfers.check_datasource_versions),

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
+from feed_assets.entities.overlaps import describe_location
+from feed_assets.entities.places import canonical_place
 from feed_assets.issues import FieldPath, Severity
+from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.validation.scope import Complaint, Scope
 
 _BUILT_IN = ("name", "colo")
@@ -160,3 +163,17 @@ def check_interfaces(_: Scope, datasource: Datasource) -> Iterator[Complaint]:
                 message=f"interfaces.{name}.endpoint {interface.endpoint!r} is not a JDBC URL",
                 remedy="Write for example jdbc:postgresql://host:5432/database.",
             )
+
+
+def check_root(scope: Scope, cluster: Cluster) -> Iterator[Complaint]:
+    """The storage of a cluster must not be in an instance of a feed, with which it would be removed."""
+    root = canonical_place(cluster.storage)
+    for key, place in scope.feed_locations:
+        if find_nesting(root, place) in (Nesting.AT, Nesting.INSIDE):
+            yield Complaint(
+                path=("storage",),
+                message=f"the storage {cluster.storage} is in an instance of {describe_location(key)}: it would be "
+                "removed with that",
+                remedy="Use a folder of its own.",
+            )
+            return

@@ -12,6 +12,7 @@ import pytest
 from dagster import AssetCheckKey, DagsterInstance
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
 
+from feed_assets.clock import SystemClock
 from feed_assets.orchestration import names
 from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land
@@ -32,6 +33,13 @@ GOOD_PLACE = 'locations: {data: "/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
 S3_PLACE = 'locations: {data: "s3://nobody-has-this/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
 TABLE_PLACE = 'table: "catalog:nothing:missing#ds=${YEAR}-${MONTH}-${DAY};hour=${HOUR}"'
 DOTS_PLACE = 'locations: {data: "/poisoned/../elsewhere/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
+
+
+def fast_clock() -> dict[str, str]:
+    """Eight hours of data have passed; a missing instance of them is polled again after some seconds."""
+    prefix, now = "FEED_ASSETS_DEMO__REPLAY__", SystemClock().now().isoformat()
+    origin = (START + timedelta(hours=8)).isoformat()
+    return {prefix + "ORIGIN": origin, prefix + "REAL_START": now, prefix + "SPEED": "30"}
 
 
 @dataclass
@@ -147,7 +155,7 @@ def poisoned_by(daemon: Poisoned, poison: str) -> Iterator[str]:
 def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_path: Path, metastore_port: int) -> None:
     gate = Gate(metastore_port)
     gate.open()
-    home = Home(folder=tmp_path)
+    home = Home(folder=tmp_path, settings=fast_clock())
     catalog = f"storage: file://${{DATA_ROOT}}\n    catalog: thrift://127.0.0.1:{gate.port}"
     home.prepare(ENTITIES.replace("storage: file://${DATA_ROOT}", catalog), JOBS)
     (home.folder / "entities" / "feed").mkdir()

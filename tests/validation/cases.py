@@ -40,6 +40,12 @@ CASES = (
         "Give each a folder of its own.",
     ),
     Case(
+        code="cluster-root",
+        bad={"cluster backup/storage": "file:///data/clicks/2015/01/02/03/inner"},
+        text="cluster 'backup': the storage file:///data/clicks/2015/01/02/03/inner is in an instance of the "
+        "data of feed 'clicks' on primary: it would be removed with that. Use a folder of its own.",
+    ),
+    Case(
         code="hidden-property",
         good={"cluster primary/properties": {"region": "east"}},
         bad={"cluster primary/properties": {"colo": "x"}},
