@@ -251,6 +251,17 @@ def test_a_copy_of_the_project_in_another_folder_uses_the_same_database(
     assert "process" not in run("entity", "list").stdout
 
 
+def test_plan_tells_of_holds_on_a_feed_that_is_removed(project: Path) -> None:
+    run("apply", "--yes")
+    run("hold", "add", "audit", "--every-feed", "--reason", "x")
+    run("hold", "add", "books", "--feed", "counts", "--reason", "y")
+    for name in ("count", "counts"):
+        (project / "entities" / f"{name}.yaml").unlink()
+    told = run("plan").stderr
+    assert "feed 'counts': hold 'books' covers it: it stays on the feed's place, whoever declares that." in told
+    assert "audit" not in told
+
+
 def test_pruning_without_files_is_wrong_usage(project: Path) -> None:
     assert "--prune needs FILES" in run("plan", "--prune", code=2).stderr
 

@@ -20,6 +20,7 @@ OTHERS = {
     "data-location-cluster": ["path-shared"],
     "archive-place-data": ["retention-place"],
     "retention-place-inside": ["path-written"],
+    "cluster-root": ["path-written", "retention-place"],
 }
 """Other rules that refuse the bad bundle of a case, too."""
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.lifecycle.retention.left_out import find_left_out_neighbour
+from feed_assets.lifecycle.retention.left_out import find_former_holds, find_left_out_neighbour
 from feed_assets.lifecycle.retention.readers import find_at_work, find_feed_readers, find_late_readers, find_unread
 from feed_assets.lifecycle.retention.replicas import BEHIND, find_behind, find_changed_since_copy, find_flows
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -104,8 +104,10 @@ def find_protections(
 
     neighbour = find_left_out_neighbour(connection, timeline, record)
     note(ProtectionKind.NEIGHBOUR, dict.fromkeys(expected, neighbour) if neighbour else {})
-    for hold in Holds(connection).find_for(*record.key, min(expected), max(expected), query.as_of):
+    holds = Holds(connection).active(query.as_of)
+    for hold in holds:
         note(ProtectionKind.HOLD, {time: _describe_hold(hold) for time in expected if hold.covers(*record.key, time)})
+    note(ProtectionKind.HOLD, find_former_holds(connection, timeline, record, expected, holds))
     if query.holder is not None:
         note(ProtectionKind.LEASE, _find_leased(connection, record, expected, query))
     feed_readers = find_feed_readers(connection, timeline, record)

@@ -18,7 +18,7 @@ from feed_assets.definitions.written import (
     has_references,
 )
 from feed_assets.entities.bundle import AnyEntity, Bundle
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.issues import EntityKey, Issue, Severity, order_of
 from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.instances.catch_up_policy import ON_TIME
@@ -37,11 +37,13 @@ from feed_assets.plan.differences import AffectedProcess, decide_processes, diff
 from feed_assets.plan.records import Key
 from feed_assets.settings import DefinitionChanges
 from feed_assets.state.definition_records import ScheduleState
+from feed_assets.state.holds import Holds
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.validation.rules import validate_bundle
 
 _DIGEST_VERSION = 1
 _NOT_UPDATABLE = "not-updatable"
+_HELD = "held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
     issues = [
         *find_new_issues(context, preview.before.bundle, preview.after, keys),
         *_find_refusals(context, preview.before.bundle.bundle, preview.after.bundle, preview.after, keys),
+        *_find_holds(context, keys, preview.after.bundle),
     ]
     removed = [edit.key for edit in edits if isinstance(edit, Remove)]
     digest = digest_change(preview.before.bundle, preview.after, removed, computed)
@@ -147,6 +150,7 @@ def plan_folder(context: EntityContext) -> PlannedChanges:
     )
     computed = compute_change(context, before, after, loaded.bundle, keys)
     issues += [*blocked, *_find_refusals(context, before, after, loaded.bundle, keys)]
+    issues += _find_holds(context, keys, after)
     written = {key: version for key in keys if (version := loaded.newest.get(key)) is not None}
     old = {key: find_version_entity(version) or recorded.get(key) for key, version in written.items()}
     shown = diff_bundles(
@@ -208,6 +212,24 @@ def _find_refusals(
                 message=exc.reason,
                 remedy=exc.next_step,
                 source=loaded.sources.locate(key),
+            )
+
+
+def _find_holds(context: EntityContext, keys: Collection[EntityKey], after: Bundle) -> Iterator[Issue]:
+    """Yield a warning for each hold on a feed that is removed."""
+    removed = {key[1]: key for key in keys if key[0] == Kind.FEED and after.find(key) is None}
+    if not removed:
+        return
+    with context.database.read() as connection:
+        holds = Holds(connection).active(context.now)
+    for hold in holds:
+        if hold.feed in removed:
+            yield Issue(
+                severity=Severity.WARNING,
+                code=_HELD,
+                entity=label_of(removed[hold.feed]),
+                message=f"hold {hold.name!r} covers it: it stays on the feed's place, whoever declares that",
+                remedy=f"Release it if it is not needed: feed-assets hold release {hold.name}.",
             )
 
 

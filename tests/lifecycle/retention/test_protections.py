@@ -14,6 +14,7 @@ from feed_assets.lifecycle.retention.protections import Protection, ProtectionKi
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.holds import Holds
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.leases import Leases
 from feed_assets.state.process_instances import ProcessInstances
@@ -430,3 +431,16 @@ def test_a_feed_elsewhere_that_is_left_out_of_the_plan_protects_nothing(tmp_path
     harness.world.declare(kept_feed(), feed("counts"), feed("pages"))
     harness.world.use(plan)
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
+
+
+def test_a_hold_stays_on_the_place_of_a_feed_that_gets_another_name(tmp_path: Path) -> None:
+    place = {"data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
+    harness.hold("audit", first=TIMES[1], last=TIMES[2])
+    harness.world.declare(kept_feed("visits", locations=place), feed("counts"))
+    found = protections(harness, name="visits")
+    assert kept(found, ProtectionKind.HOLD) == TIMES[1:3]
+    assert "the data of feed 'clicks' on primary, which was removed, is at it" in found[TIMES[1]][0].reason
+    with harness.world.database.begin() as connection:
+        Holds(connection).release("audit", harness.now, "ann")
+    assert kept(protections(harness, name="visits"), ProtectionKind.HOLD) == []
