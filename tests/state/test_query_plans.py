@@ -1,6 +1,7 @@
 """No question the ticks ask may walk through a whole table, however the rest of the code changes."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.watermarks import Watermarks
+from tests.databases import open_migrated
 from tests.state.samples import (
     HOUR,
     arrival_poll,
@@ -166,9 +168,8 @@ def finish_a_chunk(connection: Connection) -> None:
 
 
 @pytest.fixture
-def database() -> Iterator[Database]:
-    database = open_database("sqlite://")
-    database.migrate()
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = open_migrated(f"sqlite:///{tmp_path}/state.db")
     yield database
     database.close()
 
