@@ -3,14 +3,17 @@
 CPU seconds are those of the worker and of the processes that it has waited for.
 """
 
+import gc
 import os
 import sys
 from collections import defaultdict
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from xdist.scheduler import LoadGroupScheduling
 
 from tests.drills import IS_DRILL
@@ -47,6 +50,22 @@ class Tiers:
             if tier == "spark" and fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(group))
                 break
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, Any, Any]:
+        """Garbage is looked for among what tests make, and not among modules and thousands of tests."""
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            gc.freeze()
+            gc.enable()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        """Only files with examples are searched for them: most have none."""
+        collectors = yield
+        return [each for each in collectors if not isinstance(each, DoctestModule) or ">>>" in file_path.read_text()]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> "FilesAndGroups | None":
