@@ -43,9 +43,14 @@ def open_migrated(url: str) -> Database:
     database._engine._compiled_cache = first._compiled_cache
     file = make_url(url).database
     if database.dialect == "sqlite" and file and not Path(file).exists():
-        shutil.copyfile(_migrated_file(), file)
+        lay_tables(Path(file))
     database.migrate()
     return database
+
+
+def lay_tables(file: Path) -> None:
+    """Make a SQLite database with our tables, for what opens it by itself."""
+    shutil.copyfile(_migrated_file(), file)
 
 
 @cache

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-from tests.orchestration.dagster_home import Home
+from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import World
 from tests.spark_session import spark
 
@@ -14,8 +14,7 @@ __all__ = ["spark"]
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
     """A Dagster instance of its own, in a folder beside the project's."""
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as made:
+    with open_dagster(tmp_path / "instance") as made:
         yield made
 
 

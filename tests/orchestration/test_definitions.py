@@ -10,6 +10,7 @@ from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.settings import load_settings
+from tests.orchestration.dagster_home import open_dagster
 
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
 
@@ -255,7 +256,7 @@ def test_one_bad_file_does_not_take_the_location_down(tmp_path: Path, caplog: py
     assert "'weeks(1)' is not a frequency" in caplog.text
     (check,) = definitions.asset_checks or ()
     assert isinstance(check, dg.AssetChecksDefinition)
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with open_dagster(tmp_path / "instance") as instance:
         result = (
             dg.Definitions(asset_checks=[check])
             .resolve_implicit_global_asset_job_def()

@@ -3,18 +3,15 @@
 from datetime import timedelta
 from pathlib import Path
 
-from dagster import DagsterInstance
-
 from feed_assets.clock import FrozenClock, SystemClock
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
-from tests.orchestration.dagster_home import Home
+from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import World
 
 
 def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
-    (tmp_path / "instance").mkdir()
-    with DagsterInstance.local_temp(str(tmp_path / "instance")) as instance:
+    with open_dagster(tmp_path / "instance") as instance:
         world = World(Home(folder=tmp_path), instance)
         database, stores, plan = world.runtime.database(instance), world.runtime.stores, world.location.plan
         staging = stores.get(plan.feeds["sums", "here"].store).stage("sums/2026-01-01/00", "abandoned")
