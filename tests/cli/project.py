@@ -6,6 +6,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
+from tests.databases import lay_tables
 from tests.operations.harness import ALL
 
 
@@ -15,6 +16,7 @@ def prepare(folder: Path, *, schedule: str = "automatic") -> None:
     (folder / "data").mkdir()
     (folder / "counting.sql").write_text("select count(*) as n from clicks")
     (folder / "feed_assets.yaml").write_text(f"schedule: {schedule}\nstate: sqlite:///{folder}/state.db\n")
+    lay_tables(folder / "state.db")
     (folder / "all.yaml").write_text(yaml.safe_dump_all(ALL, sort_keys=False))
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
+from tests.databases import lay_tables
 from tests.operations.harness import CLICKS, COUNTING, COUNTS
 
 START = "2013-11-01T00:00Z"
@@ -37,6 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     declared = [EAST, WEST, REPLICATED, counts, counting]
     (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(declared))
     (tmp_path / "counting.sql").write_text("select count(*) as n from clicks")
+    lay_tables(tmp_path / "state.db")
     set_clock(tmp_path, NOW)
     for hour in range(3):
         folder = instance(tmp_path, hour, "east")

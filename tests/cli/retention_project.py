@@ -9,6 +9,7 @@ import yaml
 from click.testing import Result
 
 from tests.cli.project import run
+from tests.databases import lay_tables
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
 
 LANDED = {"clicks": range(10), "views": range(2)}
@@ -36,6 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (folder / "_SUCCESS").touch()
     (tmp_path / "entities").mkdir()
     (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all([CLUSTER, *feeds]))
+    lay_tables(tmp_path / "state.db")
     set_clock(tmp_path, NOON)
     return tmp_path
 
