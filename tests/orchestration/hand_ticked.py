@@ -21,12 +21,15 @@ NOON = START + timedelta(hours=12, minutes=5)
 class World:
     """A location on a frozen clock, ticked by hand."""
 
-    def __init__(self, home: Home, instance: DagsterInstance, entities: str = ENTITIES) -> None:
+    def __init__(
+        self, home: Home, instance: DagsterInstance, entities: str = ENTITIES, *, state: str | None = None
+    ) -> None:
         home.prepare(entities, JOBS)
         self.home = home
         self.instance = instance
         self.cursor: str | None = None
         self.settings: Settings = load_settings(
+            {} if state is None else {"state": state},
             environ={"FEED_ASSETS_ENTITIES": "entities", "FEED_ASSETS_VARIABLES__DATA_ROOT": str(home.data)},
             start=home.folder,
         )

@@ -65,9 +65,15 @@ class Gate:
         with suppress(OSError):
             while True:
                 client, _ = listening.accept()
-                server = socket.create_connection(("127.0.0.1", self.server))
-                for source, target in ((client, server), (server, client)):
-                    threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+                threading.Thread(target=_relay, args=(client, self.server), daemon=True).start()
+
+
+def _relay(client: socket.socket, port: int) -> None:
+    with client, socket.create_connection(("127.0.0.1", port)) as server:
+        back = threading.Thread(target=_pump, args=(server, client), daemon=True)
+        back.start()
+        _pump(client, server)
+        back.join()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:

@@ -11,11 +11,16 @@ from feed_assets.operations.explaining.explanations import explain_feed_instance
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.orchestration.overdue_notices import build_context
 from feed_assets.plan.addresses import StoreAddress
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
+from tests.databases import drilled_database_url
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, START, key, land
+
+__all__ = ["drilled_database_url"]
 
 POISONED = """
     ---
@@ -178,6 +183,95 @@ def test_a_call_to_dagster_that_fails_stops_only_its_step(
         result = world.tick()
     assert ("numbers", key(3)) in arrived(result)
     assert len(result.run_requests or ()) == 1
+
+
+ODD = """
+    ---
+    kind: feed
+    name: odd
+    frequency: hours(5)
+    locations: {data: "/odd/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-03T00:00Z}}}
+"""
+OF_DAGSTER = ("get_runs", "get_concurrency_config", "has_dynamic_partition", "get_dynamic_partitions")
+OF_EVENT_LOG = ("get_pool_limits", "set_concurrency_slots")
+
+
+class Saboteur:
+    """Counts the calls that leave the process, and lets one of them fail: calls to storage about the poisoned feed, and
+    all calls to Dagster.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.target: int | None = None
+
+    def wrap(self, name: str, call: Callable[..., object], concerns: str = "") -> Callable[..., object]:
+        def sabotaged(*args: object, **kwargs: object) -> object:
+            if concerns in repr((args, kwargs)):
+                self.names.append(name)
+                if len(self.names) == self.target:
+                    raise RuntimeError(f"{name} is sabotaged")
+            return call(*args, **kwargs)
+
+        return sabotaged
+
+
+class SabotagedStores:
+    """Stores whose every call about the poisoned feed goes through a saboteur."""
+
+    def __init__(self, usual: StorePool, saboteur: Saboteur) -> None:
+        self._usual, self._saboteur = usual, saboteur
+
+    def get(self, address: StoreAddress) -> object:
+        return SabotagedStore(self._usual.get(address), self._saboteur)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._usual, name)
+
+
+class SabotagedStore:
+    def __init__(self, usual: InstanceStore, saboteur: Saboteur) -> None:
+        self._usual, self._saboteur = usual, saboteur
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._usual, name)
+        return self._saboteur.wrap(f"store.{name}", found, "poisoned") if callable(found) else found
+
+
+def test_whatever_call_fails_the_other_feeds_go_on(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str
+) -> None:
+    home, saboteur = Home(folder=tmp_path), Saboteur()
+    world = World(home, instance, ENTITIES + POISONED + ODD, state=drilled_database_url)
+    for names, owner in ((OF_DAGSTER, instance), (OF_EVENT_LOG, instance.event_log_storage)):
+        for name in names:
+            monkeypatch.setattr(owner, name, saboteur.wrap(name, getattr(owner, name)))
+    failed: set[str] = set()
+    for hour in range(22):
+        world.reopen()
+        world.runtime.stores = SabotagedStores(world.runtime.stores, saboteur)  # type: ignore[assignment]
+        world.cursor = None  # the pools are set again
+        land(home.data, hour, 1)
+        (home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{hour:02d}").mkdir(parents=True)
+        saboteur.names, saboteur.target = [], hour + 1
+        world.at(START + timedelta(hours=hour, minutes=30))
+        results = [world.tick()]
+        if len(saboteur.names) <= hour:
+            break
+        failed.add(saboteur.names[hour])
+        saboteur.target = None
+        world.at(START + timedelta(hours=hour, minutes=40))
+        results.append(world.tick())
+        assert ("numbers", key(hour)) in [each for result in results for each in arrived(result)], saboteur.names[hour]
+        assert any(result.run_requests for result in results), saboteur.names[hour]
+        with world.runtime.database(instance).begin() as connection:
+            ready = ProcessKey("summing", "here", START + timedelta(hours=hour))
+            succeeded = {"status": ProcessInstanceStatus.SUCCEEDED, "attempt": 1}
+            assert ProcessInstances(connection).transition(ready, {ProcessInstanceStatus.READY}, **succeeded)
+    else:
+        raise AssertionError(saboteur.names)
+    assert failed >= {"store.look", "get_runs", "has_dynamic_partition", "get_pool_limits"}
 
 
 def assert_told(result: SensorResult, *parts: str) -> None:
