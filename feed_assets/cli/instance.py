@@ -67,12 +67,12 @@ def running(ctx: click.Context, /, output: str, **options: Any) -> None:
 @instance.command()
 @subject_options
 @range_options
-@click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
+@click.option("--num-results", type=click.IntRange(min=1), help="Only so many of the newest instances; default: all.")
 @output_option
 @click.pass_context
-def summary(ctx: click.Context, /, output: str, **options: Any) -> None:
+def summary(ctx: click.Context, /, num_results: int | None, output: str, **options: Any) -> None:
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
-    found = summarize_instances(open_context_for(), query_of(**options))
+    found = summarize_instances(open_context_for(), query_of(**options), num_results)
     if output == "json":
         print_json(found)
     else:

@@ -33,17 +33,22 @@ def replication() -> None:
     """
 
 
+_page_option = click.option(
+    "--num-results",
+    "results",
+    type=click.IntRange(min=1),
+    default=PAGE,
+    show_default=True,
+    help="How long the range is without --start.",
+)
+_newest_option = click.option(
+    "--num-results", "results", type=click.IntRange(min=1), help="Only so many of the newest instances; default: all."
+)
+
+
 def _copy_options(command: _Command) -> _Command:
     """Add the options of all commands: a feed, targets, a source, and a range."""
     for option in (
-        click.option(
-            "--num-results",
-            "results",
-            type=int,
-            default=PAGE,
-            show_default=True,
-            help="How long the range is without --start.",
-        ),
         range_options,
         click.option("--source", help="Only copies from this cluster."),
         click.option("--cluster", "targets", multiple=True, help="Only copies to this cluster; may be repeated."),
@@ -58,6 +63,7 @@ _deep_option = click.option("--deep", is_flag=True, help="Read every byte of the
 
 @replication.command()
 @_copy_options
+@_page_option
 @output_option
 def status(output: str, **options: Any) -> None:
     """Show each copy from the record: bytes, files, time, and whether the source has changed since.
@@ -78,6 +84,7 @@ def status(output: str, **options: Any) -> None:
 
 @replication.command()
 @_copy_options
+@_newest_option
 @_deep_option
 @output_option
 @click.pass_context
@@ -108,6 +115,7 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
 
 @replication.command()
 @_copy_options
+@_newest_option
 @_deep_option
 @change_options
 @click.pass_context

@@ -20,7 +20,7 @@ def reporting_failures(work: Work) -> Iterator[None]:
     """Translate every exception raised by the work inside the block.
 
     User code may raise any exception, and so may Spark on its behalf. This is therefore the only broad catch in
-    engines.
+    engines. `sys.exit` ends the instance, not the run of its neighbours.
 
     Raises:
         WorkflowFailedError: from the exception of user code or Spark; an `EngineError` passes unchanged.
@@ -29,7 +29,7 @@ def reporting_failures(work: Work) -> Iterator[None]:
         yield
     except EngineError:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise WorkflowFailedError(
             process=work.process,
             nominal_time=render_datetime(work.nominal_time),

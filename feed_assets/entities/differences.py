@@ -53,7 +53,8 @@ def render_field(path: FieldPath) -> str:
 def diff_entities(before: Entity | None, after: Entity | None) -> tuple[FieldChange, ...]:
     """Return the fields that differ, in the order of the model; if one entity is None, all fields written in the other.
 
-    Maps are compared key by key, and lists as a whole. If only the order of an ordered map differs, the map itself is
+    Maps are compared key by key, and lists as a whole. A map that gains or loses a key without a value is returned with
+    its keys. If only the order of an ordered map differs, the map itself is
     returned with its keys. Changed secrets are returned without their values. Two entities without a difference have
     the same digest.
     """
@@ -65,6 +66,9 @@ def diff_entities(before: Entity | None, after: Entity | None) -> tuple[FieldCha
         one, other = old.find(path), new.find(path)
         if one != other:
             changes.append(FieldChange(path=path, before=_shown(path, one), after=_shown(path, other)))
+        elif old.has(path) != new.has(path):
+            names = FieldChange(path=path[:-1], before=old.keys(path[:-1]), after=new.keys(path[:-1]))
+            changes += [names] if names not in changes else []
     return tuple(changes) + _reordered(old, new)
 
 
@@ -90,6 +94,16 @@ class _Content:
                 return None
             value = value[part]
         return value
+
+    def has(self, path: FieldPath) -> bool:
+        """Return whether there is a value, also if it is None."""
+        above = self.find(path[:-1])
+        return isinstance(above, Mapping) and path[-1] in above
+
+    def keys(self, path: FieldPath) -> list[str] | None:
+        """Return the keys of a map; None if there is none."""
+        found = self.find(path)
+        return list(found) if isinstance(found, Mapping) else None
 
     def is_map(self, path: FieldPath) -> bool:
         return isinstance(self.find(path), Mapping)

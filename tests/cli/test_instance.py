@@ -54,8 +54,8 @@ def test_every_verb_that_reads_has_json_with_a_version(project: Path) -> None:
 
 
 def test_row_114_a_summary_as_text(project: Path) -> None:
-    assert ok(run("instance", "summary", "process", "counting")) == "primary\tUNSCHEDULED\t10\n"
-    assert ok(run("instance", "summary", "feed", "clicks")) == "primary\tMISSING\t10\n"
+    assert ok(run("instance", "summary", "process", "counting")) == "primary\tUNSCHEDULED\t60\n"
+    assert ok(run("instance", "summary", "feed", "clicks")) == "primary\tMISSING\t60\n"
 
 
 def test_row_117_a_listing_with_a_look(project: Path) -> None:

@@ -139,6 +139,13 @@ def test_what_user_code_raises_is_the_cause_of_one_sentence(spark: SparkSession,
 
 
 @pytest.mark.spark
+def test_an_exit_of_user_code_is_a_failure_of_the_workflow(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_job(tmp_path, "import sys\n\ndef run():\n    sys.exit(0)\n")
+    with pytest.raises(WorkflowFailedError, match="failed: SystemExit: 0"):
+        run(work(tmp_path, path), spark)
+
+
+@pytest.mark.spark
 def test_what_spark_raises_while_it_writes_is_a_failure_of_the_workflow(spark: SparkSession, tmp_path: Path) -> None:
     path = write_job(tmp_path, "def run(flights):\n    return flights.selectExpr('origin', '1 / delay AS delay')\n")
     data = flights(tmp_path, "origin,delay\nJFK,0\n")

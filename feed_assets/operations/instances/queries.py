@@ -149,8 +149,8 @@ def _running(
     return [process_row(context, row) for row, wanted in zip(found, is_wanted, strict=True) if wanted]
 
 
-def summarize_instances(context: OperationContext, query: InstanceQuery) -> InstanceSummary:
-    """Count the instances of a range by status, on each cluster.
+def summarize_instances(context: OperationContext, query: InstanceQuery, results: int | None = None) -> InstanceSummary:
+    """Count the instances of a range by status, on each cluster: by default all, or the newest `results`.
 
     Raises:
         EntityNotFoundError: nothing of that name is declared.
@@ -165,7 +165,8 @@ def summarize_instances(context: OperationContext, query: InstanceQuery) -> Inst
         )
     subjects = subjects_of(context, query)
     require_statuses(query, subjects.all)
-    start, stop = range_of(context, query, subjects)
+    sequences = subjects.sequences(context)
+    start, stop = decide_range(sequences, start=query.start, end=query.end, results=results, now=context.as_of)
     with context.read() as connection:
 
         def read(cluster: str) -> Sequence[ClusterSummary]:

@@ -187,7 +187,7 @@ def decide_range(
     *,
     start: datetime | None,
     end: datetime | None,
-    results: int,
+    results: int | None,
     now: datetime,
 ) -> tuple[datetime, datetime]:
     """Return the nominal times `[start, end)` of a query, with Falcon's defaults. The end defaults to now and is at
@@ -198,7 +198,7 @@ def decide_range(
         sequences: the entity's instances on each of its clusters; at least one.
         start: the requested start.
         end: the requested end.
-        results: the length of a page.
+        results: the length of a page; with None the start defaults to the earliest start of validity.
         now: the present.
 
     Raises:
@@ -222,13 +222,18 @@ def decide_range(
 
 
 def clip_range(
-    sequences: Sequence[InstanceSequence], *, start: datetime | None, end: datetime | None, results: int, now: datetime
+    sequences: Sequence[InstanceSequence],
+    *,
+    start: datetime | None,
+    end: datetime | None,
+    results: int | None,
+    now: datetime,
 ) -> tuple[datetime, datetime]:
     """Return the range of `decide_range`, or an empty range if the query is invalid."""
     first = min(sequence.start for sequence in sequences)
     stop = max(first, min(end or now, max(sequence.end or _FOREVER for sequence in sequences)))
     if start is None:
-        start = stop - results * _page_step(sequences[0].frequency)
+        start = first if results is None else stop - results * _page_step(sequences[0].frequency)
     start = max(start, first)
     return start, max(start, stop)
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from threading import Lock
+from typing import Self
 
 from feed_assets.entities.copying import RemovedFiles
 from feed_assets.errors import FeedAssetsError, render_some
@@ -22,6 +23,8 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.auditing import Audit, audit_copy
 
 THREADS = 8
+AT_ONCE = 500
+"""How many instances of a target are compared before the facts of the next ones are read."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the numbers of verified and of all instances of a target."""
@@ -69,7 +72,7 @@ _FINDINGS = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCopy:
     """The verdict on one replica. `source` is None for an instance that is not copied. `case` has the facts of the
-    record and `audit` those of storage; None if that was not read.
+    record and `audit` those of storage; None if that was not read, and for replicas without problems.
     """
 
     source: str | None
@@ -80,6 +83,10 @@ class VerifiedCopy:
     reason: str = ""
     case: Hidden[Case | None] = None
     audit: Hidden[Audit | None] = None
+
+    def without_facts(self) -> Self:
+        """Return the verdict alone, which takes little memory."""
+        return replace(self, case=None, audit=None)
 
     @shown
     def files(self) -> dict[str, tuple[str, ...]]:
@@ -137,15 +144,19 @@ def verify(
         InstanceQueryError: the feed has no such copies, or the range is invalid.
     """
     scope = find_scope(context, query)
-    cases = find_cases(context, scope)
+    total = scope.count_instances(context)
     meter = _Meter()
     found: list[VerifiedCopy] = []
+    settled = 0
     with ThreadPoolExecutor(THREADS, "verify") as pool:
-        checked = pool.map(lambda each: list(_verify_one(context, each, deep, meter)), cases)
-        for settled, copies in enumerate(checked, 1):
-            found += copies
-            if progress is not None:
-                progress(settled, len(cases))
+        for part in scope.iter_slices(context, AT_ONCE):
+            cases = find_cases(context, part)
+            for copies in pool.map(lambda each: list(_verify_one(context, each, deep, meter)), cases):
+                found += (each if each.verdict.is_finding else each.without_facts() for each in copies)
+                settled += 1
+                if progress is not None:
+                    progress(settled, max(settled, total))
+    found.sort(key=lambda each: (each.target, each.nominal_time))
     return Verified(scope=scope, is_deep=deep, copies=tuple(found), bytes=meter.bytes)
 
 

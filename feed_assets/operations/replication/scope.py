@@ -1,7 +1,7 @@
 """The scope of a query about copies: the flows of a feed to some targets, and a range of instances."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
@@ -12,7 +12,7 @@ from feed_assets.json_form import Hidden, NominalTime
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.ranges import PAGE, decide_range
+from feed_assets.operations.instances.ranges import decide_range
 from feed_assets.plan.records import ProcessRecord
 
 
@@ -20,7 +20,7 @@ from feed_assets.plan.records import ProcessRecord
 class CopyQuery:
     """The copies of a feed to some targets (empty: all), from one source (None: all), in a range. `feed` may also be
     the name of a flow. `start` and `end` are None for the default range, whose length is `results` instances (see
-    `decide_range`).
+    `decide_range`); with `results` None it has every instance.
     """
 
     feed: str
@@ -28,7 +28,7 @@ class CopyQuery:
     source: str | None = None
     start: datetime | None = None
     end: datetime | None = None
-    results: int = PAGE
+    results: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,20 @@ class CopyScope:
     def targets(self) -> tuple[str, ...]:
         """The clusters of the targets."""
         return tuple(sorted({flow.cluster for flow in self.flows}))
+
+    def count_instances(self, context: OperationContext) -> int:
+        """Return how many instances all targets have in the range."""
+        records = [context.plan.feeds[self.feed, target] for target in self.targets]
+        return sum(len(record.sequence.indices_between(self.start, self.end)) for record in records)
+
+    def iter_slices(self, context: OperationContext, instances: int) -> "Iterator[CopyScope]":
+        """Yield consecutive parts of the range, each with about so many instances of a target, oldest first."""
+        lengths = [context.plan.feeds[self.feed, target].sequence.frequency.as_duration() for target in self.targets]
+        start, length = self.start, min(lengths) * instances
+        while start < self.end:
+            stop = min(start + length, self.end)
+            yield replace(self, start=start, end=stop)
+            start = stop
 
     def iter_governed(
         self, context: OperationContext, connection: Connection, flow: ProcessRecord

@@ -9,6 +9,7 @@ from shutil import rmtree
 import pytest
 
 from feed_assets.json_form import render_document
+from feed_assets.operations.replication import auditing
 from feed_assets.operations.replication.auditing import CopyVerdict
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
@@ -54,6 +55,19 @@ def test_what_is_as_it_should_be_is_in_sync(world: World) -> None:
     assert {each.verdict for each in result.copies} == {CopyVerdict.IN_SYNC}
     assert (result.findings, result.bytes) == ((), 0)
     assert verified(world, at("01T04"), start=START, deep=True).bytes == 4 * len("datamore")
+
+
+def test_without_a_range_every_instance_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "AT_ONCE", 5)
+    world = world_of(tmp_path, replicated(flag="_DONE"))
+    times = hours(30)
+    world.land("clicks", *times)
+    world.flag("clicks", *times)
+    pass_time(world, at("02T06:05"))
+    rmtree(replica(world, START))
+    told = verdicts(world, at("02T05:30"))
+    assert told == {START: CopyVerdict.MISSING} | dict.fromkeys(times[1:], CopyVerdict.IN_SYNC)
+    assert len(verdicts(world, at("02T05:30"), results=10)) == 10
 
 
 def test_a_replica_that_was_removed_is_missing(world: World) -> None:
