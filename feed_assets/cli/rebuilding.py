@@ -50,6 +50,8 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     else:
         _print_rows(rebuilt)
     click.echo(_summary(rebuilt), err=True)
+    if not (rebuilt.is_empty or dry_run):
+        click.echo("Holds leave no trace on storage: add lost ones again before retention runs.", err=True)
     if rebuilt.problems:
         ctx.exit(FAILED)
 

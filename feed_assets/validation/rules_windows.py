@@ -4,7 +4,8 @@ Differs from Falcon: days, weeks, months and years of an expression start in the
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from itertools import combinations, islice
 from zoneinfo import ZoneInfo
 
@@ -19,6 +20,7 @@ from feed_assets.timing.windows import parse_window
 from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.scope import Complaint, Scope, Writer, complain
 
+_MOMENT = timedelta(microseconds=1)
 SAMPLE = 500
 """The number of instances that are compared to find two outputs that write the same one."""
 
@@ -67,27 +69,29 @@ def check_window_range(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_window_retention(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """P7: the inputs of a present instance must not be evicted yet.
+    """P7: the inputs of an instance must not be evicted at its nominal time.
 
-    Exempt are latest and future, and instances that are kept until this process has read them.
+    Exempt are latest and future, and instances that are kept until this process has read them. Differs from Falcon:
+    that asks about the present alone, so the answer depends on the day on which it is asked.
     """
-    zone = parse_timezone(process.timezone)
     for name, item in process.inputs.items():
         window = scope.find_window(process, name)
         if window is None:
             continue
-        start = _evaluated(window.start, scope.as_of, zone)
         for cluster in process.clusters:
             feed = scope.find_feed_on(item.feed, cluster)
             kept = find_retention_period(feed, cluster) if feed else None
-            if start is None or kept is None or scope.as_of - start <= kept.duration:
+            if kept is None:
+                continue
+            reach = find_longest_reach(window.start, scope.sequence_on(process, cluster))
+            if reach is None or reach <= kept.duration:
                 continue
             retention = feed.clusters[cluster].retention if feed else None
             if retention is not None and process.name in retention.until_read_by:
                 continue
             yield Complaint(
                 path=("inputs", name, "start"),
-                message=f"inputs.{name}.start {item.start} reaches {_rounded(scope.as_of - start)} back, but feed "
+                message=f"inputs.{name}.start {item.start} reaches up to {_rounded(reach)} back, but feed "
                 f"{item.feed!r} on {cluster} keeps {kept.text}",
                 remedy=f"Start the window later, raise retention.{kept.key} of the feed, or write "
                 f"until_read_by: [{process.name}] there.",
@@ -201,6 +205,29 @@ def _faults(path: tuple[str, ...], text: str) -> list[Complaint]:
         remedy = complaint.remedy or "Write for example now(0,0) or today(0,-60)."
         return [Complaint(path=path, message=complaint.message, remedy=remedy)]
     return []
+
+
+@lru_cache(maxsize=4096)
+def find_longest_reach(expression: TimeExpression, sequence: InstanceSequence) -> timedelta | None:
+    """Return how far an expression reaches back from the nominal time of an instance at most; None if it never does.
+
+    It reaches furthest from the last instance of a day, week, month or year. Those of the first four years and the last
+    year are looked at.
+    """
+    zone, moments = sequence.timezone, {sequence.start}
+    first = sequence.start.astimezone(zone)
+    days = [first.date() + timedelta(days=number) for number in range(1, 9)]
+    months = [(first.year + number // 12, number % 12 + 1) for number in range(first.month, first.month + 50)]
+    ends = [*days, *(date(year, month, 1) for year, month in months if year <= MAXYEAR)]
+    if sequence.size:
+        moments.add(sequence.at(sequence.size - 1))
+    for end in ends:
+        midnight = datetime.combine(end, time(), zone).astimezone(UTC)
+        index = sequence.index_at_or_before(midnight - _MOMENT)
+        if index >= 0 and (sequence.size is None or index < sequence.size):
+            moments.add(sequence.at(index))
+    reaches = [moment - start for moment in moments if (start := _evaluated(expression, moment, zone)) is not None]
+    return max(reaches, default=None)
 
 
 def _evaluated(expression: TimeExpression, nominal_time: datetime, zone: ZoneInfo) -> datetime | None:

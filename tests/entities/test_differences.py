@@ -18,7 +18,10 @@ _VALUES: dict[str, list[Any]] = {
     "clusters/primary/validity/end": ["2015-12-31T00:00Z", "2016-12-31T00:00Z", REMOVED],
     "inputs/more": [{"feed": "clicks", "start": "now(0,0)", "end": "now(0,0)"}],
     "inputs/clicks/optional": [True, False],
-    "late_process": [{"policy": "final", "delay": "hours(1)", "inputs": ["clicks"]}],
+    "late_process": [
+        {"policy": "final", "delay": "hours(1)", "inputs": ["clicks"]},
+        {"policy": "final", "delay": "hours(1)", "inputs": ["clicks", "more"]},
+    ],
     "tags": [{"owner": "ops"}, {}, "owner=ops,tier=1"],
     "properties": [{"a.b": "1"}, {"a.b": "2", "c": "3"}],
     "workflow/path": ["jobs.daily:summarize", "jobs.daily:other"],
@@ -81,6 +84,14 @@ def test_inputs_that_change_places_are_a_difference() -> None:
     assert _diff("process daily", {"inputs": {"a": one, "b": one}}, {"inputs": {"b": one, "a": one}}) == [
         ("inputs", ["a", "b"], ["b", "a"])
     ]
+
+
+def test_a_name_without_a_value_that_comes_or_goes_is_a_difference() -> None:
+    late = {"policy": "final", "delay": "hours(1)", "inputs": ["clicks", "more"]}
+    before = {"late_process": {**late, "inputs": ["clicks"]}}
+    after = {"late_process": late}
+    assert _diff("process daily", before, after) == [("late_process.inputs", ["clicks"], ["clicks", "more"])]
+    assert _diff("process daily", after, before) == [("late_process.inputs", ["clicks", "more"], ["clicks"])]
 
 
 def test_secrets_differ_but_are_not_shown() -> None:

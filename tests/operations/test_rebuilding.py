@@ -14,7 +14,13 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_instances
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import (
+    FeedEventKind,
+    FeedInstanceStatus,
+    ProcessInstanceStatus,
+    ProcessKey,
+    WatermarkKind,
+)
 from tests.lifecycle.retention.harness import hourly
 from tests.lifecycle.world import START, World, feed, process
 
@@ -68,6 +74,9 @@ def test_nothing_runs_again_after_the_state_was_lost(finished: World) -> None:
     assert world.events() == []
     rebuilt = rebuild(world)
     assert (planned.feeds, planned.is_empty) == (rebuilt.feeds, False)
+    watermark = world.watermark(WatermarkKind.PROCESS, "count")
+    assert watermark is not None
+    assert watermark.next_time == START + timedelta(hours=9)
     assert run_all(world) == []
     for name in ("clicks", "counts", "extras", "shifted"):
         assert world.feed_statuses(name) == finished.feed_statuses(name)
@@ -139,3 +148,16 @@ def test_an_instance_that_was_evicted_and_one_that_runs_stay_as_they_are(finishe
         any_status = {ProcessInstanceStatus.SUCCEEDED}
         ProcessInstances(connection).transition(key, any_status, status=ProcessInstanceStatus.READY)
     assert rebuild(world).is_empty
+
+
+def test_an_instance_that_ran_when_the_backup_was_made_has_succeeded_if_its_run_wrote_it(finished: World) -> None:
+    with finished.database.begin() as connection:
+        for time, run_id in ((TIMES[2], None), (TIMES[3], "another")):
+            key, row = ProcessKey("count", "primary", time), finished.instances("count")[time]
+            ProcessInstances(connection).transition(
+                key, {row.status}, status=ProcessInstanceStatus.RUNNING, run_id=run_id or row.run_id
+            )
+    rebuild(finished)
+    statuses = finished.statuses("count")
+    assert statuses[TIMES[2]] is ProcessInstanceStatus.SUCCEEDED
+    assert statuses[TIMES[3]] is ProcessInstanceStatus.RUNNING

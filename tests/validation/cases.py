@@ -323,9 +323,9 @@ CASES = (
     Case(
         code="window-retention",
         good={f"{DAILY}/inputs/clicks": {"feed": "clicks", "start": "latest(-9000)", "end": "latest(0)"}},
-        bad={f"{PRIMARY}/retention/limit": "hours(36)"},
-        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
-        "primary keeps hours(36). Start the window later, raise retention.limit of the feed, or write "
+        bad={f"{PRIMARY}/retention/limit": "hours(20)"},
+        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches up to 1 days back, but feed 'clicks' on "
+        "primary keeps hours(20). Start the window later, raise retention.limit of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(

@@ -60,17 +60,17 @@ RETENTION_CASES = (
         name="count",
         good={f"{KEEP}/max_instances": 39},
         bad={f"{KEEP}/max_instances": 20},
-        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
+        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches up to 1 days back, but feed 'clicks' on "
         "primary keeps 20 instances. Start the window later, raise retention.max_instances of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(
         code="window-retention",
         name="until-read",
-        good={f"{KEEP}/limit": "hours(36)", f"{KEEP}/until_read_by": ["daily"]},
-        bad={f"{KEEP}/limit": "hours(36)"},
-        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches 1 days 14 hours back, but feed 'clicks' on "
-        "primary keeps hours(36). Start the window later, raise retention.limit of the feed, or write "
+        good={f"{KEEP}/limit": "hours(20)", f"{KEEP}/until_read_by": ["daily"]},
+        bad={f"{KEEP}/limit": "hours(20)"},
+        text="process 'daily': inputs.clicks.start yesterday(0,0) reaches up to 1 days back, but feed 'clicks' on "
+        "primary keeps hours(20). Start the window later, raise retention.limit of the feed, or write "
         "until_read_by: [daily] there.",
     ),
     Case(

@@ -34,7 +34,7 @@ def test_row_17_shortening_a_feed_that_a_process_needs_is_refused_naming_the_pro
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({f"{PRIMARY}/retention/limit": "hours(36)"}, "but feed 'clicks' on primary keeps hours(36)"),
+        ({f"{PRIMARY}/retention/limit": "hours(20)"}, "but feed 'clicks' on primary keeps hours(20)"),
         (
             {"feed clicks/clusters": {"backup": {"validity": {"start": "2015-01-01T00:00Z"}}}},
             "is not defined on cluster",

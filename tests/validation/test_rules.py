@@ -165,3 +165,40 @@ def test_places_are_compared_by_identity_and_not_by_text(tmp_path: Path, root: P
         changes = {"cluster primary/storage": f"file://{tmp_path}/data", "cluster backup/storage": storage}
         issues = validate_bundle(bundle(changes), SourceMap(), AS_OF, root)
         assert "path-written" in {issue.code for issue in issues}, storage
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "frequency", "is_kept"),
+    [
+        ("currentMonth(0,0,0)", "days(10)", "days(1)", False),
+        ("currentMonth(0,0,0)", "days(31)", "hours(1)", True),
+        ("currentMonth(0,0,0)", "days(30)", "hours(1)", False),
+        ("currentMonth(0,0,0)", "days(30)", "days(1)", True),
+        ("today(0,0)", "hours(23)", "hours(1)", True),
+        ("today(0,0)", "hours(22)", "hours(1)", False),
+        ("currentWeek('SUN',0,0)", "days(6)", "days(1)", True),
+        ("currentWeek('SUN',0,0)", "days(5)", "days(1)", False),
+        ("lastYear(0,0,0,0)", "days(730)", "days(1)", True),
+        ("lastYear(0,0,0,0)", "days(729)", "days(1)", False),
+        ("now(-24,0)", "hours(24)", "hours(1)", True),
+        ("now(-24,0)", "hours(23)", "hours(1)", False),
+    ],
+)
+def test_a_window_is_compared_with_retention_at_its_worst_whatever_the_day(
+    start: str, limit: str, frequency: str, is_kept: bool
+) -> None:
+    forever = {"start": "2013-01-01T00:00Z", "end": "2030-01-01T00:00Z"}
+    changes = {
+        "process daily/inputs/clicks": {"feed": "clicks", "start": start, "end": "now(0,0)"},
+        "process daily/frequency": frequency,
+        "process daily/clusters/primary/validity": forever,
+        "feed clicks/clusters/primary": {
+            "validity": {**forever, "start": "2010-01-01T00:00Z"},
+            "retention": {"limit": limit},
+        },
+    }
+    found = [
+        "window-retention" in {issue.code for issue in validate_bundle(bundle(changes), SourceMap(), as_of)}
+        for as_of in (datetime(2015, 6, 5, tzinfo=UTC), datetime(2015, 6, 23, 17, tzinfo=UTC))
+    ]
+    assert found == [not is_kept, not is_kept]

@@ -4,10 +4,10 @@ Feed instances, their events and the relations of replicas come from storage and
 SUCCEEDED if the manifests of all its outputs name it. So nothing is run again. What the record knows stays as it is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -17,6 +17,7 @@ from feed_assets.lifecycle.arrival.polling import decide_poll_result, record_pol
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check
+from feed_assets.lifecycle.instances.attempts import end_attempt
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.entities.context import open_entity_context
 from feed_assets.operations.entities.settling import settle_releases
@@ -57,6 +58,7 @@ OnProgress = Callable[[str, int, int], None]
 
 _THREADS = 8
 _BATCH = 500
+_MOMENT = timedelta(microseconds=1)
 _NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY})
 
 
@@ -278,13 +280,14 @@ def _rebuild_process(
     for start in range(0, len(times), _BATCH):
         batch = times[start : start + _BATCH]
         with context.database.read() as connection:
-            new = _find_unfinished(connection, process, batch)
+            new = _find_unfinished(connection, process, batch, finished)
         if new and not dry_run:
             with context.database.begin() as connection:
-                _record_finished(connection, context, process, _find_unfinished(connection, process, batch), finished)
+                unfinished = _find_unfinished(connection, process, batch, finished)
+                _record_finished(connection, context, process, unfinished, finished)
         recorded += len(new)
-    if begins_at is not None and is_later and not dry_run:
-        _move_watermark(context, WatermarkKind.PROCESS, process.key, begins_at)
+    if not dry_run:
+        _skip_finished(context, process, finished, begins_at if is_later else None)
     return RebuiltProcess(
         process=process.process,
         cluster=process.cluster,
@@ -294,11 +297,19 @@ def _rebuild_process(
     )
 
 
-def _find_unfinished(connection: Connection, process: ProcessRecord, times: Sequence[datetime]) -> list[datetime]:
-    """Return the instances that no attempt is recorded of."""
+def _find_unfinished(
+    connection: Connection, process: ProcessRecord, times: Sequence[datetime], runs: Mapping[datetime, str | None]
+) -> list[datetime]:
+    """Return the instances without a recorded attempt, and those that run by the record in the run that wrote them."""
     rows = ProcessInstances(connection).get_many([ProcessKey(*process.key, time) for time in times])
-    known = {key.nominal_time for key, row in rows.items() if row.attempt or row.status not in _NEVER_RUN}
-    return [time for time in times if time not in known]
+
+    def is_open(time: datetime) -> bool:
+        row = rows.get(ProcessKey(*process.key, time))
+        if row is None or (row.attempt == 0 and row.status in _NEVER_RUN):
+            return True
+        return row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]
+
+    return [time for time in times if is_open(time)]
 
 
 def _record_finished(
@@ -311,8 +322,13 @@ def _record_finished(
     """Record instances as SUCCEEDED, with the inputs that are there now."""
     now, instances = context.as_of, ProcessInstances(connection)
     states = input_states(connection, context.plan, process, times, now)
+    rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
     for time in times:
         key = ProcessKey(*process.key, time)
+        if key in rows and rows[key].status is ProcessInstanceStatus.RUNNING:
+            end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
+            plan_late_check(connection, context.plan, process, time, now)
+            continue
         active = context.timeline.find_or_declared(connection, process.key, time)
         release = active.release if active else None
         instances.add_waiting(
@@ -366,6 +382,19 @@ def _begins_later(context: OperationContext, process: ProcessRecord, begins_at: 
         first = process.sequence.at(0)
         earlier = ProcessInstances(connection).find_between(*process.key, first, begins_at)
     return standing is not None and standing.next_time is not None and standing.next_time < begins_at and not earlier
+
+
+def _skip_finished(
+    context: OperationContext, process: ProcessRecord, finished: Collection[datetime], begins_at: datetime | None
+) -> None:
+    """Let the creation of instances begin at a time, if given, and after the finished instances that follow."""
+    with context.database.read() as connection:
+        standing = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
+    following = begins_at or (standing.next_time if standing is not None else None)
+    while following is not None and following in finished:
+        following = process.sequence.ceil(following + _MOMENT)
+    if following is not None:
+        _move_watermark(context, WatermarkKind.PROCESS, process.key, following)
 
 
 def _move_watermark(context: OperationContext, kind: WatermarkKind, key: Key, to: datetime) -> None:
