@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import pickle
+import stat
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,7 @@ Declared: TypeAlias = "AnyEntity | ProcessFunction[..., Any]"
 
 _CACHED_PLANS = 4
 _CHECKSUM_BYTES = 32
+_OTHERS = 0o077
 _COMPILING = ("entities", "loading", "plan", "timing", "validation")
 
 _logger = logging.getLogger(__name__)
@@ -131,10 +133,10 @@ def _definitions_error(place: str, location: Location) -> DefinitionsError:
 
 def _find_cached(cache: Path | None, digest: str) -> Location | None:
     """Return the result of an earlier load of the same files by the same code; None if it is missing or damaged."""
-    if cache is None:
+    if cache is None or not _is_ours(cache):
         return None
     try:
-        content = _cached_file(cache, digest).read_bytes()
+        content = _read_ours(_cached_file(cache, digest))
     except OSError:
         return None
     checksum, pickled = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
@@ -152,6 +154,8 @@ def _keep(cache: Path | None, digest: str, location: Location) -> None:
     pickled = pickle.dumps(location, protocol=pickle.HIGHEST_PROTOCOL)
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not _is_ours(cache):
+            return
         with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
             file.write(hashlib.sha256(pickled).digest() + pickled)
         Path(file.name).replace(_cached_file(cache, digest))
@@ -160,6 +164,33 @@ def _keep(cache: Path | None, digest: str, location: Location) -> None:
             old.unlink(missing_ok=True)
     except OSError as exc:
         _logger.warning("compiled plans cannot be cached in %s: %s", cache, exc)
+
+
+def _is_ours(cache: Path) -> bool:
+    """Return whether only we can write the folder: whoever writes a cached plan decides what is executed here."""
+    try:
+        found = cache.lstat()
+    except OSError:
+        return False
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
+    if not is_ours:
+        _warn_once(f"compiled plans are not cached in {cache}: it is not a folder of this user with mode 0700")
+    return is_ours
+
+
+def _read_ours(file: Path) -> bytes:
+    """Read a file that only we can have written. Raises `OSError` for any other."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 - of a descriptor
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS or not stat.S_ISREG(found.st_mode):
+            raise PermissionError(f"{file} is not a file of this user alone")
+        return stream.read()
+
+
+@lru_cache
+def _warn_once(message: str) -> None:
+    _logger.warning("%s", message)
 
 
 def _cached_file(cache: Path, digest: str) -> Path:

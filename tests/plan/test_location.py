@@ -1,4 +1,5 @@
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,41 @@ clusters: {{primary: {{validity: {{start: 2020-01-01T00:00Z}}}}}}
 """
     )
     assert obstacle() == "the data of feed 'inner' on primary is inside it"
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o707])
+def test_a_cache_that_others_can_enter_is_neither_read_nor_written(
+    project: Path, mode: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    load(project)
+    (project / "cache").chmod(mode)
+    seen = compiled(monkeypatch)
+    load(project)
+    assert len(seen) == 1
+    assert "compiled plans are not cached" in caplog.text
+
+
+def test_a_cached_plan_that_another_could_have_written_is_not_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(project)
+    (plan,) = (project / "cache").glob("*.plan")
+    seen = compiled(monkeypatch)
+    load(project)
+    plan.chmod(0o622)
+    load(project)
+    assert len(seen) == 1
+    (plan,) = (project / "cache").glob("*.plan")
+    elsewhere = plan.rename(project / "elsewhere.plan")
+    plan.symlink_to(elsewhere)
+    load(project)
+    assert len(seen) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_is_neither_read_nor_written(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(project)
+    os.chown(project / "cache", 12345, -1)
+    seen = compiled(monkeypatch)
+    load(project)
+    assert len(seen) == 1
