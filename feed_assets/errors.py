@@ -87,6 +87,9 @@ lower package. An exception is built from facts and writes its own message: wher
 
 from collections.abc import Callable
 
+MOST_CHARACTERS = 1_000
+"""The length of a message at most, wherever it is shown or recorded."""
+
 
 class FeedAssetsError(Exception):
     """Base of all exceptions that this project raises on purpose; the text is for people.
@@ -119,3 +122,16 @@ def render_some(texts: tuple[str, ...], most: int = 5) -> str:
     """Return the first `most` texts as a list for a message, and the number of the others."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the message of an error in one line, at most `MOST_CHARACTERS` long; errors that are not ours with their
+    class.
+
+    >>> describe_error(ValueError("no such\\n  place"))
+    'ValueError: no such place'
+    """
+    text = " ".join(str(error).split())
+    if not isinstance(error, FeedAssetsError):
+        text = f"{type(error).__name__}: {text}".rstrip(": ")
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

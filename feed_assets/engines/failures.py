@@ -9,7 +9,7 @@ from feed_assets.engines.errors import EngineError, WorkflowFailedError
 from feed_assets.engines.port import Work
 from feed_assets.timing.dates import render_datetime
 
-_LONGEST_REASON = 2_000
+_LONGEST_REASON = 800
 _KEPT_LINES = 20
 _STACK_FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")  # \tat org.Example.main(Example.java:1)
 _APPENDED = re.compile(r"\n\n(?:== |JVM stacktrace:)|;\n['+]")  # … (line 1, pos 7)\n\n== SQL ==\nSELECT …

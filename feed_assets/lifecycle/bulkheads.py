@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.clock import Clock, Stopwatch
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import describe_error
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.records import TickFailure, TickStep
@@ -24,7 +24,6 @@ AGE_PER_PAUSE = 50
 WORK_PER_PAUSE = 4
 """A unit that fails slowly, such as by a time-out, takes at most a fifth of the time."""
 FORGOTTEN_AFTER = timedelta(hours=1)
-MOST_CHARACTERS = 1_000
 
 LATE_STEPS = frozenset({TickStep.LATE_DATA})
 RETENTION_STEPS = frozenset({TickStep.RETENTION})
@@ -208,15 +207,3 @@ def pause_by_age(age: timedelta, longest: timedelta) -> timedelta:
     '0:00:12'
     """
     return min(max(age / AGE_PER_PAUSE, SHORTEST_PAUSE), longest)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return the message of an error in one line; errors that are not ours with their class.
-
-    >>> describe_error(ValueError("no such\\n  place"))
-    'ValueError: no such place'
-    """
-    text = " ".join(str(error).split())
-    if not isinstance(error, FeedAssetsError):
-        text = f"{type(error).__name__}: {text}".rstrip(": ")
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -21,7 +21,8 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
-from feed_assets.lifecycle.bulkheads import RETENTION_STEPS, Bulkheads, describe_error
+from feed_assets.errors import describe_error
+from feed_assets.lifecycle.bulkheads import RETENTION_STEPS, Bulkheads
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
 from feed_assets.lifecycle.instances.worker_names import name_holder

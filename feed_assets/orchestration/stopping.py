@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from dagster import DagsterInstance, DagsterRun, RunsFilter
 
+from feed_assets.errors import describe_error
 from feed_assets.orchestration import names
 from feed_assets.orchestration.errors import RunsNotStoppedError
 from feed_assets.state.records import ProcessInstance
@@ -21,7 +22,7 @@ def stop_runs_of(stopped: Sequence[ProcessInstance]) -> int:
             failed = [run.run_id for run in runs.values() if not _stop(instance, run)]
     except Exception as exc:
         found = sorted({row.run_id for row in stopped if row.run_id})
-        raise RunsNotStoppedError(runs=tuple(found), reason=f"{type(exc).__name__}: {exc}") from exc
+        raise RunsNotStoppedError(runs=tuple(found), reason=describe_error(exc)) from exc
     if failed:
         raise RunsNotStoppedError(runs=tuple(failed), reason="Dagster refused to end them")
     return len(runs)

@@ -7,14 +7,13 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from feed_assets.clock import Clock
+from feed_assets.errors import MOST_CHARACTERS, describe_error
 from feed_assets.lifecycle.bulkheads import (
     FORGOTTEN_AFTER,
     LONGEST_PAUSE,
-    MOST_CHARACTERS,
     SHORTEST_PAUSE,
     WORK_PER_PAUSE,
     Bulkheads,
-    describe_error,
 )
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.clock import Stopwatch
-from feed_assets.lifecycle.bulkheads import Bulkheads, describe_error
+from feed_assets.errors import describe_error
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.records import TickStep

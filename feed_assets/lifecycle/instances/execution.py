@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.entities.process import Workflow
+from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
 from feed_assets.lifecycle.instances.attempts import (
@@ -125,10 +126,8 @@ class InstanceRunner:
                 raise
             except Exception as exc:
                 with suppress(FencedOutError):
-                    reason = f"{type(exc).__name__}: {exc}"
-                    finish_attempt(
-                        self.context, leased, process, nominal_time, ProcessInstanceStatus.FAILED, reason=reason
-                    )
+                    failed = ProcessInstanceStatus.FAILED
+                    finish_attempt(self.context, leased, process, nominal_time, failed, reason=describe_error(exc))
                 raise
             except BaseException:
                 with suppress(FencedOutError):

@@ -13,7 +13,7 @@ from time import sleep
 
 from sqlalchemy import Connection
 
-from feed_assets.errors import render_some
+from feed_assets.errors import describe_error, render_some
 from feed_assets.lifecycle.arrival.past_locations import find_record
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
@@ -233,8 +233,8 @@ class FlowRunner:
         if isinstance(error, FencedOutError):
             return
         with suppress(FencedOutError):
-            reason = f"{type(error).__name__}: {error}"
-            finish_attempt(self.context, held, flow, nominal_time, ProcessInstanceStatus.FAILED, reason=reason)
+            failed = ProcessInstanceStatus.FAILED
+            finish_attempt(self.context, held, flow, nominal_time, failed, reason=describe_error(error))
 
     def _finish(self, flow: ProcessRecord, claimed: _BegunCopy, copied: Copied, on_published: OnPublished) -> Published:
         """Record the content of the target, and the end of the attempt."""

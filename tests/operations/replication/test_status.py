@@ -88,7 +88,7 @@ def test_what_failed_says_why_and_what_waits_has_no_source(tmp_path: Path) -> No
     pass_time(world, at("01T01:05"))
     waiting, failed = status(world, at("01T01:10")).instances
     assert (failed.nominal_time, failed.sync, failed.status) == (START, Sync.FAILED, "FAILED")
-    assert "StorageError" in (failed.reason or "")
+    assert "Check that the storage is reachable" in (failed.reason or "")
     assert (waiting.sync, waiting.status, waiting.figures) == (Sync.WAITING, "WAITING", None)
 
 
