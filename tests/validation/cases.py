@@ -46,6 +46,25 @@ CASES = (
         "data of feed 'clicks' on primary: it would be removed with that. Use a folder of its own.",
     ),
     Case(
+        code="no-effect",
+        bad={"feed clicks/sla": {"low": "hours(1)", "high": "hours(2)"}},
+        text="feed 'clicks': sla has no effect yet: deadlines are shown, and nobody is told of a missed one. Keep it "
+        "for a later release, or remove it.",
+    ),
+    Case(
+        code="no-effect",
+        name="process",
+        bad={f"{DAILY}/notification": {"to": ["ops@example.com"]}},
+        text="process 'daily': notification has no effect yet: no message is sent. Keep it for a later release, or "
+        "remove it.",
+    ),
+    Case(
+        code="notification-address",
+        bad={f"{DAILY}/notification": {"to": ["ops@example.com", "not-an-address"]}},
+        text="process 'daily': notification.to 'not-an-address' is not an address of electronic mail. Write it like "
+        "ops@example.com.",
+    ),
+    Case(
         code="hidden-property",
         good={"cluster primary/properties": {"region": "east"}},
         bad={"cluster primary/properties": {"colo": "x"}},

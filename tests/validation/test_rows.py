@@ -19,7 +19,8 @@ INPUT = f"{DAILY}/inputs/clicks"
 
 
 def _codes(changes: dict[str, Any], root: Path | None = None) -> list[str]:
-    return [issue.code for issue in validate_bundle(bundle(changes), SourceMap(), AS_OF, root)]
+    issues = validate_bundle(bundle(changes), SourceMap(), AS_OF, root)
+    return [issue.code for issue in issues if issue.code != "no-effect"]
 
 
 def _texts(changes: dict[str, Any]) -> list[str]:

@@ -1,0 +1,48 @@
+"""Rules about deadlines, notifications, imports and exports: they are read and kept, but nothing acts on them yet."""
+
+import re
+from collections.abc import Iterator
+
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import FieldPath, Severity
+from feed_assets.validation.scope import Complaint, Scope
+
+_ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")  # ops@example.com
+
+
+def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """What is declared should have an effect."""
+    for path, effect in _without_effect(entity):
+        yield Complaint(
+            path=path,
+            message=f"{'.'.join(map(str, path))} has no effect yet: {effect}",
+            remedy="Keep it for a later release, or remove it.",
+            severity=Severity.WARNING,
+        )
+
+
+def check_recipients(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
+    """The recipients of a notification must be addresses of electronic mail."""
+    for position, text in enumerate(entity.notification.to if entity.notification else ()):
+        if "${" not in text and any(not _ADDRESS.fullmatch(part.strip()) for part in text.split(",")):
+            yield Complaint(
+                path=("notification", "to", position),
+                message=f"notification.to {text!r} is not an address of electronic mail",
+                remedy="Write it like ops@example.com.",
+            )
+
+
+def _without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
+    if entity.sla is not None:
+        yield ("sla",), "deadlines are shown, and nobody is told of a missed one"
+    if entity.notification is not None:
+        yield ("notification",), "no message is sent"
+    for name, entry in entity.clusters.items():
+        if entry.sla is not None:
+            yield ("clusters", name, "sla"), "deadlines are shown, and nobody is told of a missed one"
+    for name, on in entity.clusters.items() if isinstance(entity, Feed) else ():
+        if on.import_ is not None:
+            yield ("clusters", name, "import"), "no data are imported from the datasource"
+        if on.export is not None:
+            yield ("clusters", name, "export"), "no data are exported to the datasource"
