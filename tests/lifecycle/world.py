@@ -226,7 +226,7 @@ class World:
         base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
         places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
         location = declare_location([*places, *entities], START)
-        record_declared(self.database, location.declared or (), self.now, Settings())
+        record_declared(self.database, location.declared or (), self.now, Settings(unconfirmed_deletions=1))
         self.use(location.plan)
 
     def use(self, plan: Plan) -> None:

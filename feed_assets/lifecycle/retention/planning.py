@@ -7,7 +7,7 @@ its own that needs approval, so that it does not block the others.
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -30,6 +30,9 @@ from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 
+PATIENCE = timedelta(days=1)
+"""How long the schedule leaves a sweep alone that a person has planned and not begun."""
+
 _UNSTARTED = frozenset({SweepState.PLANNED, SweepState.ASKING})
 _AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
 _OF_SHARES = frozenset({ObstacleCode.SHARE.value, ObstacleCode.EVERYTHING.value})
@@ -40,7 +43,7 @@ class SweepRequest:
     """A request to plan sweeps: the author and the times.
 
     `as_of` is the moment at which ages count, `now` the time of the data, `real_now` the real time, which leases use.
-    An `automatic` plan skips feeds whose sweep waits for approval.
+    An `automatic` plan skips feeds whose sweep waits for approval, or was planned by somebody else within `PATIENCE`.
     """
 
     as_of: datetime
@@ -103,7 +106,7 @@ def plan_sweeps(
     """
     with database.read() as connection:
         others = Sweeps(connection).with_state(cluster, _AT_WORK | _UNSTARTED if request.automatic else _AT_WORK)
-        open_sweeps = _by_feed(each for each in others if each.state is not SweepState.PLANNED or each.approved_by)
+        open_sweeps = _by_feed(each for each in others if _is_open(each, request))
         seen = load_known_times(connection, cluster)
         log_seq = EventLog(connection).last_seq()
     planned = []
@@ -132,10 +135,20 @@ def plan_sweeps(
     )
 
 
+def _is_open(sweep: Sweep, request: SweepRequest) -> bool:
+    """Return whether a sweep is at work, waits for a person, or was planned by one just now."""
+    if sweep.state is not SweepState.PLANNED or sweep.approved_by:
+        return True
+    is_recent = sweep.created_at > request.now - PATIENCE
+    return request.automatic and sweep.author != request.author and is_recent
+
+
 def _describe_state(sweep: Sweep) -> str:
     match sweep.state:
         case SweepState.ASKING:
             return "waits for approval"
+        case SweepState.PLANNED if sweep.approved_by is None:
+            return f"was planned by {sweep.author} and has not begun"
         case SweepState.PLANNED:
             return "is approved and will run"
         case _:

@@ -130,9 +130,8 @@ class RetentionHarness:
             if on == cluster and name in (feeds or [name])
         ]
         options = {key: more.pop(key) for key in ("dry_run",) if key in more}
-        request = SweepRequest(
-            as_of=as_of or self.now, now=self.now, real_now=self.now + self.lag, author="ann", **more
-        )
+        times = {"as_of": as_of or self.now, "now": self.now, "real_now": self.now + self.lag}
+        request = SweepRequest(**{"author": "ann", **times, **more})
         return plan_sweeps(world.database, world.stores, world.timeline, cluster, records, request, **options)
 
     def planned(self, *feeds: str, **more: Any) -> Sweep:

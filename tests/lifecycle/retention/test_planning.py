@@ -103,6 +103,18 @@ def test_a_newer_plan_supersedes_one_that_has_not_begun(harness: RetentionHarnes
     assert harness.sweep(first.sweep_id).state is SweepState.SUPERSEDED
 
 
+def test_the_schedule_leaves_alone_for_a_day_what_a_person_has_planned(harness: RetentionHarness) -> None:
+    first = harness.planned()
+    by_schedule = {"automatic": True, "author": "schedule"}
+    planned = harness.plan(**by_schedule)
+    assert (planned.sweeps, planned.superseded) == ((), ())
+    assert {each.left_out for each in planned.feeds} == {
+        f"its sweep {first.sweep_id} was planned by ann and has not begun"
+    }
+    harness.now += timedelta(days=1)
+    assert [sweep.sweep_id for sweep in harness.plan(**by_schedule).superseded] == [first.sweep_id]
+
+
 def test_a_plan_of_some_feeds_supersedes_one_of_more_and_the_others_have_their_turn(tmp_path: Path) -> None:
     harness = two_feeds(tmp_path)
     both = harness.planned()
