@@ -12,7 +12,8 @@ help:  ## Show this list
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1  # pip would use one processor
 	touch $@
 
 demo: $(VENV)/.installed  ## Run the demo: a month of real data, processed on Spark, shown in Dagster
