@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import feed_assets
+from feed_assets.storage.port import Copying
 from feed_assets.storage.records import Availability
 from feed_assets.transfer.outcomes import CopyStatus
 from tests.drills import drill_seed, sized
@@ -206,17 +207,22 @@ class Poller(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        copying = self.place.store.copying()
-        while not self._is_over.wait(0.005):
-            before = copying.mark(PATH)
-            self.seen.add(availability := self.place.availability())
-            if availability is not Availability.AVAILABLE:
-                continue
-            names, manifest = self.place.names(), self.place.store.published_manifest(PATH)
-            if self.place.availability() is not Availability.AVAILABLE or copying.mark(PATH) != before:
-                continue
-            if manifest is None or names != {FLAG, *(entry.path for entry in manifest.entries)}:
-                self.wrong.append(f"{sorted(names)} with the manifest {manifest}")
+        """Looks once more after its end, so that it has seen what the last copy left."""
+        is_over = False
+        while not is_over:
+            is_over = self._is_over.wait(0.005)
+            self._look(self.place.store.copying())
+
+    def _look(self, copying: Copying) -> None:
+        before = copying.mark(PATH)
+        self.seen.add(availability := self.place.availability())
+        if availability is not Availability.AVAILABLE:
+            return
+        names, manifest = self.place.names(), self.place.store.published_manifest(PATH)
+        if self.place.availability() is not Availability.AVAILABLE or copying.mark(PATH) != before:
+            return
+        if manifest is None or names != {FLAG, *(entry.path for entry in manifest.entries)}:
+            self.wrong.append(f"{sorted(names)} with the manifest {manifest}")
 
 
 @pytest.mark.server
