@@ -87,6 +87,8 @@ lower package. An exception is built from facts and writes its own message: wher
 
 from collections.abc import Callable
 
+from feed_assets.masking import mask
+
 MOST_CHARACTERS = 1_000
 """The length of a message at most, wherever it is shown or recorded."""
 
@@ -94,8 +96,11 @@ MOST_CHARACTERS = 1_000
 class FeedAssetsError(Exception):
     """Base of all exceptions that this project raises on purpose; the text is for people.
 
-    It can be pickled, whatever facts it was built from.
+    It can be pickled, whatever facts it was built from. The text is without secrets, the facts are as they are.
     """
+
+    def __str__(self) -> str:
+        return mask(super().__str__())
 
     def __reduce__(self) -> "tuple[Callable[..., FeedAssetsError], tuple[object, ...]]":
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -125,13 +130,13 @@ def render_some(texts: tuple[str, ...], most: int = 5) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the message of an error in one line, at most `MOST_CHARACTERS` long; errors that are not ours with their
-    class.
+    """Return the message of an error in one line, without secrets and at most `MOST_CHARACTERS` long; errors that are
+    not ours with their class.
 
     >>> describe_error(ValueError("no such\\n  place"))
     'ValueError: no such place'
     """
-    text = " ".join(str(error).split())
+    text = mask(" ".join(str(error).split()))
     if not isinstance(error, FeedAssetsError):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from feed_assets.errors import FeedAssetsError
+from feed_assets.masking import mask
 
 """Version of the JSON form."""
 
@@ -57,7 +58,7 @@ class Issue:
     source: Source | None = None
 
     def render(self) -> str:
-        """Return position, entity, message and remedy on one line.
+        """Return position, entity, message and remedy on one line, without secrets.
 
         >>> Issue(severity=Severity.ERROR, code="unknown-key", entity="feed 'clicks'",
         ...       message="'retentoin' is not a key of a feed", remedy="Did you mean 'retention'?",
@@ -67,7 +68,7 @@ class Issue:
         where = [self.source.render()] if self.source else []
         who = [self.entity] if self.entity else []
         text = f"{self.message}. {self.remedy}" if self.remedy else f"{self.message}."
-        return ": ".join([*where, *who, text])
+        return mask(": ".join([*where, *who, text]))
 
 
 def order_of(issue: Issue) -> tuple[str, int, int, str, str]:

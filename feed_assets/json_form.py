@@ -13,6 +13,7 @@ from pydantic import Field, GetCoreSchemaHandler, PlainSerializer, TypeAdapter, 
 from pydantic_core import CoreSchema, core_schema
 
 from feed_assets.issues import EntityKey
+from feed_assets.masking import mask_values
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ ShownError = Annotated[_Value, _AnyValue(), PlainSerializer(str, return_type=str
 
 
 def render_document(result: object = None, /, **members: object) -> dict[str, Any]:
-    """Return a JSON document: the version of the form, the keys of a result, and members by name.
+    """Return a JSON document without secrets: the version of the form, the keys of a result, and members by name.
 
     >>> from datetime import UTC
     >>> from feed_assets.issues import Source
@@ -56,7 +57,9 @@ def render_document(result: object = None, /, **members: object) -> dict[str, An
     {'version': 2, 'file': 'a.yaml', 'line': 3, 'column': None, 'names': ['clicks']}
     """
     keys = {} if result is None else _render(result)
-    return {"version": VERSION, **keys, **{name: _render(value) for name, value in members.items()}}
+    rendered = {"version": VERSION, **keys, **{name: _render(value) for name, value in members.items()}}
+    masked: dict[str, Any] = mask_values(rendered)
+    return masked
 
 
 def _render(value: object) -> Any:

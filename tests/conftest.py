@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import Phase, settings
 
+from feed_assets import masking
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
 from tests.tiers import Tiers
@@ -16,6 +17,12 @@ settings.register_profile("unshrunk", deadline=None, phases=[Phase.explicit, Pha
 settings.load_profile("undated")
 
 start_lightly()
+
+
+@pytest.fixture(autouse=True)
+def _own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test hides is not hidden from the next."""
+    monkeypatch.setattr(masking, "_secrets", masking._Secrets())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,7 @@
 import click
 
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.cli.state import open_state
 from feed_assets.clock import open_clock
 from feed_assets.operations.safe_mode import SafeMode, load_safe_mode, set_safe_mode
@@ -49,7 +49,7 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
     if output == "json":
         print_json(mode)
     else:
-        click.echo(_sentence(mode))
+        say(_sentence(mode))
 
 
 @admin.command()

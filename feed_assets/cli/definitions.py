@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
@@ -33,8 +33,8 @@ def validate(ctx: click.Context, path: str | None, output: str, strict: bool | N
     else:
         for issue in report.issues:
             prefix = "warning: " if issue.severity is Severity.WARNING else ""
-            click.echo(f"{prefix}{issue.render()}")
-    click.echo(report.render_summary(), err=True)
+            say(f"{prefix}{issue.render()}")
+    say(report.render_summary(), err=True)
     if not report.is_good(strict=settings.strict):
         ctx.exit(1)
 
@@ -47,7 +47,7 @@ def schema(kind: str | None) -> None:
     For the YAML language server: `feed-assets schema > entity.schema.json`, and in each file
     `# yaml-language-server: $schema=entity.schema.json`.
     """
-    click.echo(json.dumps(entity_schema(Kind(kind) if kind else None), indent=2))
+    say(json.dumps(entity_schema(Kind(kind) if kind else None), indent=2))
 
 
 def _absolute(path: str) -> str:

@@ -11,7 +11,7 @@ from feed_assets.cli.options import (
     read_files,
     skip_checks_option,
 )
-from feed_assets.cli.render import print_result
+from feed_assets.cli.render import print_result, say
 from feed_assets.cli.state import show_changes, stop_runs
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
@@ -105,7 +105,7 @@ def finish(context: EntityContext, result: VerbResult, output: str) -> None:
     except FeedAssetsError as exc:
         failed = exc
     if result.reload_needed and (reason := show_changes(context.settings)) is not None:
-        click.echo(f"warning: {reason}", err=True)
+        say(f"warning: {reason}", err=True)
     if failed is not None:
         raise failed
 

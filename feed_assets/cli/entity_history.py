@@ -5,7 +5,7 @@ from datetime import datetime
 import click
 
 from feed_assets.cli.options import MomentType, open_entity_context_for, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.operations.entities.history import governing_version
 from feed_assets.timing.dates import render_datetime
 
@@ -23,9 +23,9 @@ def governing(process: str, instance: datetime, cluster: str, output: str) -> No
         print_json(governing=found)
         return
     if found is None:
-        click.echo(f"No release of {process!r} on {cluster!r} is in effect at {render_datetime(instance)}.", err=True)
+        say(f"No release of {process!r} on {cluster!r} is in effect at {render_datetime(instance)}.", err=True)
         return
-    click.echo(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
+    say(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
     rows = [
         (each.kind, each.name, each.version, each.author, f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}")
         for each in found.versions

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from feed_assets.cli.options import ListType, MomentType, kind_argument, open_entity_context_for, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.definitions.verification import verify_store
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
@@ -47,7 +47,7 @@ def status(kind: Kind, name: str, output: str) -> None:
     if output == "json":
         print_json(found)
         return
-    click.echo(found.state.value)
+    say(found.state.value)
     print_table(("cluster", "status"), found.clusters.items())
 
 
@@ -66,7 +66,7 @@ def status(kind: Kind, name: str, output: str) -> None:
 def definition(kind: Kind, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
     context = open_entity_context_for(dry_run=True)
-    click.echo(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
+    say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
         for each in page.entities
     ]
     print_table(("kind", "name", *(field.value.lower() for field in shown)), rows)
-    click.echo(f"{len(page.entities)} of {page.total} entities", err=True)
+    say(f"{len(page.entities)} of {page.total} entities", err=True)
 
 
 def _cell(value: object) -> str:
@@ -217,7 +217,7 @@ def summary(
         for each in entity.instances
     ]
     print_table(("name", "status", "instance", "instance status"), rows)
-    click.echo(f"{len(found.entities)} of {found.total} entities", err=True)
+    say(f"{len(found.entities)} of {found.total} entities", err=True)
 
 
 @click.command()
@@ -236,7 +236,7 @@ def lookup(path: str, output: str) -> None:
     ]
     print_table(("feed", "cluster", "type", "instance"), rows)
     if not found:
-        click.echo("No feed has this path.", err=True)
+        say("No feed has this path.", err=True)
 
 
 @click.command()
@@ -305,8 +305,8 @@ def verify(ctx: click.Context, output: str) -> None:
     else:
         for issue in issues:
             prefix = "warning: " if issue.severity is Severity.WARNING else ""
-            click.echo(f"{prefix}{issue.render()}")
-    click.echo(f"{len(errors)} errors, {len(issues) - len(errors)} warnings", err=True)
+            say(f"{prefix}{issue.render()}")
+    say(f"{len(errors)} errors, {len(issues) - len(errors)} warnings", err=True)
     if errors:
         ctx.exit(FAILED)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.options import dry_run_option, output_option, read_files
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
 from feed_assets.entities.process import Workflow, WorkflowEngine
@@ -88,8 +88,8 @@ def import_falcon(
         print_json(report)
     else:
         for line in report.render():
-            click.echo(line)
-    click.echo(report.render_summary(), err=True)
+            say(line)
+    say(report.render_summary(), err=True)
     if not report.is_good:
         ctx.exit(1)
 
@@ -126,15 +126,15 @@ def export_falcon(
         if output == "json":
             print_json(documents=documents)
         else:
-            click.echo("".join(document.text for document in documents), nl=False)
+            say("".join(document.text for document in documents), nl=False)
         return
     report = write_documents(documents, _folder(target), is_forced=force, is_dry_run=dry_run)
     if output == "json":
         print_json(report)
     else:
         for line in describe(documents):
-            click.echo(line)
-    click.echo(f"{report.folder}: {len(documents)} documents{'' if report.is_written else ', not written'}", err=True)
+            say(line)
+    say(f"{report.folder}: {len(documents)} documents{'' if report.is_written else ', not written'}", err=True)
 
 
 def _documents(paths: Iterable[str]) -> list[EntityFile]:

@@ -4,7 +4,7 @@ import click
 
 from feed_assets.cli.instance_options import instance_of, open_context_for
 from feed_assets.cli.options import author_of, change_options
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.arrival_notices import Notice, record_notice
 
@@ -56,4 +56,4 @@ def notify(
     if output == "json":
         print_json(result)
     else:
-        click.echo(result.render())
+        say(result.render())

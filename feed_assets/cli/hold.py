@@ -6,7 +6,7 @@ import click
 
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.operations.retention.holding import (
     add_holds,
     find_spans,
@@ -64,7 +64,7 @@ def add(
     spans = find_spans(context, feeds, clusters, start=start, end=end, instance=instance)
     added = add_holds(context, name, spans, reason=reason, author=author_of(author), expires_at=until, dry_run=dry_run)
     _print(added, output)
-    click.echo(f"{'would be held' if dry_run else 'held'} by {name!r}", err=True)
+    say(f"{'would be held' if dry_run else 'held'} by {name!r}", err=True)
 
 
 @hold.command()
@@ -74,7 +74,7 @@ def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
     """Release all holds of a name. The next scheduled retention removes what has expired."""
     released = release_hold(open_context_for(), name, author=author_of(author), dry_run=dry_run)
     _print(released, output)
-    click.echo(f"{'would release' if dry_run else 'released'} {name!r}", err=True)
+    say(f"{'would release' if dry_run else 'released'} {name!r}", err=True)
 
 
 @hold.command("list")

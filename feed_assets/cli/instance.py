@@ -20,7 +20,7 @@ from feed_assets.cli.instance_options import (
     subject_options,
 )
 from feed_assets.cli.options import clusters_option, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
 from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances, summarize_instances
@@ -107,7 +107,7 @@ def params(
             rows = [(each.cluster, key, value) for key, value in sorted(each.properties.items())]
             print_table(("cluster", "property", "value"), rows)
             if not rows:
-                click.echo(f"{each.cluster}: {each.status}, it has not begun", err=True)
+                say(f"{each.cluster}: {each.status}, it has not begun", err=True)
     end_with(ctx, found.result, found.message)
 
 
@@ -128,7 +128,7 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
             print_table(_HEADER, [_cells(each)])
             for action in each.actions or ():
                 place = action.log or f"run {each.run_id}"
-                click.echo(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
+                say(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
     end_with(ctx, found.result, found.message)
 
 
@@ -208,7 +208,7 @@ def _print_page(ctx: click.Context, page: InstancePage, output: str) -> None:
     else:
         print_table(_HEADER, map(_cells, page.instances))
         if page.has_more:
-            click.echo("More instances follow: see --offset and --num-results.", err=True)
+            say("More instances follow: see --offset and --num-results.", err=True)
     end_with(ctx, page.result, page.message)
 
 

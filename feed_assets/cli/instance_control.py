@@ -9,7 +9,7 @@ import click
 
 from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.existing import EXISTING, Existing
 from feed_assets.lifecycle.instances.actions import InstanceAction
 from feed_assets.operations.instances.ranges import join_consecutive, render_range
@@ -122,7 +122,7 @@ def _control(
         print_json(done)
     else:
         print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done))
-    click.echo(done.render_summary(), err=True)
+    say(done.render_summary(), err=True)
 
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from feed_assets.cli.instance_options import (
     range_options,
 )
 from feed_assets.cli.options import KindType, ListType, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.search import SearchQuery, search_instances
@@ -59,7 +59,7 @@ def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
         print_consolidated(found, "graphs")
     else:
         for graph in found.items:
-            click.echo(graph.render_dot() if output == "dot" else graph.render_text())
+            say(graph.render_dot() if output == "dot" else graph.render_text())
     end_with(ctx, found.result, found.message)
 
 
@@ -120,4 +120,4 @@ def search(
     ]
     print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows)
     if found.has_more:
-        click.echo("More instances follow: see --offset and --num-results.", err=True)
+        say("More instances follow: see --offset and --num-results.", err=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.options import MomentType, clusters_option, kind_argument
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result
 from feed_assets.operations.instances.ranges import (
@@ -180,7 +180,7 @@ def print_consolidated(found: Consolidated[Any], name: str, **more: object) -> N
 def end_with(ctx: click.Context, result: Result, message: str) -> None:
     """Print the failures, and let the command fail if there are any."""
     if message:
-        click.echo(message, err=True)
+        say(message, err=True)
     if result is not Result.SUCCEEDED:
-        click.echo(f"feed-assets: {result.value}", err=True)
+        say(f"feed-assets: {result.value}", err=True)
         ctx.exit(FAILED)

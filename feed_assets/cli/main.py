@@ -13,15 +13,17 @@ import click
 
 from feed_assets.cli.definitions import schema, validate
 from feed_assets.cli.falcon import export_falcon, import_falcon
+from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.masking import get_logger, mask_logs
 from feed_assets.state.errors import StateUnreachableError
 
 FAILED = 1
 WRONG_USAGE = 2
 OUR_MISTAKE = 3
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 _LATER = {
@@ -76,15 +78,15 @@ class Boundary(click.Group):
 
 
 def _say(text: str) -> None:
-    click.echo(f"feed-assets: {text}", err=True)
+    say(f"feed-assets: {text}", err=True)
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:
     if is_requested and not ctx.resilient_parsing:
         try:
-            click.echo(f"feed-assets {version('feed-assets')}")
+            say(f"feed-assets {version('feed-assets')}")
         except PackageNotFoundError:
-            click.echo("feed-assets (not installed)")
+            say("feed-assets (not installed)")
         ctx.exit()
 
 
@@ -97,6 +99,8 @@ def main(debug: bool) -> None:
     """Manage feeds and processes on Dagster and Spark."""
     if debug:
         logging.basicConfig(level=logging.DEBUG)
+        for handler in logging.getLogger().handlers:
+            mask_logs(handler)
 
 
 main.add_command(validate)

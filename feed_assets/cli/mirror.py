@@ -10,7 +10,7 @@ import click
 from feed_assets.cli.instance_control import parse_properties, read_property_lines
 from feed_assets.cli.instance_options import FAILED, open_context_for
 from feed_assets.cli.options import FrequencyType, MomentType, output_option
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
@@ -56,10 +56,10 @@ def plan(ctx: click.Context, process: str, cluster: str | None, removals: int | 
             files = list(_files(planned))
             print_table(("", "bytes", "file"), files[:limit])
             if len(files) > limit:
-                click.echo(f"{limit:,} of {len(files):,} files; --limit shows more", err=True)
+                say(f"{limit:,} of {len(files):,} files; --limit shows more", err=True)
     for planned in plans.directories:
         if planned.refusal is not None:
-            click.echo(f"feed-assets: {planned.refusal}", err=True)
+            say(f"feed-assets: {planned.refusal}", err=True)
     if not plans.is_good:
         ctx.exit(FAILED)
 
@@ -93,7 +93,7 @@ def snapshots(process: str, cluster: str | None, output: str) -> None:
         rows = [(one.shelf.value, one.name, f"{one.files:,}", f"{one.bytes:,}", one.content or "") for one in each]
         print_table(("side", "snapshot", "files", "bytes", "content"), rows)
         if not rows:
-            click.echo(f"{url}: there is no snapshot", err=True)
+            say(f"{url}: there is no snapshot", err=True)
 
 
 def _request(
@@ -161,14 +161,14 @@ def new(target_file: str | None, force: bool, output: str, **options: Any) -> No
     settings = load_settings()
     template = make_mirror(_request(**options), load_declared(settings), open_clock(settings).now(), is_forced=force)
     for note in (*template.notes, *(f"warning: {issue.render()}" for issue in template.warnings)):
-        click.echo(note, err=True)
+        say(note, err=True)
     if target_file is not None:
         shown = write_template(template, target_file, is_forced=force)
-        click.echo(f"{shown}: process '{template.process.name}' is written", err=True)
+        say(f"{shown}: process '{template.process.name}' is written", err=True)
     if output == "json":
         print_json(template)
     elif target_file is None:
-        click.echo(template.text, nl=False)
+        say(template.text, nl=False)
 
 
 def _parse_snapshots(text: str | None) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from feed_assets.cli.options import (
     read_files,
     skip_checks_option,
 )
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.applying import apply_planned, require_digest
 from feed_assets.operations.entities.context import EntityContext
@@ -81,10 +81,10 @@ def apply(
         _show(planned, output)
         ctx.exit(FAILED if planned.errors else 0)
     if planned.difference.is_empty and not planned.errors:
-        click.echo("Nothing would change.", err=True)
+        say("Nothing would change.", err=True)
     is_confirmed = delete_all or digest is not None
     if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
-        click.echo(render_difference(planned.difference), err=True)
+        say(render_difference(planned.difference), err=True)
         click.confirm("Apply this?", abort=True, err=True)
         is_confirmed = True
     finish(context, apply_planned(context, planned, may_delete_all=is_confirmed), output)
@@ -101,10 +101,10 @@ def _plan(context: EntityContext, paths: Sequence[str], *, prune: bool) -> Plann
 def _show(planned: PlannedChanges, output: str) -> None:
     for issue in planned.issues:
         prefix = "warning: " if issue.severity is Severity.WARNING else ""
-        click.echo(f"{prefix}{issue.render()}", err=True)
+        say(f"{prefix}{issue.render()}", err=True)
     if output == "json":
         print_json(planned)
         return
-    click.echo(render_difference(planned.difference))
+    say(render_difference(planned.difference))
     if not planned.difference.is_empty and not planned.errors:
-        click.echo(f"Plan {planned.digest}")
+        say(f"Plan {planned.digest}")

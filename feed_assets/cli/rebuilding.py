@@ -6,7 +6,7 @@ import click
 
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.cli.state import open_state
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, RebuiltFeed, rebuild_state
 from feed_assets.settings import load_settings
@@ -49,9 +49,9 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
         print_json(rebuilt)
     else:
         _print_rows(rebuilt)
-    click.echo(_summary(rebuilt), err=True)
+    say(_summary(rebuilt), err=True)
     if not (rebuilt.is_empty or dry_run):
-        click.echo("Holds leave no trace on storage: add lost ones again before retention runs.", err=True)
+        say("Holds leave no trace on storage: add lost ones again before retention runs.", err=True)
     if rebuilt.problems:
         ctx.exit(FAILED)
 

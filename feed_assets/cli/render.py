@@ -9,9 +9,15 @@ import click
 
 from feed_assets.issues import Severity
 from feed_assets.json_form import render_document
+from feed_assets.masking import mask
 
 if TYPE_CHECKING:
     from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
+
+
+def say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text without secrets, on standard output or on standard error. Nothing else here prints text."""
+    click.echo(mask(text), err=err, nl=nl)
 
 
 def print_json(result: object = None, /, **members: object) -> None:
@@ -23,7 +29,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     """Print rows on standard output: as a table on a terminal, else one line each with tabs between the cells and no
     header. Columns at the end that no row has are omitted.
     """
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else mask(str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in cells:
             click.echo("\t".join(row))
@@ -42,18 +48,18 @@ def print_result(result: "VerbResult", output: str) -> None:
     """Print the result of a verb on standard output, and warnings on standard error."""
     for issue in result.warnings:
         if issue.severity is Severity.WARNING:
-            click.echo(f"warning: {issue.render()}", err=True)
+            say(f"warning: {issue.render()}", err=True)
     if output == "json":
         print_json(result)
         return
     for outcome in result.outcomes:
-        click.echo(_sentence(outcome, dry_run=result.dry_run and result.verb != "validate"))
+        say(_sentence(outcome, dry_run=result.dry_run and result.verb != "validate"))
         for change in outcome.changes:
-            click.echo(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}")
+            say(f"  {change.field}: {_value(change.before)} -> {_value(change.after)}")
         for note in outcome.notes:
-            click.echo(f"  {note}")
+            say(f"  {note}")
     for release in result.releases:
-        click.echo(release.render())
+        say(release.render())
 
 
 def _sentence(outcome: "EntityOutcome", *, dry_run: bool) -> str:

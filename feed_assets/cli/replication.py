@@ -8,7 +8,7 @@ import click
 from feed_assets.cli.instance_options import FAILED, range_options
 from feed_assets.cli.options import author_of, change_options, output_option
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.operations.instances.feed_listings import render_size
 from feed_assets.operations.instances.ranges import PAGE, join_consecutive, render_range
 from feed_assets.operations.instances.rows import rendered
@@ -108,7 +108,7 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
         print_json(found)
     else:
         _print_verified(found)
-    click.echo(found.render_summary(), err=True)
+    say(found.render_summary(), err=True)
     if found.findings:
         ctx.exit(FAILED)
 
@@ -143,7 +143,7 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
         print_json(done)
     else:
         _print_repaired(done)
-    click.echo(done.render_summary(), err=True)
+    say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
 

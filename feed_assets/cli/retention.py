@@ -15,7 +15,7 @@ from feed_assets.cli.options import (
     output_option,
 )
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table
+from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
@@ -68,8 +68,8 @@ def plan(
     else:
         print_plan(planned)
     for sweep in planned.superseded:
-        click.echo(f"it supersedes {sweep.sweep_id}", err=True)
-    click.echo(planned.render_summary(), err=True)
+        say(f"it supersedes {sweep.sweep_id}", err=True)
+    say(planned.render_summary(), err=True)
 
 
 @retention.command()
@@ -133,22 +133,20 @@ def run(
 def _tell_who_waits(planned: "RetentionPlan") -> None:
     for feed in planned.feeds:
         if feed.left_out:
-            click.echo(f"feed '{feed.feed}' on {feed.cluster} is left out: {feed.left_out}", err=True)
+            say(f"feed '{feed.feed}' on {feed.cluster} is left out: {feed.left_out}", err=True)
     for sweep in planned.sweeps:
         if sweep.state is SweepState.ASKING:
-            click.echo(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
+            say(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)
 
 
 def _end_run(ctx: click.Context, ran: "SweepRuns") -> None:
     if not ran.sweeps and not ran.refused:
-        click.echo("no sweep waits to run", err=True)
+        say("no sweep waits to run", err=True)
     for refused in ran.refused:
-        click.echo(f"feed-assets: {refused}", err=True)
+        say(f"feed-assets: {refused}", err=True)
     for sweep in ran.sweeps:
         if sweep.state is SweepState.RUNNING and not ran.dry_run:
-            click.echo(
-                f"other workers hold a part of {sweep.sweep_id}; repeat the command when they have finished", err=True
-            )
+            say(f"other workers hold a part of {sweep.sweep_id}; repeat the command when they have finished", err=True)
     if not ran.is_complete:
         ctx.exit(FAILED)
 
@@ -205,7 +203,7 @@ def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, out
     print_sweep(shown.sweep)
     print_items(shown.items)
     if shown.matching > len(shown.items):
-        click.echo(f"{len(shown.items):,} of {shown.matching:,} paths; --limit shows more", err=True)
+        say(f"{len(shown.items):,} of {shown.matching:,} paths; --limit shows more", err=True)
 
 
 @retention.command("list")
@@ -276,7 +274,7 @@ def undo(
         print_json(done)
     else:
         print_table(("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left])
-    click.echo(done.render_summary(), err=True)
+    say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
 
@@ -320,7 +318,7 @@ def purge(
     else:
         rows = [(each.sweep.sweep_id, each.sweep.cluster, each.files, each.obstacle) for each in done.purged]
         print_table(("sweep", "cluster", "files", "obstacle"), rows)
-    click.echo(done.render_summary(), err=True)
+    say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
 
@@ -339,8 +337,8 @@ def report(plan: str, output: str) -> None:
         print_json(sweep_id=sweep.sweep_id, feeds=reports)
         return
     for each in reports:
-        click.echo(each.paths)
-        click.echo(each.times)
+        say(each.paths)
+        say(each.times)
 
 
 def _open(author: str | None) -> "tuple[OperationContext, SweepContext]":

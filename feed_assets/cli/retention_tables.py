@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-import click
-
-from feed_assets.cli.render import print_table
+from feed_assets.cli.render import print_table, say
 from feed_assets.operations.instances.feed_listings import render_size
 from feed_assets.operations.retention.planning import RetentionPlan
 from feed_assets.operations.retention.reading import ShownItem
@@ -83,7 +81,7 @@ def print_sweeps(sweeps: Iterable[Sweep]) -> None:
         remarks = [obstacle.sentence for obstacle in sweep.obstacles] if not sweep.approved_by else []
         remarks += [sweep.note] if sweep.note else []
         for remark in remarks:
-            click.echo(f"{sweep.sweep_id}: {remark}", err=True)
+            say(f"{sweep.sweep_id}: {remark}", err=True)
 
 
 def print_sweep(sweep: Sweep) -> None:
@@ -108,11 +106,11 @@ def print_sweep(sweep: Sweep) -> None:
         facts[f"asks ({obstacle.code})"] = obstacle.sentence
     for name, fact in facts.items():
         if fact is not None:
-            click.echo(f"{name}: {fact}")
+            say(f"{name}: {fact}")
     for count in sweep.counts:
         kept = ", ".join(f"{kind} {number}" for kind, number in count.protected_by.items())
         kept = f"; not in the plan, because protected: {kept}" if kept else ""
-        click.echo(
+        say(
             f"feed {count.feed}: {count.instances:,} instances, {count.paths:,} paths, {render_size(count.bytes)}; "
             f"evicted {count.evicted:,}, kept {count.kept:,}, failed {count.failed:,}{kept}"
         )

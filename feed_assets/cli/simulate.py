@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.options import FrequencyType, MomentType, output_option
-from feed_assets.cli.render import print_json
+from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
@@ -99,5 +99,5 @@ def simulate(
     counted: Counter[str] = Counter()
     for line in lines:
         counted[line.what.value] += 1
-        click.echo(line.render())
-    click.echo(", ".join(f"{count} {what}" for what, count in sorted(counted.items())), err=True)
+        say(line.render())
+    say(", ".join(f"{count} {what}" for what, count in sorted(counted.items())), err=True)

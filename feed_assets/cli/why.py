@@ -4,6 +4,7 @@ import click
 
 from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
 from feed_assets.cli.options import KindType, ListType, output_option
+from feed_assets.cli.render import say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining.explanations import explain
 
@@ -37,10 +38,10 @@ def why(
         print_consolidated(found, "instances", root_causes=causes)
     else:
         for explanation in found.items:
-            click.echo(explanation.render())
+            say(explanation.render())
             roots = [root.headline for root in explanation.root_causes() if root != explanation]
             if roots:
-                click.echo("root causes:")
+                say("root causes:")
                 for root in roots:
-                    click.echo(f"  - {root}")
+                    say(f"  - {root}")
     end_with(ctx, found.result, found.message)

@@ -4,19 +4,19 @@ A change has three steps, each of which can be repeated: prepared (its files and
 (its files, one by one), done (its versions and its end, in one transaction).
 """
 
-import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from feed_assets.definitions.errors import DefinitionsChangedError
 from feed_assets.definitions.folder import DefinitionFolder
+from feed_assets.masking import get_logger
 from feed_assets.state.changes import Changes
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import Change, ChangeState, FileChange, digest_content
 from feed_assets.state.definitions import Definitions
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def recover_changes(database: Database, folder: DefinitionFolder, now: datetime) -> list[Change]:

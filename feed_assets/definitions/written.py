@@ -1,7 +1,7 @@
 """Digest and read documents as written: references to outside values stay references.
 
 The record of definitions is about what people write. A rotated secret, or a folder with another name on another
-machine, makes no new version, and no secret gets into the record.
+machine, makes no new version, and no secret of the environment gets into the record.
 """
 
 import hashlib

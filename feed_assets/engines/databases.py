@@ -1,6 +1,5 @@
 """Check databases by JDBC: open a real connection with only the declared driver and the declared credential."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +9,8 @@ from py4j.protocol import Py4JError
 
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.java import JavaMachine, explain_java
+from feed_assets.masking import remember_unnamed
 
-_SHORTEST_SECRET = 3
-_HIDDEN = "***"
-_IN_URL = re.compile(r"((?:password|passwd|pwd|secret|token)=)[^;&\s]+", re.IGNORECASE)  # ;password=x
 _VALID_WITHIN = 5
 _CHECK_DRIVER = "Check driver.class and driver.jars."
 
@@ -38,6 +35,7 @@ def connect(machine: JavaMachine, address: DatabaseAddress) -> None:
     Raises:
         ServiceError: the driver cannot be loaded, or the database refuses. The text contains no password.
     """
+    remember_unnamed(address.password)
     driver = _load_driver(machine, address.driver_class, address.jars)
     view = machine.view
     properties = view.java.util.Properties()
@@ -84,18 +82,6 @@ def find_password(machine: JavaMachine, provider: str, alias: str) -> str | None
         ) from exc
 
 
-def hide_secrets(text: str, secrets: Sequence[str]) -> str:
-    """Replace the known passwords in a text, and everything after `password=` in an address, by asterisks.
-
-    >>> hide_secrets("no: jdbc:x:y;password=abc for pw12", ["pw12"])
-    'no: jdbc:x:y;password=*** for ***'
-    """
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, _HIDDEN)
-    return _IN_URL.sub(rf"\1{_HIDDEN}", text)
-
-
 def _load_driver(machine: JavaMachine, name: str, jars: Sequence[Path]) -> Any:
     view = machine.view
     try:
@@ -123,7 +109,7 @@ def _call(machine: JavaMachine, interface: str, target: Any, method: str, *argum
 
 def _refused(address: DatabaseAddress, reason: str) -> ServiceError:
     return ServiceError(
-        service=f"the database {hide_secrets(address.url, [address.password])}",
-        reason=f"it refuses the connection: {hide_secrets(reason, [address.password])}",
+        service=f"the database {address.url}",
+        reason=f"it refuses the connection: {reason}",
         next_step="Check address, user and password.",
     )

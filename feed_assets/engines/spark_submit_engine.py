@@ -1,6 +1,5 @@
 """Run an external application through the `spark-submit` of the installed pyspark: command line and environment."""
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,12 +14,13 @@ from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
 from feed_assets.engines.sessions import catalog_conf
 from feed_assets.engines.supervised import SupervisedProcess
+from feed_assets.masking import get_logger
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 _ABSENT = "NONE"
 _LOG_LEVEL = "spark.log.level"
 _LONGEST_VARIABLE = 32_768

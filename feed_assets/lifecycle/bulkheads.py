@@ -4,7 +4,6 @@ A tick consists of units: a step, or the part of a step that concerns one feed, 
 fails is recorded with its reason and put off; all others run. The first success of the unit ends the record.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
@@ -13,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.errors import describe_error
+from feed_assets.masking import get_logger
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.records import TickFailure, TickStep
@@ -36,7 +36,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 class Bulkheads:

@@ -17,6 +17,7 @@ from feed_assets.loading.interpolation import Interpolation, MissingValue, Value
 from feed_assets.loading.messages import alternatives, closest, explain
 from feed_assets.loading.salvaging import salvage_feed
 from feed_assets.loading.yaml_nodes import iter_documents
+from feed_assets.masking import mask, remember_credentials
 
 MISSING_KEY = "missing-key"
 MAX_MISTAKES = 50
@@ -100,23 +101,22 @@ class _Reader:
         if kind is None:
             return None
         content: object = {key: item for key, item in value.items() if key != _KIND}
+        remember_credentials(content)
         if self._values is None:
-            return self._checked(kind, content, None)
+            return self._checked(kind, content)
         filling = Interpolation(self._values, with_variables=kind is Kind.CLUSTER)
         filled = filling.fill(content)
         for missing in filling.missing:
             self._report_missing(missing)
-        return None if filling.missing else self._checked(kind, filled, filling)
+        return None if filling.missing else self._checked(kind, filled)
 
-    def _checked(self, kind: Kind, content: object, filling: Interpolation | None) -> AnyEntity | None:
+    def _checked(self, kind: Kind, content: object) -> AnyEntity | None:
         try:
             return ENTITY_TYPES[kind].model_validate(content)
         except ValidationError as exc:
             for path, code, finding in islice(explain(exc, ENTITY_TYPES[kind]), MAX_MISTAKES):
                 if code == MISSING_KEY and self._document.problems and self._document.is_presence_checked:
                     continue
-                if filling is not None:
-                    finding = Finding(message=filling.hide(finding.message), remedy=filling.hide(finding.remedy))
                 self._add(code, finding, self._sources.locate(path))
             if exc.error_count() > MAX_MISTAKES:
                 message = f"it has {exc.error_count() - MAX_MISTAKES:,} further mistakes"
@@ -158,8 +158,8 @@ class _Reader:
                 severity=Severity.ERROR,
                 code=code,
                 entity=self._label,
-                message=_shortened(finding.message),
-                remedy=_shortened(finding.remedy),
+                message=_shortened(mask(finding.message)),
+                remedy=_shortened(mask(finding.remedy)),
                 source=source or self._sources.locate(),
             )
         )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from feed_assets.issues import FieldPath
+from feed_assets.masking import remember
 
 _REFERENCE = re.compile(r"(\$?)\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:SECRET}, ${DATA_ROOT}, $${literal}
-_SHORTEST_SECRET = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,13 @@ class Values:
     environ: Mapping[str, str]
 
     def find(self, name: str, *, is_environment: bool) -> str | None:
-        """Return the value of `${env:name}` or `${name}`; None if there is none."""
-        if is_environment or name not in self.variables:
-            return self.environ.get(name)
-        return self.variables[name]
+        """Return the value of `${env:name}` or `${name}`; None if there is none. The first is a secret from now on."""
+        if not is_environment and name in self.variables:
+            return self.variables[name]
+        found = self.environ.get(name)
+        if is_environment and found is not None:
+            remember(found, name)
+        return found
 
     def iter_used(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Yield each reference of the text with its value, for digests.
@@ -64,7 +67,7 @@ def escape_references(value: Any, *, with_variables: bool) -> Any:
 class Interpolation:
     """Replacement of references in the plain values of one document.
 
-    Records the references without a value and the environment values it used.
+    Records the references without a value.
 
     >>> filled = Interpolation(Values(variables={"ROOT": "/data"}, environ={}), with_variables=True)
     >>> filled.fill({"storage": "file://${ROOT}", "data": "$${YEAR}"})
@@ -75,7 +78,6 @@ class Interpolation:
         self._values = values
         self._with_variables = with_variables
         self._missing: dict[MissingValue, None] = {}
-        self._environment: dict[str, str] = {}
 
     @property
     def missing(self) -> tuple[MissingValue, ...]:
@@ -92,12 +94,6 @@ class Interpolation:
             return [self.fill(item, (*path, position)) for position, item in enumerate(value)]
         return value
 
-    def hide(self, text: str) -> str:
-        """Replace environment values in a text by their references, because they may be secrets."""
-        for name, value in self._environment.items():
-            text = text.replace(value, f"${{env:{name}}}")
-        return text
-
     def _fill_text(self, text: str, path: FieldPath) -> str:
         def value_of(found: re.Match[str]) -> str:
             escaped, prefix, name = found.groups()
@@ -109,8 +105,6 @@ class Interpolation:
             if known is None:
                 missing = MissingValue(path=path, name=name, is_environment=bool(prefix))
                 self._missing.setdefault(missing)
-            elif prefix and len(known) >= _SHORTEST_SECRET:
-                self._environment[name] = known
             return known or ""
 
         return _REFERENCE.sub(value_of, text)

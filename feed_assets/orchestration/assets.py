@@ -19,6 +19,7 @@ from dagster import (
 )
 
 from feed_assets.entities.columns import parse_columns
+from feed_assets.masking import mask, mask_values, masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
@@ -72,7 +73,8 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
     def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
         from feed_assets.orchestration.materialization import materialize_process
 
-        yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
+        with masked_errors():
+            yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
 
     return process_asset
 
@@ -120,8 +122,8 @@ def _feed_spec(
         deps=deps,
         partitions_def=feed_grid.definition(),
         group_name=names.word(facts.groups[0]) if facts.groups else names.word(record.cluster),
-        description=facts.description,
-        metadata=metadata,
+        description=facts.description and mask(facts.description),
+        metadata=mask_values(metadata),
         owners=_owners(facts),
         tags=_tags(facts),
         kinds={record.format.value, *(("spark", made_by.engine) if made_by else ("feed",))},
@@ -135,8 +137,8 @@ def _process_spec(process: ProcessRecord, key: AssetKey, run_grid: Grid, deps: S
         deps=deps,
         partitions_def=run_grid.definition(),
         group_name=names.word(facts.groups[0]) if facts.groups else names.word(process.cluster),
-        description=facts.description,
-        metadata={**_common_metadata(process.sequence, facts), **_process_metadata(process)},
+        description=facts.description and mask(facts.description),
+        metadata=mask_values({**_common_metadata(process.sequence, facts), **_process_metadata(process)}),
         owners=_owners(facts),
         tags=_tags(facts),
         kinds={"process", "spark", process.engine},
@@ -186,4 +188,4 @@ def _tags(facts: EntityFacts) -> dict[str, str]:
     """Return tags in the form that Dagster allows (letters, digits, `_`, `-`, `.`, 63 characters), adapting them if
     needed.
     """
-    return {names.tag_text(name): names.tag_text(value) for name, value in facts.tags}
+    return {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}

@@ -4,7 +4,6 @@ Dagster's launcher notices that a worker died only while the code server that st
 both, or of the machine, the run would stay STARTED forever and keep its pool slot.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.lifecycle.releases.timeline import BEGINNING
+from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.state.database import Database
 from feed_assets.state.leases import find_held
@@ -25,7 +25,7 @@ SILENCE = timedelta(seconds=120)
 A worker renews its lease while it works on an instance, and logs when it begins and ends.
 """
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dagster import (
     AssetSpec,
     BetaWarning,
     Definitions,
+    ResourceDefinition,
     asset_check,
     in_process_executor,
 )
@@ -22,6 +23,7 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets.clock import open_clock
 from feed_assets.engines.sessions import session_conf
 from feed_assets.issues import Severity
+from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_assets
 from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
@@ -33,7 +35,7 @@ from feed_assets.plan.location import Declared, declare_location, find_plan_cach
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def build_definitions(
@@ -71,7 +73,7 @@ def build_definitions(
 def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object]) -> Definitions:
     location, settings = runtime.location, runtime.settings
     sparks = {
-        names.spark_resource(cluster.name): spark_resource(cluster, settings.root)
+        names.spark_resource(cluster.name): _spark_definition(cluster, settings.root)
         for cluster in location.plan.clusters.values()
     }
     clusters = list(location.plan.clusters)
@@ -109,6 +111,13 @@ def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
         catalog=cluster.catalog,
     )
     return LazyPySparkResource(spark_config=conf)
+
+
+def _spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
+    """Return the resource without a config schema: Dagster stores defaults of a schema, with the secrets in them."""
+    return ResourceDefinition(
+        resource_fn=lambda _: spark_resource(cluster, root), description=f"The Spark session of cluster {cluster.name}."
+    )
 
 
 def _location_asset(digest: str) -> AssetSpec:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dagster import AssetCheckEvaluation, AssetCheckSeverity, MetadataValue
 
 from feed_assets.issues import Issue, Severity
+from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
@@ -60,8 +61,8 @@ class Health:
 
     def _sentences(self, cluster: str | None = None) -> list[str]:
         return [
-            *(describe_failure(each) for each in self.failures if cluster in (None, each.cluster)),
-            *(describe_obstructed(each) for each in self.obstructed if cluster in (None, each.cluster)),
+            *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
+            *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
         ]
 
 

@@ -26,6 +26,7 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.masking import format_error, mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.interrupts import repeated_interrupts
 from feed_assets.orchestration.layout import FindAsset
@@ -104,9 +105,9 @@ class InstanceRun:
             if not isinstance(outcome, Exception):
                 on_done(label, outcome)
                 return
-            failures[label] = f"{type(outcome).__name__}: {outcome}"
-            is_expected = isinstance(outcome, FeedAssetsError)
-            context.log.error(f"{label} failed: {failures[label]}", exc_info=None if is_expected else outcome)
+            failures[label] = mask(f"{type(outcome).__name__}: {outcome}")
+            trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
+            context.log.error(f"{label} failed: {failures[label]}{trace}")
 
         run = self._run_each if self.process.copy is None else self._run_copies
         with repeated_interrupts(context.instance, context.run.run_id):
@@ -127,8 +128,7 @@ class InstanceRun:
                 if not self._is_still_requested(label, nominal_time, request):
                     continue
                 outcome = self._run_one(timeline, nominal_time)
-            except Exception as exc:
-                self.context.log.debug(label, exc_info=True)
+            except Exception as exc:  # noqa: BLE001 - `end` logs it
                 outcome = exc
             end(label, outcome)
 
@@ -143,7 +143,7 @@ class InstanceRun:
             try:
                 active, past_locations = self._find_release(timeline, nominal_time)
             except FeedAssetsError as exc:
-                self.context.log.debug(label, exc_info=True)
+                self.context.log.debug(f"{label}\n{format_error(exc)}")
                 end(label, exc)
             else:
                 groups.setdefault(id(active.record), (active, past_locations, []))[2].append(nominal_time)
@@ -224,7 +224,7 @@ class InstanceRun:
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)
         if found is None or not found[1].sequence.contains(done.nominal_time):
-            self.context.log.info(f"{done.url} is published; it is not a partition of the current definitions")
+            self.context.log.info(f"{mask(done.url)} is published; it is not a partition of the current definitions")
             return
         asset_key, grid = found
         self.context.log_event(
@@ -253,7 +253,7 @@ def describe_active_release(active: ActiveRelease, newest: int) -> str:
 def published_metadata(done: Published) -> dict[str, MetadataValue | str | int | float]:
     """Return the metadata of a published instance for its partition's page."""
     metadata: dict[str, MetadataValue | str | int | float] = {
-        "dagster/uri": MetadataValue.url(done.url),
+        "dagster/uri": MetadataValue.url(mask(done.url)),
         names.META_NOMINAL: render_datetime(done.nominal_time),
         names.META_BYTES: done.content.bytes,
         names.META_FILES: done.content.files,
@@ -269,7 +269,7 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | str | int |
         missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
         metadata[names.META_MISSING] = MetadataValue.json(missing)
     for name, value in done.details.items():
-        metadata[names.META_DETAIL + name] = value
+        metadata[names.META_DETAIL + name] = mask_values(value)
     return metadata
 
 

@@ -4,7 +4,6 @@ Dagster interrupts the process of a run once. Python drops an interrupt that arr
 an import, and a workflow that catches every exception swallows it; the run would then continue to its end.
 """
 
-import logging
 import os
 import signal
 import threading
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from dagster import DagsterInstance, DagsterRunStatus
 
 from feed_assets.clock import Stopwatch
+from feed_assets.masking import get_logger
 
 POLL_SECONDS = 5.0
 """Seconds between two polls of a run's status."""
@@ -21,7 +21,7 @@ POLL_SECONDS = 5.0
 GRACE_SECONDS = 10.0
 """Seconds that a cancelled run has to end before it is interrupted again."""
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Every Dagster run loads the location, so the modules that an op needs are import
 
 from dagster import In, JobDefinition, Nothing, OpDefinition, OpExecutionContext, Out, in_process_executor, job, op
 
+from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.runtime import Runtime
@@ -51,7 +52,8 @@ def _build_listed_job(
     def listed_op(context: OpExecutionContext) -> None:
         from feed_assets.orchestration.listed_instances import run_listed
 
-        run_listed(runtime, find_asset, cluster, context)
+        with masked_errors():
+            run_listed(runtime, find_asset, cluster, context)
 
     @job(name=name, executor_def=in_process_executor, description=description)
     def listed() -> None:
@@ -85,7 +87,8 @@ def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
     def plan_op(context: OpExecutionContext) -> list[str]:
         from feed_assets.orchestration.retention import plan_due_feeds
 
-        return plan_due_feeds(runtime, cluster, context)
+        with masked_errors():
+            return plan_due_feeds(runtime, cluster, context)
 
     return plan_op
 
@@ -101,7 +104,8 @@ def _sweep_op(runtime: Runtime, cluster: str) -> OpDefinition:
     def sweep_op(context: OpExecutionContext, sweeps: list[str]) -> None:
         from feed_assets.orchestration.retention import run_sweeps
 
-        run_sweeps(runtime, cluster, context, sweeps)
+        with masked_errors():
+            run_sweeps(runtime, cluster, context, sweeps)
 
     return sweep_op
 
@@ -116,6 +120,7 @@ def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
     def purge_op(context: OpExecutionContext) -> None:
         from feed_assets.orchestration.retention import purge_trash
 
-        purge_trash(runtime, cluster, context)
+        with masked_errors():
+            purge_trash(runtime, cluster, context)
 
     return purge_op

@@ -1,13 +1,12 @@
 """Run one tick of the sensor that checks for late data. The arrival sensor requests the resulting repetitions."""
 
-import logging
-
 from dagster import DagsterInstance, SkipReason
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.bulkheads import LATE_STEPS, Bulkheads
 from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.lifecycle.late.lateness import count
+from feed_assets.masking import get_logger
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
@@ -16,7 +15,7 @@ from feed_assets.timing.dates import render_datetime
 
 SECONDS_A_TICK = 20.0
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:

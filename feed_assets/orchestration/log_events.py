@@ -9,6 +9,7 @@ from typing import TypeAlias
 from dagster import AssetKey, AssetMaterialization, AssetObservation, MetadataValue
 
 from feed_assets.entities.common import LocationKind
+from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import DATA_VERSION
 from feed_assets.orchestration.layout import AssetLayout
@@ -52,7 +53,7 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             names.META_EVENT: event.seq,
             **_change_metadata(event),
             **_copy_metadata(event),
-            "dagster/uri": MetadataValue.url(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}"),
+            "dagster/uri": MetadataValue.url(mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")),
         },
         tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
     )

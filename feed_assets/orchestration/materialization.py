@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MaterializeResult
 
 from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.masking import mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import InstanceRun
 from feed_assets.orchestration.layout import FindAsset
@@ -61,7 +62,7 @@ def _own_event(
         partition=partition,
         metadata={
             **{names.META_OUTPUT + name: text for name, text in written.items()},
-            **{names.META_DETAIL + name: value for name, value in details.items()},
+            **{names.META_DETAIL + name: mask_values(value) for name, value in details.items()},
         },
         description=f"Process '{process.process}' has run.",
     )

@@ -3,7 +3,6 @@
 An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -14,6 +13,7 @@ from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.lifecycle.instances.overdue_notices import decide_notice
 from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.masking import get_logger, mask
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain_process_instance
@@ -30,7 +30,7 @@ from feed_assets.timing.errors import InstanceError
 EXPLAINED_A_TICK = 20
 MOST_LINES = 200
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def build_context(runtime: Runtime, timeline: ReleaseTimeline, database: Database, as_of: datetime) -> OperationContext:
@@ -99,9 +99,9 @@ def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterato
         yield AssetObservation(
             asset_key=key,
             partition=partition,
-            description=explanation.headline,
+            description=mask(explanation.headline),
             metadata={
-                names.META_WHY: MetadataValue.md(_shortened(explanation.render())),
+                names.META_WHY: MetadataValue.md(_shortened(mask(explanation.render()))),
                 names.META_STATUS: explanation.status,
                 names.META_NOMINAL: render_datetime(explanation.nominal_time),
             },
@@ -139,4 +139,4 @@ def describe_oldest(context: OperationContext, cluster: str) -> str:
     except Exception:
         _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
         return ""
-    return f"; oldest waiting instance: {explanation.root_sentence}" if explanation else ""
+    return f"; oldest waiting instance: {mask(explanation.root_sentence)}" if explanation else ""

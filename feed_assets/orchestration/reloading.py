@@ -6,7 +6,6 @@ Dagster: the server's address in the sensor's context, and the client of the ser
 `tests/orchestration/test_reloading.py` checks both against real Dagster.
 """
 
-import logging
 import threading
 from dataclasses import replace
 from datetime import datetime
@@ -15,6 +14,7 @@ from dagster import SensorEvaluationContext
 from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.masking import get_logger
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
@@ -29,7 +29,7 @@ from feed_assets.state.definitions import REVISION_CURSOR
 RELOAD_SECONDS = 180
 PAUSE_SECONDS = 1.0
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database, as_of: datetime) -> ActiveDefinitions:

@@ -4,7 +4,6 @@ The schedule queries every minute which feeds are due. The job plans sweeps, run
 and removes expired trash. The arrival sensor reports the fate of instances from the event log.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ from feed_assets.lifecycle.retention.schedule import (
 )
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
+from feed_assets.masking import get_logger
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 AUTHOR = "schedule"
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 _UNENDED = [
     DagsterRunStatus.QUEUED,

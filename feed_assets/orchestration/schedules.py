@@ -15,6 +15,7 @@ from dagster import (
     schedule,
 )
 
+from feed_assets.masking import masked_errors
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.runtime import Runtime
 
@@ -63,6 +64,7 @@ def _build_schedule(
         description=description,
     )
     def evaluate(context: ScheduleEvaluationContext) -> RunRequest | list[RunRequest] | SkipReason:
-        return tick(context)
+        with masked_errors():
+            return tick(context)
 
     return evaluate

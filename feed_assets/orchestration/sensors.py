@@ -15,6 +15,7 @@ from dagster import (
     sensor,
 )
 
+from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.runtime import Runtime
@@ -94,6 +95,7 @@ def _build_sensor(
         description=description,
     )
     def evaluate(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        return tick(context)
+        with masked_errors():
+            return tick(context)
 
     return evaluate

@@ -4,7 +4,6 @@ In this order, one tick handles both an arrival and the runs that it makes ready
 compare-and-set make a repeated tick harmless: it requests nothing twice.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,6 +34,7 @@ from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, 
 from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.masking import get_logger
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.orchestration import names
@@ -62,7 +62,7 @@ REQUESTS_A_TICK = 50
 EVENTS_A_TICK = 500
 KEYS_A_TICK = 2_000
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
 

@@ -5,7 +5,7 @@ are unchanged; code that parses, validates and compiles is imported only when ne
 """
 
 import hashlib
-import logging
+import io
 import os
 import pickle
 import stat
@@ -22,6 +22,7 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.issues import Issue, Severity, SourceMap
 from feed_assets.loading.entity_files import digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
+from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 
@@ -38,7 +39,7 @@ _CHECKSUM_BYTES = 32
 _OTHERS = 0o077
 _COMPILING = ("entities", "loading", "plan", "timing", "validation")
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ def declare_location(entities: Sequence[Declared], as_of: datetime) -> Location:
     functions = [each for each in entities if isinstance(each, ProcessFunction)]
     sources = SourceMap({function.entity.key: function.sources for function in functions})
     bundle = Bundle(entities=tuple(each.entity if isinstance(each, ProcessFunction) else each for each in entities))
+    for entity in bundle.entities:
+        remember_credentials(entity.model_dump(mode="json"), os.environ)
     loaded = LoadedBundle(bundle=bundle, issues=(), sources=sources, broken=frozenset(), digest=bundle.digest)
     location = compile_location(loaded, as_of)
     if location.errors:
@@ -142,16 +145,26 @@ def _find_cached(cache: Path | None, digest: str) -> Location | None:
     checksum, pickled = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
     if hashlib.sha256(pickled).digest() != checksum:
         return None
-    location = pickle.loads(pickled)
+    try:
+        location = _Unpickler(io.BytesIO(pickled)).load()
+    except KeyError:  # a variable that the files no longer name
+        return None
     assert isinstance(location, Location)
     return location
 
 
 def _keep(cache: Path | None, digest: str, location: Location) -> None:
-    """Store a location for the next load; if the folder is not writable, every load compiles anew."""
-    if cache is None:
+    """Store a location for the next load; if the folder is not writable, every load compiles anew.
+
+    Values of the environment are only named. What contains credentials in clear text is not stored.
+    """
+    from feed_assets.validation.rules_credentials import CLEAR_TEXT_CREDENTIAL  # only needed when a plan is compiled
+
+    if cache is None or any(issue.code == CLEAR_TEXT_CREDENTIAL for issue in location.issues):
         return
-    pickled = pickle.dumps(location, protocol=pickle.HIGHEST_PROTOCOL)
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(location)
+    pickled = stream.getvalue()
     try:
         cache.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not _is_ours(cache):
@@ -164,6 +177,20 @@ def _keep(cache: Path | None, digest: str, location: Location) -> None:
             old.unlink(missing_ok=True)
     except OSError as exc:
         _logger.warning("compiled plans cannot be cached in %s: %s", cache, exc)
+
+
+class _Pickler(pickle.Pickler):
+    """Writes texts with values of the environment as their parts."""
+
+    def persistent_id(self, obj: object) -> list[str | SecretPart] | None:
+        return split_secrets(obj) if isinstance(obj, str) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts values of the environment into the texts again."""
+
+    def persistent_load(self, pid: list[str | SecretPart]) -> str:
+        return "".join(part if isinstance(part, str) else part.restore(os.environ) for part in pid)
 
 
 def _is_ours(cache: Path) -> bool:

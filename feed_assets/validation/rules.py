@@ -12,6 +12,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey, Issue, SourceMap, order_of
 from feed_assets.validation import (
     rules_cluster,
+    rules_credentials,
     rules_cycles,
     rules_feed,
     rules_lifecycle,
@@ -38,6 +39,10 @@ RULES: tuple[Rule, ...] = (
     Rule(code="storage-not-here", kind=Kind.CLUSTER, check=rules_cluster.check_storage_scheme),
     Rule(code="hidden-property", kind=Kind.CLUSTER, check=rules_cluster.check_hidden_properties),
     Rule(code="datasource-interface", kind=Kind.DATASOURCE, check=rules_cluster.check_interfaces),
+    *(
+        Rule(code=rules_credentials.CLEAR_TEXT_CREDENTIAL, kind=kind, check=rules_credentials.check_credentials)
+        for kind in Kind
+    ),
     Rule(code="cluster-root", kind=Kind.CLUSTER, check=rules_cluster.check_root),
     Rule(code="unknown-reference", kind=Kind.FEED, check=rules_references.check_references),
     Rule(code="cluster-version", kind=Kind.FEED, check=rules_references.check_cluster_versions),

@@ -117,21 +117,28 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    _prepare(folder, patch)
+    prepare(folder, patch)
+    for name, result in run_commands(folder):
+        assert result.stdout.startswith("{"), (name, result.output)
+        yield name, _stable(result, folder)
+
+
+def run_commands(folder: Path, output: str = "json") -> Iterator[tuple[str, Result]]:
+    """Give all commands to a prepared project, and yield what each prints."""
     sweeps: dict[str, str] = {}
     for name, arguments in COMMANDS.items():
         if name == "instance list":
             _record_instances(folder)
         if name == "mirror snapshots":
             _run_mirror(folder)
-        result = run(*(sweeps.get(text, text) for text in arguments), "--output", "json")
-        assert result.stdout.startswith("{"), (name, result.output)
+        result = run(*(sweeps.get(text, text) for text in arguments), "--output", output)
         if name == "retention plan":
-            sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(result.stdout)["sweeps"]}
-        yield name, _stable(result, folder)
+            listed = run("retention", "list", "--output", "json").stdout
+            sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}
+        yield name, result
 
 
-def _prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
+def prepare(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Clicks lie on `primary`, are counted there and copied to `backup`; a mirror of models; a change to come."""
     patch.chdir(folder)
     patch.setenv("FEED_ASSETS_AUTHOR", "ann")

@@ -22,7 +22,7 @@ BASE: Documents = {
         "type": "postgres",
         "interfaces": {"readonly": {"endpoint": "jdbc:postgresql://host/shop"}},
         "driver": {"class": "org.postgresql.Driver", "jars": ["postgresql.jar"]},
-        "credential": {"user": "me", "password": "secret"},
+        "credential": {"user": "me", "password": "${env:SHOP_PASSWORD}"},
     },
     "feed clicks": {
         "name": "clicks",

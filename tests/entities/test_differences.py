@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feed_assets.entities.bundle import entity_digest
-from feed_assets.entities.differences import HIDDEN, FieldChange, diff_entities
+from feed_assets.entities.differences import FieldChange, diff_entities
 from feed_assets.json_form import render_document
+from feed_assets.masking import HIDDEN
 from tests.entities.samples import REMOVED, build, documents
 
 Change = tuple[str, object, object]
@@ -95,7 +96,9 @@ def test_a_name_without_a_value_that_comes_or_goes_is_a_difference() -> None:
 
 
 def test_secrets_differ_but_are_not_shown() -> None:
-    assert _diff("datasource shop", {}, {"credential/password": "other"}) == [("credential.password", HIDDEN, HIDDEN)]
+    assert _diff("datasource shop", {}, {"credential/password": "other"}) == [
+        ("credential.password", "${env:SHOP_PASSWORD}", HIDDEN)
+    ]
     options = {"key": "me", "endpoint_url": "http://s3"}
     assert _diff("cluster primary", {}, {"storage_options": options}) == [
         ("storage_options.key", None, HIDDEN),

@@ -33,7 +33,10 @@ def _load(location: object, **environ: str) -> LoadedBundle:
     return load_bundle(str(location), variables={}, environ=environ)
 
 
-def test_files_of_a_folder_are_read_in_order_and_hidden_ones_skipped(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_order_and_hidden_ones_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "open-sesame")
     _write(tmp_path, "b/feeds.yml", "feed clicks", "feed summary")
     _write(tmp_path, "a.yaml", "cluster primary", "cluster backup", "datasource shop", "process daily")
     _write(tmp_path, ".hidden.yaml", "cluster primary")

@@ -59,6 +59,12 @@ CASES = (
         "remove it.",
     ),
     Case(
+        code="clear-text-credential",
+        bad={"cluster primary/properties": {"fs.s3a.secret.key": "wJalrXUtnFEMI"}},
+        text="cluster 'primary': properties.fs.s3a.secret.key is a credential in clear text: whoever reads the file or "
+        "the record of definitions sees it. Write ${env:NAME} and export NAME.",
+    ),
+    Case(
         code="notification-address",
         bad={f"{DAILY}/notification": {"to": ["ops@example.com", "not-an-address"]}},
         text="process 'daily': notification.to 'not-an-address' is not an address of electronic mail. Write it like "

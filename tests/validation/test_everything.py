@@ -20,7 +20,7 @@ from feed_assets.validation.rules import validate_bundle
 
 FILE = Path(__file__).parent / "documents" / "everything.yaml"
 AS_OF = datetime(2015, 6, 1, 14, tzinfo=UTC)
-NOT_HERE = {"engine-not-here", "no-effect"}
+NOT_HERE = {"clear-text-credential", "engine-not-here", "no-effect"}
 KeyPath = tuple[str, ...]
 
 

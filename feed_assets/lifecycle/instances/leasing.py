@@ -1,6 +1,5 @@
 """Hold leases during work: acquire them, renew them with a heartbeat, and release them at the end."""
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Self, TypeAlias
 from sqlalchemy import Connection
 
 from feed_assets.clock import Clock
+from feed_assets.masking import get_logger
 from feed_assets.state.database import Database
 from feed_assets.state.errors import FencedOutError, StateError
 from feed_assets.state.leases import Leases
@@ -18,7 +18,7 @@ from feed_assets.state.records import Lease
 
 TTL = timedelta(seconds=60)
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 class Heartbeat:

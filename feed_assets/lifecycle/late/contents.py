@@ -1,6 +1,5 @@
 """Scan the contents of external feed instances that are checked for late data, and record them."""
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -8,6 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from feed_assets.errors import describe_error
+from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
@@ -20,7 +20,7 @@ from feed_assets.storage.records import Availability, Scan, ScannedFile
 
 ORIGIN = "late data"
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ definition are removed, and processes whose gates may open now are recorded for 
 """
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from feed_assets.lifecycle.releases.decisions import (
     put_releases,
 )
 from feed_assets.lifecycle.releases.timeline import BEGINNING, REVISION, ReleaseTimeline, first_at_or_after
+from feed_assets.masking import get_logger
 from feed_assets.plan.records import Key, Plan
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.settings import DefinitionChanges
@@ -46,7 +46,7 @@ _VERSION = 2
 _FIRST_VERSION = 1
 _MOMENT = timedelta(microseconds=1)
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

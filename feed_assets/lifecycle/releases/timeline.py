@@ -4,7 +4,6 @@ Only the releases and the nominal time decide: an instance follows the newest re
 time, whenever it runs. The current declaration replaces the releases that are like it.
 """
 
-import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from feed_assets.entities.declaring import declared_by
 from feed_assets.loading.bundles import LoadedBundle, load_files
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
+from feed_assets.masking import get_logger
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
@@ -31,7 +31,7 @@ FOREVER = datetime.max.replace(tzinfo=UTC)
 REVISION = "releases/revision"
 _KEPT_PLANS = 4_096
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 ReleaseSpan: TypeAlias = tuple[Release, datetime, datetime]
 """A release and the nominal times `[start, stop)` that it governs."""

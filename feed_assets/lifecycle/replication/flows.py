@@ -4,7 +4,6 @@ The order is that of every attempt: leases, gate, copy, publication, record. An 
 the same result, and copies only what is still missing.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from feed_assets.lifecycle.instances.attempts import (
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
+from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.feed_instances import FeedInstances
@@ -56,7 +56,7 @@ LEASE_PATIENCE = timedelta(minutes=10)
 
 _PAUSE = 0.5
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 OnEnded = Callable[[datetime, Published | Exception], None]
 

@@ -1,6 +1,5 @@
 """Claim chunks of a sweep and the leases of their instances, and keep both alive until the work ends."""
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Self
 from feed_assets.clock import Clock
 from feed_assets.lifecycle.instances.leasing import TTL, Heartbeat
 from feed_assets.lifecycle.instances.worker_names import is_dead
+from feed_assets.masking import get_logger
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateError
 from feed_assets.state.leases import Leases
@@ -18,7 +18,7 @@ from feed_assets.state.records import Lease
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, SweepChunk
 
-_logger = logging.getLogger(__name__)
+_logger = get_logger(__name__)
 
 
 def lease_holder(sweep_id: str) -> str:

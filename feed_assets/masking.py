@@ -1,0 +1,241 @@
+"""Hide secrets in text that leaves the program: what is printed, recorded, logged or given to Dagster.
+
+Secrets are the values of `${env:NAME}`, shown as `${env:NAME}`; credentials that are written in clear text, shown as
+`***`; and whatever stands where a password stands in a URL. The first two are remembered where they are read. Values
+with fewer than 3 characters are not hidden, and those with fewer than 8 only as whole words.
+"""
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote, quote_plus, urlsplit
+
+HIDDEN = "***"
+"""What is shown for a secret without a name."""
+_SHORTEST_SECRET = 3
+_SHORTEST_PART = 8
+_WORDS = frozenset({"password", "passwd", "pwd", "passphrase", "secret", "token", "apikey", "credential", "sig"})
+_PAIRS = frozenset(
+    {("secret", "key"), ("access", "key"), ("account", "key"), ("private", "key"), ("api", "key"), ("shared", "key")}
+)
+_NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")  # fs.s3a.secret.key, sasToken, DB_PASSWORD
+_USER = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")  # ://user:password@
+_IN_URL = re.compile(r"\b((?:password|passwd|pwd|secret|token|sig|signature)=)(?!\*\*\*)[^;&\s'\"]+", re.IGNORECASE)
+_NO_SECRET = re.compile(r"(?i:true|false|none|null)|\d{0,5}|([a-z]\w*\.)+[A-Z]\w*", re.ASCII)  # also Java classes
+
+
+class _Secrets:
+    """The secrets of this process, and the names of the variables that have them; None for clear text."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str | None] = {}
+        self.by_form: dict[str, str] = {}
+        self.pattern: re.Pattern[str] | None = None
+
+    def add(self, value: str, name: str | None) -> None:
+        if len(value) < _SHORTEST_SECRET or (value in self.names and (name is None or self.names[value] == name)):
+            return
+        names = {**self.names, value: name}
+        by_form = {form: secret for secret in names for form in _forms(secret)}
+        longest_first = sorted(by_form, key=len, reverse=True)
+        pattern = re.compile("|".join(map(_pattern, longest_first)))
+        self.names, self.by_form, self.pattern = names, by_form, pattern
+
+    def shown(self, form: str) -> str:
+        name = self.names[self.by_form[form]]
+        return HIDDEN if name is None else f"${{env:{name}}}"
+
+
+_secrets = _Secrets()
+
+
+def remember(value: str, name: str) -> None:
+    """Hide the value of an environment variable from now on, in all threads of this process."""
+    _secrets.add(value, name)
+
+
+def remember_unnamed(value: str) -> None:
+    """Hide a secret that has no name, such as a password out of a file."""
+    _secrets.add(value, None)
+
+
+def remember_credentials(values: object, environ: Mapping[str, str] | None = None) -> None:
+    """Hide the credentials among plain values from now on.
+
+    Those that are values of the given environment have its names; the others are in clear text.
+    """
+    names = {value: name for name, value in (environ or {}).items()}
+    for _, value in iter_credentials(values):
+        _secrets.add(value, names.get(value))
+
+
+def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the path and the text of each credential among plain values: what has a name like that of a password, and
+    passwords in URLs. References are left out.
+
+    >>> list(iter_credentials({"options": {"user": "a", "secret": "b", "token": "${env:TOKEN}"}}))
+    [(('options', 'secret'), 'b')]
+    """
+    if isinstance(values, Mapping):
+        for key, value in values.items():
+            yield from iter_credentials(value, (*path, key))
+    elif isinstance(values, list | tuple):
+        for position, value in enumerate(values):
+            yield from iter_credentials(value, (*path, position))
+    elif isinstance(values, str) and "${" not in values:
+        if path and is_name_of_credential(str(path[-1])) and not _NO_SECRET.fullmatch(values):
+            yield path, values
+        elif "://" in values and (password := find_password(values)):
+            yield path, password
+
+
+def is_name_of_credential(name: str) -> bool:
+    """Return whether an option of this name contains a password, a key or a token; `key` alone is that of S3.
+
+    >>> [is_name_of_credential(name) for name in ("fs.s3a.secret.key", "sasToken", "password_file")]
+    [True, True, False]
+    """
+    parts = [part.lower() for part in _NAME_PART.findall(name)]
+    return parts == ["key"] or (bool(parts) and (parts[-1] in _WORDS or not _PAIRS.isdisjoint(pairwise(parts))))
+
+
+def find_password(url: str) -> str | None:
+    """Return the password of the user in a URL.
+
+    >>> find_password("postgresql://me:abc%20d@host/db")
+    'abc%20d'
+    """
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
+
+
+def is_named(secret: str) -> bool:
+    """Return whether a text is the value of an environment variable that was referred to."""
+    return _secrets.names.get(secret) is not None
+
+
+def mask(text: str) -> str:
+    """Return a text without secrets.
+
+    >>> mask("cannot open sftp://me:abc@host/x?token=123")
+    'cannot open sftp://me:***@host/x?token=***'
+    """
+    if _secrets.pattern is not None:
+        text = _secrets.pattern.sub(lambda found: _secrets.shown(found[0]), text)
+    if "=" in text:
+        text = _IN_URL.sub(rf"\1{HIDDEN}", text)
+    return _USER.sub(_masked_user, text) if "@" in text else text
+
+
+def mask_values(values: Any) -> Any:
+    """Return plain values whose texts are without secrets; keys and numbers stay."""
+    if isinstance(values, str):
+        return mask(values)
+    if isinstance(values, Mapping):
+        return {key: mask_values(value) for key, value in values.items()}
+    if type(values) in (list, tuple):  # a record of Dagster is a tuple, too
+        return [mask_values(value) for value in values]
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretPart:
+    """A part of a text that is the value of an environment variable, in one of its forms (in JSON, in a URL)."""
+
+    name: str
+    form: int
+
+    def restore(self, environ: Mapping[str, str]) -> str:
+        """Return the part of the text. Raises `KeyError` if the environment has no such variable."""
+        return _forms(environ[self.name])[self.form]
+
+
+def split_secrets(text: str) -> list[str | SecretPart] | None:
+    """Return the parts of a text that can be stored, because values of environment variables are only named; None if
+    it contains no such value.
+    """
+    pattern = _secrets.pattern
+    if pattern is None or pattern.search(text) is None:
+        return None
+    parts: list[str | SecretPart] = []
+    end = 0
+    for found in pattern.finditer(text):
+        secret = _secrets.by_form[found[0]]
+        name = _secrets.names.get(secret)
+        if name is not None:
+            parts += [text[end : found.start()], SecretPart(name=name, form=_forms(secret).index(found[0]))]
+            end = found.end()
+    return [*parts, text[end:]] if parts else None
+
+
+def mask_logs(of: logging.Logger | logging.Handler) -> None:
+    """Hide secrets in the messages and tracebacks that a logger or handler gets."""
+    of.addFilter(_mask_record)
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a module; its messages and tracebacks are without secrets."""
+    logger = logging.getLogger(name)
+    mask_logs(logger)
+    return logger
+
+
+def format_error(error: BaseException) -> str:
+    """Return the traceback of an error, with those of its causes, without secrets."""
+    return mask("".join(traceback.format_exception(error)))
+
+
+@contextmanager
+def masked_errors() -> Iterator[None]:
+    """Hide secrets in the messages of what is raised inside, and of its causes. For what others will print."""
+    try:
+        yield
+    except BaseException as exc:
+        for error in _iter_chain(exc):
+            if (masked := mask(str(error))) != str(error):
+                error.args = (masked,)
+        raise
+
+
+def _iter_chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        found = pending.pop()
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            pending += [found.__cause__, found.__context__]
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = mask(record.getMessage()), ()
+    if record.exc_info and record.exc_info[1] is not None:
+        record.exc_text = format_error(record.exc_info[1])
+    return True
+
+
+def _masked_user(found: re.Match[str]) -> str:
+    written = found[0][len(found[1]) :]
+    return found[0] if "${" in written else f"{found[1]}{HIDDEN}"
+
+
+def _forms(secret: str) -> Sequence[str]:
+    """Return a secret as it can occur in texts: itself, its lines, in JSON, in `repr` and in a URL."""
+    lines = [line for line in secret.splitlines() if len(line) >= _SHORTEST_PART]
+    in_json = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    return (secret, *lines, *in_json, repr(secret)[1:-1], quote(secret, safe=""), quote(secret), quote_plus(secret))
+
+
+def _pattern(form: str) -> str:
+    if len(form) >= _SHORTEST_PART:
+        return re.escape(form)
+    return rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])"
