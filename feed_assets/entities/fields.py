@@ -193,11 +193,13 @@ def _list_from_text(value: object) -> object:
 
 
 def _check_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
-    for position, label in enumerate(labels):
+    seen: set[str] = set()
+    for label in labels:
         if _GROUP.fullmatch(label) is None:
             raise refuse("label", f"{label!r} is not a name of a group", "Use letters, digits, '_' and '+'.")
-        if label in labels[:position]:
+        if label in seen:
             raise refuse("label", f"{label!r} is written twice", "Write it once.")
+        seen.add(label)
     return labels
 
 

@@ -1,102 +1,159 @@
 """A rule against cycles in time: no instance may wait for itself through other processes.
 
 A process must not read, through any chain of processes, its own output of the same or a later time. Windows never run
-backwards, so it is enough to follow the newest instance along every chain. Chains of more than a dozen processes are
-not followed to their end.
+backwards, so it is enough to follow the newest instance along every chain. The cost grows with the inputs of the
+processes on cycles, times the cycles that are in order.
 """
 
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from feed_assets.entities.process import Process
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.scope import Complaint, Scope
+from feed_assets.validation.scope import ChainStep, Complaint, Scope
 
 _SAMPLES = (0, 1, 2, 13, 60, 400)
 """Instances at which chains are followed: early ones, and others on both sides of clock changes and month lengths."""
-_LONGEST_CHAIN = 12
-_STEPS = 20_000
+_MOST_IMPROVEMENTS = 16
+"""How often a process is followed further, because another chain reaches a newer instance of it."""
+_MOST_SHOWN = 12
+"""Steps of a chain that a message has."""
 
 
 def check_cycles(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A process must not need its own present or future output."""
     for cluster in process.clusters:
-        if process.name not in scope.circular[cluster]:
-            continue
-        follower = _Follower(scope, process, cluster)
-        chain = follower.find()
+        if cluster not in scope.cycles:
+            scope.cycles[cluster] = _Cycles(scope, cluster).find()
+        chain = scope.cycles[cluster].get(process.name)
         if chain is not None:
             yield Complaint(
                 path=("inputs", chain[0].input),
-                message=f"on {cluster} an instance waits for itself: {follower.render(chain)}",
+                message=f"on {cluster} an instance waits for itself: {_render(scope, cluster, chain)}",
                 remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """An instance `reader_index` that reads the output of instance `writer_index` of another process."""
+def _render(scope: Scope, cluster: str, chain: tuple[ChainStep, ...]) -> str:
+    """Return a chain as a sentence; of a long one, the first steps and the last."""
 
-    reader: Process
-    reader_index: int
-    input: str
-    writer: Process
-    writer_index: int
+    def instance(process: Process, index: int) -> str:
+        return f"{process.name} {render_datetime(scope.sequence_on(process, cluster).at(index))}"
+
+    parts = [
+        f"{instance(step.reader, step.reader_index)} reads feed {step.reader.inputs[step.input].feed!r} "
+        f"of {instance(step.writer, step.writer_index)}"
+        for step in (chain if len(chain) <= _MOST_SHOWN else (*chain[: _MOST_SHOWN - 1], chain[-1]))
+    ]
+    if len(chain) > _MOST_SHOWN:
+        parts.insert(-1, f"so on through {len(chain) - _MOST_SHOWN} more")
+    return ", and ".join(parts)
 
 
-class _Follower:
-    """A search along chains that lead from a process back to it, for one that arrives at or after its start."""
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """The newest instance of a process that a chain reaches, and the chain up to it, its last step first."""
 
-    def __init__(self, scope: Scope, process: Process, cluster: str) -> None:
-        self._scope = scope
-        self._process = process
-        self._cluster = cluster
-        self._steps = 0
+    index: int
+    step: ChainStep | None = None
+    before: "_Reached | None" = None
 
-    def find(self) -> tuple[_Step, ...] | None:
-        size = self._scope.sequence_on(self._process, self._cluster).size
-        samples = (index for index in _SAMPLES if size is None or index < size)
-        return next(filter(None, (self._follow(self._process, index, index, ()) for index in samples)), None)
-
-    def render(self, chain: tuple[_Step, ...]) -> str:
-        """Return a chain as a sentence."""
-        parts = []
-        for step in chain:
-            feed = step.reader.inputs[step.input].feed
-            parts.append(
-                f"{self._instance(step.reader, step.reader_index)} reads feed {feed!r} "
-                f"of {self._instance(step.writer, step.writer_index)}"
-            )
-        return ", and ".join(parts)
-
-    def _instance(self, process: Process, index: int) -> str:
-        return f"{process.name} {render_datetime(self._scope.sequence_on(process, self._cluster).at(index))}"
-
-    def _follow(self, reader: Process, index: int, goal: int, chain: tuple[_Step, ...]) -> tuple[_Step, ...] | None:
-        if len(chain) >= _LONGEST_CHAIN:
-            return None
-        for name, writer, output in self._edges(reader):
-            self._steps += 1
-            if self._steps > _STEPS:
+    def chain_from(self, writer: Process, last: ChainStep) -> tuple[ChainStep, ...] | None:
+        """Return the chain from an instance of `writer` to `last`, which reads from it; None if it is not on it."""
+        steps, reached = [last], self
+        while True:
+            if steps[-1].reader is writer:
+                return tuple(reversed(steps))
+            if reached.step is None or reached.before is None:
                 return None
-            if any(step.writer is writer for step in chain):
-                continue
-            newest = self._newest_writer(reader, index, name, writer, output)
-            if newest is None:
-                continue
-            step = _Step(reader=reader, reader_index=index, input=name, writer=writer, writer_index=newest)
-            if writer is not self._process:
-                found = self._follow(writer, newest, goal, (*chain, step))
-                if found is not None:
-                    return found
-            elif newest >= goal:
-                return (*chain, step)
-        return None
+            steps.append(reached.step)
+            reached = reached.before
+
+
+class _Cycles:
+    """The processes of a cluster that are on cycles of feeds, until they are decided."""
+
+    def __init__(self, scope: Scope, cluster: str) -> None:
+        self._scope = scope
+        self._cluster = cluster
+        self._left = {process.name: process for process in scope.bundle.processes if cluster in process.clusters}
+        self._writers = {
+            name: Counter(writer.name for _, writer, _ in self._edges(process)) for name, process in self._left.items()
+        }
+        self._readers: dict[str, Counter[str]] = {name: Counter() for name in self._left}
+        for name, writers in self._writers.items():
+            for writer, count in writers.items():
+                self._readers[writer][name] = count
+
+    def find(self) -> Mapping[str, tuple[ChainStep, ...]]:
+        """Return the processes that wait for themselves, each with a chain from it back to it."""
+        found: dict[str, tuple[ChainStep, ...]] = {}
+        self._drop_ends(list(self._left))
+        while self._left:
+            first = next(iter(self._left.values()))
+            chain = self._find_chain(first)
+            for position, step in enumerate(chain):
+                found[step.reader.name] = (*chain[position:], *chain[:position])
+            self._drop(chain[0].reader.name if chain else first.name)
+        return found
+
+    def _drop(self, name: str) -> None:
+        """Leave out a process, and whatever is on no cycle without it."""
+        del self._left[name]
+        around = {*self._writers.pop(name), *self._readers.pop(name)}
+        for other in around & self._left.keys():
+            self._writers[other].pop(name, None)
+            self._readers[other].pop(name, None)
+        self._drop_ends([other for other in around if other in self._left])
+
+    def _drop_ends(self, waiting: list[str]) -> None:
+        while waiting:
+            name = waiting.pop()
+            if name in self._left and not (self._writers[name] and self._readers[name]):
+                del self._left[name]
+                for writer in self._writers.pop(name):
+                    if writer in self._left:
+                        self._readers[writer].pop(name, None)
+                        waiting.append(writer)
+                for reader in self._readers.pop(name):
+                    if reader in self._left:
+                        self._writers[reader].pop(name, None)
+                        waiting.append(reader)
+
+    def _find_chain(self, start: Process) -> tuple[ChainStep, ...]:
+        size = self._scope.sequence_on(start, self._cluster).size
+        samples = (index for index in _SAMPLES if size is None or index < size)
+        return next(filter(None, (self._follow(start, index) for index in samples)), ())
+
+    def _follow(self, start: Process, goal: int) -> tuple[ChainStep, ...]:
+        """Return a chain that comes back to an instance of a process at or after the one that it comes from."""
+        newest_of = {start.name: _Reached(goal)}
+        followed: Counter[str] = Counter()
+        waiting = deque([start])
+        while waiting:
+            reader = waiting.popleft()
+            reached = newest_of[reader.name]
+            for name, writer, output in self._edges(reader):
+                newest = self._newest_writer(reader, reached.index, name, writer, output)
+                known = newest_of.get(writer.name)
+                if newest is None or (known is not None and newest < known.index + (writer is not start)):
+                    continue
+                step = ChainStep(
+                    reader=reader, reader_index=reached.index, input=name, writer=writer, writer_index=newest
+                )
+                if known is not None and (chain := reached.chain_from(writer, step)):
+                    return chain
+                newest_of[writer.name] = _Reached(newest, step, reached)
+                followed[writer.name] += 1
+                if followed[writer.name] <= _MOST_IMPROVEMENTS:
+                    waiting.append(writer)
+        return ()
 
     def _edges(self, reader: Process) -> Iterator[tuple[str, Process, str]]:
         for name, item in reader.inputs.items():
             for writer in self._scope.writers.get((item.feed, self._cluster), ()):
-                if writer.process.name in self._scope.circular[self._cluster]:
+                if writer.process.name in self._left:
                     yield name, writer.process, writer.output
 
     def _newest_writer(self, reader: Process, index: int, name: str, writer: Process, output: str) -> int | None:

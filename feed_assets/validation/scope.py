@@ -1,7 +1,7 @@
 """The input of rules: the bundle, its sources, the present time, and values that several rules share."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -68,18 +68,31 @@ class Writer:
     output: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainStep:
+    """An instance `reader_index` that reads the output of instance `writer_index` of another process."""
+
+    reader: Process
+    reader_index: int
+    input: str
+    writer: Process
+    writer_index: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """A bundle under validation.
 
     `as_of` is the present. `root` is the folder in which files of workflows are checked; None leaves files unchecked.
-    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once.
+    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once. `cycles` is
+    filled once a cluster: the processes that wait for themselves, each with a chain back to it.
     """
 
     bundle: Bundle
     sources: SourceMap
     as_of: datetime
     root: Path | None = None
+    cycles: dict[str, Mapping[str, tuple[ChainStep, ...]]] = field(default_factory=dict, init=False, repr=False)
     _sequences: dict[tuple[str, str, str], InstanceSequence] = field(default_factory=dict, init=False, repr=False)
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
 
@@ -148,12 +161,6 @@ class Scope:
                 for cluster in process.clusters:
                     found[output.feed, cluster].append(Writer(process=process, output=name))
         return found
-
-    @cached_property
-    def circular(self) -> dict[str, frozenset[str]]:
-        """Cluster → the processes on a cycle of feeds, or downstream of one, regardless of times."""
-        clusters = {cluster for process in self.bundle.processes for cluster in process.clusters}
-        return {cluster: self._circular_on(cluster) for cluster in clusters}
 
     @cached_property
     def shared_paths(self) -> dict[str, list[tuple[tuple[Feed, str], str]]]:
@@ -239,30 +246,6 @@ class Scope:
     def mirror_targets(self) -> tuple[MirrorLocation, ...]:
         """The directories that mirrors write."""
         return find_mirror_targets(self.bundle)
-
-    def _circular_on(self, cluster: str) -> frozenset[str]:
-        read_from: dict[str, set[str]] = {
-            process.name: {
-                writer.process.name
-                for item in process.inputs.values()
-                for writer in self.writers.get((item.feed, cluster), ())
-            }
-            for process in self.bundle.processes
-            if cluster in process.clusters
-        }
-        waiting = [name for name, writers in read_from.items() if not writers]
-        readers: dict[str, set[str]] = defaultdict(set)
-        for name, writers in read_from.items():
-            for writer in writers:
-                readers[writer].add(name)
-        while waiting:
-            name = waiting.pop()
-            del read_from[name]
-            for reader in readers[name]:
-                read_from[reader].discard(name)
-                if not read_from[reader]:
-                    waiting.append(reader)
-        return frozenset(read_from)
 
 
 def _parse_location(data: str | None, table: str | None) -> PathTemplate | None:

@@ -27,6 +27,13 @@ OTHERS = {
 """Other rules that refuse the bad bundle of a case, too."""
 
 
+LINK = {
+    "frequency": "hours(1)",
+    "clusters": {"primary": {"validity": {"start": "2015-01-02T00:00Z", "end": "2015-12-31T00:00Z"}}},
+}
+"""A feed or process of a ring."""
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "jobs").mkdir()
@@ -103,6 +110,26 @@ def test_a_circle_through_two_processes_is_found_and_explained() -> None:
         "process 'daily': on primary an instance waits for itself: daily 2015-01-02T00:00Z reads feed 'clicks' of "
         "back 2015-01-02T00:00Z, and back 2015-01-02T00:00Z reads feed 'summary' of daily 2015-01-02T00:00Z. "
     )
+
+
+@pytest.mark.parametrize("length", [13, 400])
+def test_a_ring_of_any_length_is_found(length: int) -> None:
+    ring: dict[str, object] = {}
+    for number in range(length):
+        path = f"/links/{number}/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
+        ring[f"feed link-{number}"] = {**LINK, "name": f"link-{number}", "locations": {"data": path}}
+        window = "now(0,0)" if number or length % 2 else "now(-1,0)"
+        ring[f"process turn-{number}"] = {
+            **LINK,
+            "name": f"turn-{number}",
+            "inputs": {"before": {"feed": f"link-{(number or length) - 1}", "start": window, "end": window}},
+            "outputs": {"after": {"feed": f"link-{number}", "instance": "now(0,0)"}},
+            "workflow": {"path": "jobs:run"},
+        }
+    texts = _circles(ring)
+    assert len(texts) == (length if length % 2 else 0)
+    assert all("so on through " in text for text in texts)
+    assert all(len(text) < 2_000 for text in texts)
 
 
 def _circles(changes: dict[str, object]) -> list[str]:
