@@ -1,7 +1,8 @@
 """The port to clients of object storage: the requests that an object store makes.
 
 Keys are relative to the root of a store. A missing object raises `FileNotFoundError`, a failed condition raises
-`FileExistsError`, and every other refusal raises another `OSError`.
+`FileExistsError`, a name that the client cannot use raises `UnusableKeyError`, and every other refusal raises another
+`OSError`.
 """
 
 import hashlib
@@ -46,6 +47,10 @@ class Children(NamedTuple):
 
     folders: Sequence[str]
     files: Sequence[str]
+
+
+class UnusableKeyError(OSError):
+    """An object has a name that the client cannot read, copy or delete, such as one with an empty part (`x//y`)."""
 
 
 class ObjectClient(ABC):

@@ -16,13 +16,22 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    InvalidPathError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
 )
 from obstore.store import ObjectStore
 
-from feed_assets.storage.object.client import Children, ObjectClient, ObjectFile, ObjectListing, counted, each
+from feed_assets.storage.object.client import (
+    Children,
+    ObjectClient,
+    ObjectFile,
+    ObjectListing,
+    UnusableKeyError,
+    counted,
+    each,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode
@@ -176,6 +185,8 @@ class _Request:
                 raise FileExistsError(_reason(error)) from error
             case PermissionDeniedError() | UnauthenticatedError():
                 raise PermissionError(_reason(error)) from error
+            case InvalidPathError():
+                raise UnusableKeyError(_reason(error)) from error
             case BaseError() | ValueError():
                 raise OSError(_reason(error)) from error
 

@@ -18,7 +18,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.listing import scan_listing
 from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks, with_hidden
-from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
+from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, UnusableKeyError, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
@@ -250,6 +250,8 @@ class ObjectStore(InstanceStore):
             return measure_listing(path, self._list(parse_path(self.root_url, path)))
         except PathRefusedError as exc:
             return Measure(path=path, obstacle=exc.reason)
+        except UnusableKeyError as exc:
+            return Measure(path=path, exists=True, obstacle=f"an object of it cannot be removed: {exc}")
 
     def _list(self, path: str) -> ObjectListing:
         return list_objects(self.client, path)

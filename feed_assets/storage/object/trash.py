@@ -15,7 +15,7 @@ from pathlib import Path
 from feed_assets.storage.archiving import Copied, check_copy, receive_instance
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.manifests import CHUNK, read_chunks
-from feed_assets.storage.object.client import ObjectClient, each
+from feed_assets.storage.object.client import ObjectClient, UnusableKeyError, each
 from feed_assets.storage.object.trash_mover import MoveRecord, MoveStep, TrashMove
 from feed_assets.storage.object.tree import list_objects, read_object, remove_below
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token
@@ -168,14 +168,27 @@ class ObjectTrash(Trash):
         first = list(dict.fromkeys(one for one in plain if isinstance(one, str)))
         answers: list[Moved] = []
         with self._translated():
-            early = dict(zip(first, each(lambda one: move(self._trash_move(sweep, one)), first), strict=True))
+            early = dict(zip(first, each(lambda one: self._move_one(sweep, one, move), first), strict=True))
             for path, one in zip(paths, plain, strict=True):
                 if isinstance(one, Moved):
                     answers.append(one)
                 else:
-                    answer = early.pop(one) if one in early else move(self._trash_move(sweep, one))
+                    answer = early.pop(one) if one in early else self._move_one(sweep, one, move)
                     answers.append(replace(answer, path=path))
         return answers
+
+    def _move_one(self, sweep: str, plain: str, move: Callable[[TrashMove], Moved]) -> Moved:
+        """Move one path. An instance with an object that cannot be removed stays as it is."""
+        trash_move = self._trash_move(sweep, plain)
+        try:
+            return move(trash_move)
+        except UnusableKeyError as exc:
+            begun = trash_move.find()
+            if begun is not None and begun.step is not MoveStep.COPYING:
+                raise
+            if begun is not None:
+                trash_move.abandon(begun)
+            return Moved(path=plain, outcome=Outcome.REFUSED, reason=f"an object of it cannot be removed: {exc}")
 
     def _plain(self, path: str) -> str | Moved:
         """Return a path without superfluous slashes, or the result for an invalid path."""

@@ -10,6 +10,8 @@ import pytest
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.records import Availability, Outcome
+from feed_assets.storage.registry import open_store
+from tests.object_servers import BUCKET, s3_client
 from tests.storage.harnesses import REPLACING, allow, content_names, publish
 from tests.storage.trees import Died
 from tests.storage.watched import CHANGES, LOOKS, WatchedClient
@@ -366,3 +368,21 @@ def test_a_copy_that_is_damaged_on_the_way_is_noticed_and_nothing_is_taken_away(
     assert instance(fs) == FILES
     fs.remove(sorted(fs.names("old")))
     assert store.trash().put(SWEEP, [HOUR])[0].outcome is Outcome.MOVED
+
+
+@pytest.mark.server
+def test_an_object_that_cannot_be_removed_keeps_its_instance_and_no_other(s3_options: dict[str, object]) -> None:
+    client, root = s3_client(s3_options), "unusable-key"
+    for name in ("x//y", "part.csv"):
+        client.put_object(Bucket=BUCKET, Key=f"{root}/weather/05/{name}", Body=b"1")
+    client.put_object(Bucket=BUCKET, Key=f"{root}/weather/06/part.csv", Body=b"1")
+    store = open_store(f"s3://{BUCKET}/{root}", s3_options)
+    measured = store.measure(["weather/05", "weather/06"])
+    assert [measure.exists for measure in measured] == [True, True]
+    assert [measure.obstacle is None for measure in measured] == [False, True]
+    kept, moved = store.trash().put(SWEEP, ["weather/05", "weather/06"])
+    assert (kept.outcome, moved.outcome) == (Outcome.REFUSED, Outcome.MOVED)
+    assert "an object of it cannot be removed" in str(kept.reason)
+    assert "contained empty path segment" in str(kept.reason)
+    left = client.list_objects_v2(Bucket=BUCKET, Prefix=f"{root}/weather/")["Contents"]
+    assert [each["Key"] for each in left] == [f"{root}/weather/05/part.csv", f"{root}/weather/05/x//y"]
