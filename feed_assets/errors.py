@@ -37,6 +37,7 @@ FeedAssetsError
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of killed instances could not be stopped
 ├── StorageError              a filesystem refused, or contains unexpected data
+│   ├── StorageFullError      no space left, or a quota is used up
 │   ├── PathRefusedError      a path that is outside the storage root, or invalid
 │   ├── InstanceNotFoundError
 │   ├── InstanceChangingError the instance keeps changing, or another publication has overtaken this one

@@ -14,6 +14,10 @@ class StorageError(FeedAssetsError):
         super().__init__(f"{where}: {reason}. {next_step}")
 
 
+class StorageFullError(StorageError):
+    """The storage has no space left, or the user none of a quota."""
+
+
 class PathRefusedError(StorageError):
     """A path is invalid or leads out of the storage root."""
 

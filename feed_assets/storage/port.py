@@ -4,6 +4,7 @@ An instance is a directory known by its path below the store's root. The docstri
 contract; every adapter passes one behaviour suite.
 """
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.errors import InstanceNotFoundError, StorageError
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError, StorageFullError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import (
     Guard,
@@ -30,6 +31,8 @@ from feed_assets.storage.records import (
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to
 continue with."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FolderNames(NamedTuple):
@@ -219,7 +222,8 @@ class InstanceStore(ABC):
         reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         if filename := getattr(exc, "filename", None):
             reason += f" ({filename})"
-        return StorageError(
+        kind = StorageFullError if getattr(exc, "errno", None) in _FULL else StorageError
+        return kind(
             store=self.root_url,
             path=path,
             reason=f"the filesystem refused: {reason}",

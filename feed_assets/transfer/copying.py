@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from feed_assets.clock import Clock, Stopwatch
@@ -10,7 +10,7 @@ from feed_assets.entities.existing import Existing
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import StorageError, StorageFullError
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
 from feed_assets.transfer.finishing import Finishing, RepeatError
@@ -140,7 +140,20 @@ class _Work:
             self._each(self._open, [each for each in left if each.outcome is None])
             self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
             self._run([each for each in left if each.outcome is None])
+        for each in copies:
+            if isinstance(each.outcome, StorageFullError):
+                self._free_space(each)
         return [each.outcome for each in copies if each.outcome is not None]
+
+    def _free_space(self, copy: _Try) -> None:
+        """Remove what a copy has staged on a full storage, because other copies and publications need the space."""
+        assert copy.plan is not None
+        target = copy.plan.target
+        with (
+            suppress(StorageError),
+            closing(self.stores.get(target.store).copying().staging(target.path, copy.plan.token)) as staging,
+        ):
+            staging.remove()
 
     def _each(self, work: Callable[[_Try], None], copies: Sequence[_Try]) -> None:
         """Call `work` for each copy, all in one call of the pool if it has one thread."""
