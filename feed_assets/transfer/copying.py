@@ -141,17 +141,16 @@ class _Work:
             self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
             self._run([each for each in left if each.outcome is None])
         for each in copies:
-            if isinstance(each.outcome, StorageFullError):
-                self._free_space(each)
+            if isinstance(each.outcome, StorageFullError) and each.plan is not None:
+                self._free_space(each.plan)
         return [each.outcome for each in copies if each.outcome is not None]
 
-    def _free_space(self, copy: _Try) -> None:
+    def _free_space(self, plan: CopyPlan) -> None:
         """Remove what a copy has staged on a full storage, because other copies and publications need the space."""
-        assert copy.plan is not None
-        target = copy.plan.target
+        target = plan.target
         with (
             suppress(StorageError),
-            closing(self.stores.get(target.store).copying().staging(target.path, copy.plan.token)) as staging,
+            closing(self.stores.get(target.store).copying().staging(target.path, plan.token)) as staging,
         ):
             staging.remove()
 

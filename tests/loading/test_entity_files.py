@@ -33,18 +33,15 @@ def _load(location: object, **environ: str) -> LoadedBundle:
     return load_bundle(str(location), variables={}, environ=environ)
 
 
-def test_files_of_a_folder_are_read_in_order_and_hidden_ones_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHOP_PASSWORD", "open-sesame")
+def test_files_of_a_folder_are_read_in_order_and_hidden_ones_skipped(tmp_path: Path) -> None:
     _write(tmp_path, "b/feeds.yml", "feed clicks", "feed summary")
     _write(tmp_path, "a.yaml", "cluster primary", "cluster backup", "datasource shop", "process daily")
     _write(tmp_path, ".hidden.yaml", "cluster primary")
     _write(tmp_path, ".hidden/c.yaml", "cluster primary")
     (tmp_path / "notes.txt").write_text("kind: no")
-    loaded = _load(tmp_path)
+    loaded = _load(tmp_path, SHOP_PASSWORD="open-sesame")
     assert loaded.issues == ()
-    assert loaded.bundle == bundle()
+    assert loaded.bundle == bundle({"datasource shop/credential/password": "open-sesame"})
     assert [source.file for source in loaded.sources.values()] == [str(tmp_path / "a.yaml")] * 4 + [
         str(tmp_path / "b/feeds.yml")
     ] * 2

@@ -273,7 +273,7 @@ SOURCE = {
     "type": "hsql",
     "interfaces": {"readonly": {"endpoint": "jdbc:derby:memory:shop;create=true"}},
     "driver": {"class": "org.apache.derby.iapi.jdbc.AutoloadedDriver", "jars": ["/lib/derby.jar"]},
-    "credential": {"user": "sa", "password": "${env:SHOP_PASSWORD}"},
+    "credential": {"user": "sa", "password": "x"},
 }
 
 
