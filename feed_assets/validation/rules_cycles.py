@@ -6,12 +6,12 @@ processes on cycles, times the cycles that are in order.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from feed_assets.entities.process import Process
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.scope import ChainStep, Complaint, Scope
+from feed_assets.validation.scope import Complaint, Scope
 
 _SAMPLES = (0, 1, 2, 13, 60, 400)
 """Instances at which chains are followed: early ones, and others on both sides of clock changes and month lengths."""
@@ -24,31 +24,22 @@ _MOST_SHOWN = 12
 def check_cycles(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A process must not need its own present or future output."""
     for cluster in process.clusters:
-        if cluster not in scope.cycles:
-            scope.cycles[cluster] = _Cycles(scope, cluster).find()
-        chain = scope.cycles[cluster].get(process.name)
-        if chain is not None:
-            yield Complaint(
-                path=("inputs", chain[0].input),
-                message=f"on {cluster} an instance waits for itself: {_render(scope, cluster, chain)}",
-                remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
-            )
+        if cluster not in scope.waiting_for_themselves:
+            scope.waiting_for_themselves[cluster] = _Cycles(scope, cluster).find()
+        complaint = scope.waiting_for_themselves[cluster].get(process.name)
+        if complaint is not None:
+            yield complaint
 
 
-def _render(scope: Scope, cluster: str, chain: tuple[ChainStep, ...]) -> str:
-    """Return a chain as a sentence; of a long one, the first steps and the last."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """An instance `reader_index` that reads the output of instance `writer_index` of another process."""
 
-    def instance(process: Process, index: int) -> str:
-        return f"{process.name} {render_datetime(scope.sequence_on(process, cluster).at(index))}"
-
-    parts = [
-        f"{instance(step.reader, step.reader_index)} reads feed {step.reader.inputs[step.input].feed!r} "
-        f"of {instance(step.writer, step.writer_index)}"
-        for step in (chain if len(chain) <= _MOST_SHOWN else (*chain[: _MOST_SHOWN - 1], chain[-1]))
-    ]
-    if len(chain) > _MOST_SHOWN:
-        parts.insert(-1, f"so on through {len(chain) - _MOST_SHOWN} more")
-    return ", and ".join(parts)
+    reader: Process
+    reader_index: int
+    input: str
+    writer: Process
+    writer_index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +47,10 @@ class _Reached:
     """The newest instance of a process that a chain reaches, and the chain up to it, its last step first."""
 
     index: int
-    step: ChainStep | None = None
+    step: _Step | None = None
     before: "_Reached | None" = None
 
-    def chain_from(self, writer: Process, last: ChainStep) -> tuple[ChainStep, ...] | None:
+    def chain_from(self, writer: Process, last: _Step) -> tuple[_Step, ...] | None:
         """Return the chain from an instance of `writer` to `last`, which reads from it; None if it is not on it."""
         steps, reached = [last], self
         while True:
@@ -79,54 +70,68 @@ class _Cycles:
         self._cluster = cluster
         self._left = {process.name: process for process in scope.bundle.processes if cluster in process.clusters}
         self._writers = {
-            name: Counter(writer.name for _, writer, _ in self._edges(process)) for name, process in self._left.items()
+            name: {writer.name for _, writer, _ in self._edges(process)} for name, process in self._left.items()
         }
-        self._readers: dict[str, Counter[str]] = {name: Counter() for name in self._left}
+        self._readers: dict[str, set[str]] = {name: set() for name in self._left}
         for name, writers in self._writers.items():
-            for writer, count in writers.items():
-                self._readers[writer][name] = count
+            for writer in writers:
+                self._readers[writer].add(name)
 
-    def find(self) -> Mapping[str, tuple[ChainStep, ...]]:
-        """Return the processes that wait for themselves, each with a chain from it back to it."""
-        found: dict[str, tuple[ChainStep, ...]] = {}
-        self._drop_ends(list(self._left))
+    def find(self) -> Mapping[str, Complaint]:
+        """Return the complaint about each process that waits for itself."""
+        found: dict[str, Complaint] = {}
+        for name in [*self._left]:
+            if not (self._writers.get(name, name) and self._readers.get(name, name)):
+                self._drop(name)
         while self._left:
             first = next(iter(self._left.values()))
             chain = self._find_chain(first)
             for position, step in enumerate(chain):
-                found[step.reader.name] = (*chain[position:], *chain[:position])
+                found[step.reader.name] = self._complain(chain, position)
             self._drop(chain[0].reader.name if chain else first.name)
         return found
 
     def _drop(self, name: str) -> None:
         """Leave out a process, and whatever is on no cycle without it."""
-        del self._left[name]
-        around = {*self._writers.pop(name), *self._readers.pop(name)}
-        for other in around & self._left.keys():
-            self._writers[other].pop(name, None)
-            self._readers[other].pop(name, None)
-        self._drop_ends([other for other in around if other in self._left])
+        leaving = [name]
+        while leaving:
+            name = leaving.pop()
+            if self._left.pop(name, None) is None:
+                continue
+            for ends, others in ((self._writers.pop(name), self._readers), (self._readers.pop(name), self._writers)):
+                for other in ends & self._left.keys():
+                    others[other].discard(name)
+                    if not others[other]:
+                        leaving.append(other)
 
-    def _drop_ends(self, waiting: list[str]) -> None:
-        while waiting:
-            name = waiting.pop()
-            if name in self._left and not (self._writers[name] and self._readers[name]):
-                del self._left[name]
-                for writer in self._writers.pop(name):
-                    if writer in self._left:
-                        self._readers[writer].pop(name, None)
-                        waiting.append(writer)
-                for reader in self._readers.pop(name):
-                    if reader in self._left:
-                        self._writers[reader].pop(name, None)
-                        waiting.append(reader)
+    def _complain(self, chain: Sequence[_Step], position: int) -> Complaint:
+        """Return the complaint about the process that reads at a position of a chain that comes back to its start."""
+        shown = [*range(min(len(chain), _MOST_SHOWN))]
+        shown[-1] = len(chain) - 1
+        parts = [self._render(chain[(position + number) % len(chain)]) for number in shown]
+        if len(chain) > _MOST_SHOWN:
+            parts.insert(-1, f"so on through {len(chain) - _MOST_SHOWN} more")
+        return Complaint(
+            path=("inputs", chain[position].input),
+            message=f"on {self._cluster} an instance waits for itself: {', and '.join(parts)}",
+            remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
+        )
 
-    def _find_chain(self, start: Process) -> tuple[ChainStep, ...]:
+    def _render(self, step: _Step) -> str:
+        return (
+            f"{self._instance(step.reader, step.reader_index)} reads feed {step.reader.inputs[step.input].feed!r} "
+            f"of {self._instance(step.writer, step.writer_index)}"
+        )
+
+    def _instance(self, process: Process, index: int) -> str:
+        return f"{process.name} {render_datetime(self._scope.sequence_on(process, self._cluster).at(index))}"
+
+    def _find_chain(self, start: Process) -> tuple[_Step, ...]:
         size = self._scope.sequence_on(start, self._cluster).size
         samples = (index for index in _SAMPLES if size is None or index < size)
         return next(filter(None, (self._follow(start, index) for index in samples)), ())
 
-    def _follow(self, start: Process, goal: int) -> tuple[ChainStep, ...]:
+    def _follow(self, start: Process, goal: int) -> tuple[_Step, ...]:
         """Return a chain that comes back to an instance of a process at or after the one that it comes from."""
         newest_of = {start.name: _Reached(goal)}
         followed: Counter[str] = Counter()
@@ -139,9 +144,7 @@ class _Cycles:
                 known = newest_of.get(writer.name)
                 if newest is None or (known is not None and newest < known.index + (writer is not start)):
                     continue
-                step = ChainStep(
-                    reader=reader, reader_index=reached.index, input=name, writer=writer, writer_index=newest
-                )
+                step = _Step(reader=reader, reader_index=reached.index, input=name, writer=writer, writer_index=newest)
                 if known is not None and (chain := reached.chain_from(writer, step)):
                     return chain
                 newest_of[writer.name] = _Reached(newest, step, reached)

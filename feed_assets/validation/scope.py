@@ -68,31 +68,20 @@ class Writer:
     output: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainStep:
-    """An instance `reader_index` that reads the output of instance `writer_index` of another process."""
-
-    reader: Process
-    reader_index: int
-    input: str
-    writer: Process
-    writer_index: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """A bundle under validation.
 
     `as_of` is the present. `root` is the folder in which files of workflows are checked; None leaves files unchecked.
-    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once. `cycles` is
-    filled once a cluster: the processes that wait for themselves, each with a chain back to it.
+    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once.
+    `waiting_for_themselves` is found for a whole cluster at once: cluster → process → complaint.
     """
 
     bundle: Bundle
     sources: SourceMap
     as_of: datetime
     root: Path | None = None
-    cycles: dict[str, Mapping[str, tuple[ChainStep, ...]]] = field(default_factory=dict, init=False, repr=False)
+    waiting_for_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)
     _sequences: dict[tuple[str, str, str], InstanceSequence] = field(default_factory=dict, init=False, repr=False)
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
 
