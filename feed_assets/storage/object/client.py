@@ -52,6 +52,11 @@ class Children(NamedTuple):
 class UnusableKeyError(OSError):
     """An object has a name that the client cannot read, copy or delete, such as one with an empty part (`x//y`)."""
 
+    @property
+    def obstacle(self) -> str:
+        """Why what contains the object cannot be moved."""
+        return f"an object of it cannot be removed: {self}"
+
 
 class ObjectClient(ABC):
     """The requests to one storage; thread-safe."""

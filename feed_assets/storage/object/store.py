@@ -251,7 +251,7 @@ class ObjectStore(InstanceStore):
         except PathRefusedError as exc:
             return Measure(path=path, obstacle=exc.reason)
         except UnusableKeyError as exc:
-            return Measure(path=path, exists=True, obstacle=f"an object of it cannot be removed: {exc}")
+            return Measure(path=path, exists=True, obstacle=exc.obstacle)
 
     def _list(self, path: str) -> ObjectListing:
         return list_objects(self.client, path)

@@ -188,7 +188,7 @@ class ObjectTrash(Trash):
                 raise
             if begun is not None:
                 trash_move.abandon(begun)
-            return Moved(path=plain, outcome=Outcome.REFUSED, reason=f"an object of it cannot be removed: {exc}")
+            return Moved(path=plain, outcome=Outcome.REFUSED, reason=exc.obstacle)
 
     def _plain(self, path: str) -> str | Moved:
         """Return a path without superfluous slashes, or the result for an invalid path."""
