@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -25,8 +26,10 @@ _PAIRS = frozenset(
     {("secret", "key"), ("access", "key"), ("account", "key"), ("private", "key"), ("api", "key"), ("shared", "key")}
 )
 _NAME_PART = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")  # fs.s3a.secret.key, sasToken, DB_PASSWORD
-_USER = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")  # ://user:password@
-_IN_URL = re.compile(r"\b((?:password|passwd|pwd|secret|token|sig|signature)=)(?!\*\*\*)[^;&\s'\"]+", re.IGNORECASE)
+_USER = re.compile(r"(://[^\s/:@]*:)(?![^\s/@]*\$\{)[^\s/@]+(?=@)")  # ://user:password@, but not ${env:NAME}
+_IN_URL = re.compile(
+    r"((?:password|passwd|pwd|secret|token|\bsig|\bsignature)=)(?:'[^']*'|\"[^\"]*\"|[^;&\s]+)", re.IGNORECASE
+)  # ;trustStorePassword=x
 _NO_SECRET = re.compile(r"(?i:true|false|none|null)|\d{0,5}|([a-z]\w*\.)+[A-Z]\w*", re.ASCII)  # also Java classes
 
 
@@ -36,16 +39,24 @@ class _Secrets:
     def __init__(self) -> None:
         self.names: dict[str, str | None] = {}
         self.by_form: dict[str, str] = {}
-        self.pattern: re.Pattern[str] | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._lock = Lock()
 
     def add(self, value: str, name: str | None) -> None:
-        if len(value) < _SHORTEST_SECRET or (value in self.names and (name is None or self.names[value] == name)):
+        if len(value) < _SHORTEST_SECRET or (value in self.names and name in (None, self.names[value])):
             return
-        names = {**self.names, value: name}
-        by_form = {form: secret for secret in names for form in _forms(secret)}
-        longest_first = sorted(by_form, key=len, reverse=True)
-        pattern = re.compile("|".join(map(_pattern, longest_first)))
-        self.names, self.by_form, self.pattern = names, by_form, pattern
+        with self._lock:
+            self.names[value] = name
+            self.by_form.update(dict.fromkeys(_forms(value), value))
+            self._pattern = None
+
+    def pattern(self) -> re.Pattern[str] | None:
+        """Return the pattern of all forms of all secrets, compiled when it is needed; None if there are none."""
+        if self._pattern is None and self.by_form:
+            with self._lock:
+                longest_first = sorted(self.by_form, key=len, reverse=True)
+                self._pattern = re.compile("|".join(map(_pattern, longest_first)))
+        return self._pattern
 
     def shown(self, form: str) -> str:
         name = self.names[self.by_form[form]]
@@ -77,7 +88,7 @@ def remember_credentials(values: object, environ: Mapping[str, str] | None = Non
 
 def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path and the text of each credential among plain values: what has a name like that of a password, and
-    passwords in URLs. References are left out.
+    the password of the user in a URL. References are left out.
 
     >>> list(iter_credentials({"options": {"user": "a", "secret": "b", "token": "${env:TOKEN}"}}))
     [(('options', 'secret'), 'b')]
@@ -91,7 +102,7 @@ def iter_credentials(values: object, path: tuple[str | int, ...] = ()) -> Iterat
     elif isinstance(values, str) and "${" not in values:
         if path and is_name_of_credential(str(path[-1])) and not _NO_SECRET.fullmatch(values):
             yield path, values
-        elif "://" in values and (password := find_password(values)):
+        elif "://" in values and (password := _password_of(values)):
             yield path, password
 
 
@@ -105,12 +116,7 @@ def is_name_of_credential(name: str) -> bool:
     return parts == ["key"] or (bool(parts) and (parts[-1] in _WORDS or not _PAIRS.isdisjoint(pairwise(parts))))
 
 
-def find_password(url: str) -> str | None:
-    """Return the password of the user in a URL.
-
-    >>> find_password("postgresql://me:abc%20d@host/db")
-    'abc%20d'
-    """
+def _password_of(url: str) -> str | None:
     try:
         return urlsplit(url).password
     except ValueError:
@@ -128,11 +134,11 @@ def mask(text: str) -> str:
     >>> mask("cannot open sftp://me:abc@host/x?token=123")
     'cannot open sftp://me:***@host/x?token=***'
     """
-    if _secrets.pattern is not None:
-        text = _secrets.pattern.sub(lambda found: _secrets.shown(found[0]), text)
+    if (pattern := _secrets.pattern()) is not None:
+        text = pattern.sub(lambda found: _secrets.shown(found[0]), text)
     if "=" in text:
         text = _IN_URL.sub(rf"\1{HIDDEN}", text)
-    return _USER.sub(_masked_user, text) if "@" in text else text
+    return _USER.sub(rf"\1{HIDDEN}", text) if "@" in text else text
 
 
 def mask_values(values: Any) -> Any:
@@ -162,14 +168,12 @@ def split_secrets(text: str) -> list[str | SecretPart] | None:
     """Return the parts of a text that can be stored, because values of environment variables are only named; None if
     it contains no such value.
     """
-    pattern = _secrets.pattern
-    if pattern is None or pattern.search(text) is None:
-        return None
+    pattern = _secrets.pattern()
     parts: list[str | SecretPart] = []
     end = 0
-    for found in pattern.finditer(text):
+    for found in pattern.finditer(text) if pattern else ():
         secret = _secrets.by_form[found[0]]
-        name = _secrets.names.get(secret)
+        name = _secrets.names[secret]
         if name is not None:
             parts += [text[end : found.start()], SecretPart(name=name, form=_forms(secret).index(found[0]))]
             end = found.end()
@@ -221,11 +225,6 @@ def _mask_record(record: logging.LogRecord) -> bool:
     if record.exc_info and record.exc_info[1] is not None:
         record.exc_text = format_error(record.exc_info[1])
     return True
-
-
-def _masked_user(found: re.Match[str]) -> str:
-    written = found[0][len(found[1]) :]
-    return found[0] if "${" in written else f"{found[1]}{HIDDEN}"
 
 
 def _forms(secret: str) -> Sequence[str]:

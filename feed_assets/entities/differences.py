@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from feed_assets.entities.common import Entity
 from feed_assets.issues import FieldPath
 from feed_assets.json_form import shown
-from feed_assets.masking import HIDDEN, is_name_of_credential
+from feed_assets.masking import HIDDEN
 
 _PLAIN = re.compile(r"[A-Za-z_][\w-]*")  # late_arrival, daily-clicks
+_SECRET = re.compile(r"pass|secret|token|key|credential", re.IGNORECASE)  # password, aws_secret_access_key
+_WITH_SECRETS = frozenset({"storage_options", "properties", "conf", "credential"})
+_NEVER_SECRET = frozenset({"user", "password_file", "alias", "provider"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,5 +130,6 @@ def _order(keys: Mapping[str, object], others: Mapping[str, object]) -> list[str
 
 
 def _shown(path: FieldPath, value: object) -> object:
-    is_secret = isinstance(value, str) and "${" not in value and is_name_of_credential(str(path[-1]))
-    return HIDDEN if is_secret else value
+    if value is None or path[-1] in _NEVER_SECRET or not _WITH_SECRETS.intersection(path):
+        return value
+    return HIDDEN if _SECRET.search(str(path[-1])) else value

@@ -147,7 +147,7 @@ def _find_cached(cache: Path | None, digest: str) -> Location | None:
         return None
     try:
         location = _Unpickler(io.BytesIO(pickled)).load()
-    except KeyError:  # a variable that the files no longer name
+    except KeyError:  # a variable is gone
         return None
     assert isinstance(location, Location)
     return location
@@ -158,9 +158,11 @@ def _keep(cache: Path | None, digest: str, location: Location) -> None:
 
     Values of the environment are only named. What contains credentials in clear text is not stored.
     """
-    from feed_assets.validation.rules_credentials import CLEAR_TEXT_CREDENTIAL  # only needed when a plan is compiled
+    if cache is None:
+        return
+    from feed_assets.validation.rules_credentials import CLEAR_TEXT_CREDENTIAL  # a cached plan needs no validation
 
-    if cache is None or any(issue.code == CLEAR_TEXT_CREDENTIAL for issue in location.issues):
+    if any(issue.code == CLEAR_TEXT_CREDENTIAL for issue in location.issues):
         return
     stream = io.BytesIO()
     _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(location)

@@ -36,7 +36,6 @@ def project(
         printed["entity definition"] = run("entity", "definition", "process", "counting")
         printed["entity definition of a version"] = run("entity", "definition", "feed", "clicks", "--version", "1")
         printed["entity definition as XML"] = run("entity", "definition", "cluster", "primary", "--format", "xml")
-        printed["unknown workflow"] = run("instance", "params", "counting", "2013-11-03T07:00Z")
         yield folder, printed
 
 

@@ -208,10 +208,10 @@ class Poller(threading.Thread):
 
     def run(self) -> None:
         """Looks once more after its end, so that it has seen what the last copy left."""
-        is_over = False
+        copying, is_over = self.place.store.copying(), False
         while not is_over:
             is_over = self._is_over.wait(0.005)
-            self._look(self.place.store.copying())
+            self._look(copying)
 
     def _look(self, copying: Copying) -> None:
         before = copying.mark(PATH)
