@@ -12,12 +12,15 @@ import pytest
 import yaml
 
 import feed_assets
+from examples.flights.place import ORIGIN, Demo
 from feed_assets.cli.main import main
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.loading.bundles import load_files, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
+from feed_assets.plan.location import load_location
+from feed_assets.settings import load_settings
 from feed_assets.validation.rules import validate_bundle
 from tests.documents.markdown import FENCE, ROOT, codes, fences, plain, tables_of
 
@@ -153,3 +156,9 @@ def test_the_numbers_of_instances_in_the_readme_are_those_of_the_example() -> No
     (summary,) = fences(ROOT / "README.md", "text")
     found = re.findall(r"^ ([a-z][a-z-]*) +([0-9]+) ", summary, re.MULTILINE)
     assert set(found) == expected
+
+
+def test_the_entities_of_the_demo_have_neither_errors_nor_warnings(tmp_path: Path) -> None:
+    """The demo refuses to start otherwise."""
+    environ = Demo(folder=tmp_path, port=0, seconds=1.0, s3="http://127.0.0.1:9").environment(ORIGIN)
+    assert load_location(load_settings(environ=environ, start=ROOT), ORIGIN).issues == ()

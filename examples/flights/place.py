@@ -57,6 +57,8 @@ class Demo:
             "FEED_ASSETS_ENTITIES": "examples/flights/entities",
             "FEED_ASSETS_VARIABLES__DATA_ROOT": str(self.data),
             "FEED_ASSETS_VARIABLES__S3_ENDPOINT": self.s3,
+            "AWS_ACCESS_KEY_ID": "demo",
+            "AWS_SECRET_ACCESS_KEY": "demo",
             "FEED_ASSETS_DEMO__REPLAY__ORIGIN": ORIGIN.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__REAL_START": real_start.isoformat(),
             "FEED_ASSETS_DEMO__REPLAY__SPEED": repr(speed),
