@@ -19,6 +19,7 @@ JSON_VERSION = 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_escape = json.JSONEncoder().encode
 _render_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -92,6 +93,22 @@ class NumberedChoice(TypeDecorator[IntEnum]):
 
     def process_result_value(self, value: int | None, _dialect: Dialect) -> IntEnum | None:
         return None if value is None else self.members(value)
+
+
+class AnyText(TypeDecorator[str]):
+    """Text that may have what databases refuse: NUL, and lone surrogates, which stand for bytes of paths that are not
+    text. Stored with the escapes of JSON.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else _escape(value)[1:-1]
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None]:  # noqa: ARG002
+        """Replaces `process_result_value`, as for times."""
+        return lambda value: json.loads(f'"{value}"') if value and "\\" in value else value
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):

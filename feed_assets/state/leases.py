@@ -98,7 +98,7 @@ class Leases:
             return sorted(map(_ROWS.load, found), key=_place_of)
 
     def renew_many(self, held: Collection[Lease], now: datetime, ttl: timedelta) -> list[Lease]:
-        """Renew the leases that are still held until `now + ttl`, and return them; by the rules of `renew`."""
+        """Renew leases until `now + ttl`, also expired ones, unless they were taken over; return the renewed ones."""
         if not held:
             return []
         with self._database.begin() as connection:
@@ -114,24 +114,6 @@ class Leases:
             statement = _change_many(connection.dialect.name).values(_RELEASED)
             connection.execute(statement, {KEY_ROWS: _render_leases(held)})
 
-    def renew(self, lease: Lease, now: datetime, ttl: timedelta) -> Lease:
-        """Renew a lease until `now + ttl`, also an expired one, unless it was taken over.
-
-        Raises:
-            FencedOutError: it was taken over or released.
-        """
-        with self._database.begin() as connection:
-            is_still = (*_is_of(lease), _T.token == lease.token, _T.holder == lease.holder)
-            statement = update(leases).where(*is_still).values(expires_at=now + ttl).returning(*_ROWS.columns)
-            row = connection.execute(statement).one_or_none()
-            if row is None:
-                raise self._fenced_out(connection, lease)
-        return _ROWS.load(row)
-
-    def release(self, lease: Lease) -> None:
-        """Release the lease; do nothing if it is no longer held."""
-        self.release_many([lease])
-
     def release_all(self, connection: Connection, *holders: str) -> int:
         """Release all leases of holders that have died, inside a write transaction; return how many."""
         if not holders:
@@ -140,19 +122,11 @@ class Leases:
         statement = update(leases).where(_T.holder == wanted.c.of_holder, HAS_HOLDER).values(_RELEASED)
         return connection.execute(statement, {KEY_ROWS: render_rows(zip(holders))}).rowcount
 
-    def check(self, lease: Lease, now: datetime) -> None:
-        """Make sure that the lease is held at this moment. Called before an effect outside the database.
-
-        Raises:
-            FencedOutError: it was taken over or released, or has expired, so that it can be taken over at any moment.
-        """
-        self.check_many([lease], now)
-
     def check_many(self, held: Collection[Lease], now: datetime) -> None:
-        """Check as `check` does, for many leases in one statement.
+        """Make sure that leases are held at this moment. Called before an effect outside the database.
 
         Raises:
-            FencedOutError: one of them is no longer held.
+            FencedOutError: one was taken over or released, or has expired, so that it can be taken over at any moment.
         """
         if not held:
             return
@@ -168,21 +142,13 @@ class Leases:
                 if row.expires_at <= now:
                     raise self._error(lease, f"expired at {row.expires_at.isoformat()}")
 
-    def check_in(self, connection: Connection, lease: Lease) -> None:
-        """Make sure, inside a write transaction, that the lease is not taken over before the transaction ends.
-
-        An expired lease passes unless it was taken over: that is impossible until the transaction ends.
-
-        Raises:
-            FencedOutError: it was taken over or released.
-        """
-        self.check_many_in(connection, [lease])
-
     def check_many_in(self, connection: Connection, held: Collection[Lease]) -> None:
-        """Check as `check_in` does, for many leases in one statement.
+        """Make sure, inside a write transaction, that leases are not taken over before the transaction ends.
+
+        Expired leases pass unless they were taken over: that is impossible until the transaction ends.
 
         Raises:
-            FencedOutError: one of them was taken over or released.
+            FencedOutError: one was taken over or released.
         """
         if not held:
             return

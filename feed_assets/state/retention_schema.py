@@ -1,4 +1,4 @@
-"""Tables of retention: sweeps and their chunks, the schedule, holds, and the outbox.
+"""Tables of retention: sweeps with their chunks and items, the schedule, holds, and the outbox.
 
 They belong to the same schema as all other tables.
 """
@@ -11,16 +11,15 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
-    LargeBinary,
     PrimaryKeyConstraint,
     Table,
     Text,
     text,
 )
 
-from feed_assets.state.column_types import Choice, Entries, NumberedChoice, Payload, UtcDateTime
+from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Payload, UtcDateTime
 from feed_assets.state.schema import metadata
-from feed_assets.state.sweep_records import ChunkState, FeedCount, SweepObstacle, SweepState
+from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
 
 # Queries repeat these conditions literally, as for the other tables.
 IS_TO_PURGE = text("purge_at IS NOT NULL AND purged_at IS NULL")
@@ -95,10 +94,29 @@ sweep_chunks = Table(
     Column("state", NumberedChoice(ChunkState), nullable=False),
     Column("holder", Text),
     Column("held_until", UtcDateTime),
-    Column("results", LargeBinary),
-    Column("content", LargeBinary, nullable=False),
     PrimaryKeyConstraint("sweep_id", "number", name="fa_sweep_chunks_pk"),
     Index("fa_sweep_chunks_by_state", "sweep_id", "state", "number"),
+)
+
+sweep_items = Table(
+    "fa_sweep_items",
+    metadata,
+    Column("sweep_id", Text, nullable=False),
+    Column("chunk", BigInteger, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("path", AnyText, nullable=False),
+    Column("nominal_time", UtcDateTime, nullable=False),
+    Column("bytes", BigInteger),
+    Column("files", BigInteger),
+    Column("rule", AnyText, nullable=False),
+    Column("reason", AnyText, nullable=False),
+    Column("fingerprint", AnyText, nullable=False),
+    Column("outcome", Choice(ItemOutcome)),
+    Column("outcome_reason", AnyText),
+    Column("outcome_bytes", BigInteger),
+    Column("outcome_files", BigInteger),
+    PrimaryKeyConstraint("sweep_id", "chunk", "position", name="fa_sweep_items_pk"),
+    sqlite_with_rowid=False,
 )
 
 retention_schedule = Table(

@@ -1,30 +1,27 @@
-"""Store the chunks of sweeps: their claims, the results of their items, and the instances of each sweep.
+"""Store the chunks of sweeps: their items, the claims on them, and the results of the items.
 
 One worker at a time claims a chunk, until an expiry. The holder of a sweep's lease may revoke claims.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, case, func, insert, or_, select, update
 
 from feed_assets.state.errors import ChunkTakenError, SweepDamagedError
-from feed_assets.state.retention_schema import sweep_chunks
+from feed_assets.state.retention_schema import sweep_chunks, sweep_items
 from feed_assets.state.rows import RowMapper
-from feed_assets.state.sweep_content import decode_chunk, digest_chunks, encode_results
-from feed_assets.state.sweep_records import (
-    ChunkHead,
-    ChunkState,
-    ItemResult,
-    Sweep,
-    SweepChunk,
-)
+from feed_assets.state.sweep_drafts import digest_chunks, digest_items
+from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
 
 _T = sweep_chunks.c
-_ROWS = RowMapper(sweep_chunks, ChunkHead)
-_FULL = (*_ROWS.columns, _T.content, _T.results)
-_PAGE = 20
+_I = sweep_items.c
+_HEADS = RowMapper(sweep_chunks, ChunkHead)
+_CHUNKS = RowMapper(sweep_chunks, SweepChunk)
+_ITEMS = RowMapper(sweep_items, SweepItem)
+_RESULT_COLUMNS = (_I.outcome, _I.outcome_reason, _I.outcome_bytes, _I.outcome_files)
+_IN_CHUNK = sweep_items.join(sweep_chunks, (_I.sweep_id == _T.sweep_id) & (_I.chunk == _T.number))
 _FREE: dict[str, object] = {"holder": None, "held_until": None}
 
 
@@ -36,9 +33,21 @@ class SweepChunks:
         self._sweep_id = sweep_id
         self._is_of_sweep = _T.sweep_id == sweep_id
 
-    def heads(self, *, state: ChunkState | None = None, feed: str | None = None) -> list[ChunkHead]:
-        """Return the chunks without their items, by number; in one state and of one feed if given."""
-        return _ROWS.find(self._connection, self._select(_ROWS.columns, state, feed))
+    def add(self, chunks: Iterable[SweepChunk]) -> None:
+        """Store new chunks with their items, and with results if they have them."""
+        for chunk in chunks:
+            self._connection.execute(insert(sweep_chunks), _CHUNKS.values(chunk))
+            rows = [
+                {"sweep_id": chunk.sweep_id, "chunk": chunk.number, "position": position, **_ITEMS.values(item)}
+                for position, item in enumerate(chunk.items)
+            ]
+            self._connection.execute(insert(sweep_items), rows)
+            if chunk.results:
+                self._put_results(chunk, chunk.results)
+
+    def heads(self, *, state: ChunkState | None = None) -> list[ChunkHead]:
+        """Return the chunks without their items, by number; in one state if given."""
+        return _HEADS.find(self._connection, self._select(_HEADS.columns, state))
 
     def get(self, number: int) -> SweepChunk:
         """Return one chunk.
@@ -46,30 +55,44 @@ class SweepChunks:
         Raises:
             SweepDamagedError: there is none with this number, or it differs from the plan.
         """
-        row = self._connection.execute(self._select(_FULL).where(_T.number == number)).one_or_none()
+        row = self._connection.execute(self._select(_CHUNKS.columns).where(_T.number == number)).one_or_none()
         if row is None:
             raise SweepDamagedError(sweep=self._sweep_id, chunk=number)
-        return _to_chunk(row)
+        return self._load(row)
 
-    def iter_all(self, *, state: ChunkState | None = None, feed: str | None = None) -> Iterator[SweepChunk]:
-        """Yield the chunks with their items, by number, a few at a time; in one state and of one feed if given.
+    def iter_all(self, *, feed: str | None = None) -> Iterator[SweepChunk]:
+        """Yield the chunks with their items, by number; of one feed if given.
 
         Raises:
             SweepDamagedError: a chunk differs from the plan.
         """
-        last = -1
-        while True:
-            statement = self._select(_FULL, state, feed).where(_T.number > last).limit(_PAGE)
-            page = self._connection.execute(statement).all()
-            yield from map(_to_chunk, page)
-            if len(page) < _PAGE:
-                return
-            last = page[-1].number
+        statement = self._select(_CHUNKS.columns)
+        if feed is not None:
+            statement = statement.where(_T.feed == feed)
+        return map(self._load, self._connection.execute(statement).all())
 
-    def progress(self) -> dict[ChunkState, tuple[int, int]]:
-        """Return how many chunks, and how many items, are in each state; a state without chunks is left out."""
-        statement = select(_T.state, func.count(), func.sum(_T.count)).where(self._is_of_sweep).group_by(_T.state)
-        return {state: (count, int(items)) for state, count, items in self._connection.execute(statement)}
+    def count_outcomes(
+        self, feeds: Collection[str] | None = None, times: Collection[datetime] | None = None
+    ) -> dict[tuple[str, ItemOutcome | None], int]:
+        """Return the number of items by feed and outcome (None: not run); of some feeds and at some times if given."""
+        statement = self._select_items((_T.feed, _I.outcome, func.count()), feeds).group_by(_T.feed, _I.outcome)
+        if times is not None:
+            statement = statement.where(_I.nominal_time.in_(times))
+        return {(feed, outcome): count for feed, outcome, count in self._connection.execute(statement)}
+
+    def find_nearest(
+        self, time: datetime, feeds: Collection[str] | None = None
+    ) -> tuple[datetime | None, datetime | None]:
+        """Return the nearest nominal times of items until and from a time; both are the time if an item has it."""
+        until = func.max(case((_I.nominal_time <= time, _I.nominal_time)))
+        since = func.min(case((_I.nominal_time >= time, _I.nominal_time)))
+        before, after = self._connection.execute(self._select_items((until, since), feeds)).one()
+        return before, after
+
+    def find_sample_paths(self, outcome: ItemOutcome) -> dict[int, str]:
+        """Return a path with an outcome for each chunk that has one, by the number of the chunk."""
+        statement = select(_I.chunk, func.min(_I.path)).where(_I.sweep_id == self._sweep_id, _I.outcome == outcome)
+        return dict(self._connection.execute(statement.group_by(_I.chunk)).all())
 
     def require_intact(self, sweep: Sweep) -> None:
         """Make sure that the chunks are those that were planned, all of them; items are checked when they are read.
@@ -88,7 +111,6 @@ class SweepChunks:
         limit: int = 1,
         *,
         state: ChunkState = ChunkState.OPEN,
-        feed: str | None = None,
         after: int = -1,
     ) -> list[SweepChunk]:
         """Claim at most `limit` free chunks in a state until `now + ttl`, in numeric order above `after`.
@@ -96,7 +118,7 @@ class SweepChunks:
         Skips chunks of other holders until their claims expire; a holder may claim its own chunks again. So `holder`
         must name one run of one worker. In a write transaction only.
         """
-        free = self._select((_T.number,), state, feed).where(_T.number > after, _is_free(holder, now)).limit(limit)
+        free = self._select((_T.number,), state).where(_T.number > after, _is_free(holder, now)).limit(limit)
         numbers = list(self._connection.scalars(free.with_for_update(skip_locked=True)))
         if not numbers:
             return []
@@ -104,21 +126,13 @@ class SweepChunks:
             self._is_of_sweep, _T.number.in_(numbers), _T.state == state, _is_free(holder, now)
         )
         self._connection.execute(taken.values(holder=holder, held_until=now + ttl))
-        wanted = self._select(_FULL).where(_T.number.in_(numbers), _T.holder == holder)
-        return [_to_chunk(row) for row in self._connection.execute(wanted)]
+        wanted = self._select(_CHUNKS.columns).where(_T.number.in_(numbers), _T.holder == holder)
+        return list(map(self._load, self._connection.execute(wanted).all()))
 
-    def require_claim(self, chunk: ChunkHead, holder: str) -> None:
-        """Make sure, inside a write transaction, that the holder keeps its claim on a chunk until the transaction ends.
-
-        Raises:
-            ChunkTakenError: another holder has it or has ended it.
-        """
-        statement = self._select((_T.state, _T.holder)).where(_T.number == chunk.number).with_for_update()
-        row = self._connection.execute(statement).one_or_none()
-        if row is None or (row.state, row.holder) != (chunk.state, holder):
-            raise ChunkTakenError(
-                sweep=self._sweep_id, chunk=chunk.number, holder=holder, other=None if row is None else row.holder
-            )
+    def renew(self, chunk: ChunkHead, holder: str, held_until: datetime) -> None:
+        """Extend the holder's claim on a chunk; do nothing if it has none."""
+        held = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number, _T.holder == holder)
+        self._connection.execute(held.values(held_until=held_until))
 
     def finish(self, chunk: ChunkHead, holder: str, state: ChunkState, results: Sequence[ItemResult]) -> None:
         """End the work on a claimed chunk: write its new state (the same, if there is more to do) and a result for each
@@ -132,26 +146,48 @@ class SweepChunks:
         """
         if len(results) != chunk.count:
             raise ValueError(f"{len(results)} results for {chunk.count} items of chunk {chunk.number}")
-        self.require_claim(chunk, holder)
+        claimed = self._select((_T.state, _T.holder)).where(_T.number == chunk.number).with_for_update()
+        row = self._connection.execute(claimed).one_or_none()
+        if row is None or (row.state, row.holder) != (chunk.state, holder):
+            raise ChunkTakenError(
+                sweep=self._sweep_id, chunk=chunk.number, holder=holder, other=None if row is None else row.holder
+            )
         ended = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number)
-        self._connection.execute(ended.values(state=state, results=encode_results(results), **_FREE))
+        self._connection.execute(ended.values(state=state, **_FREE))
+        self._put_results(chunk, results)
 
     def release(self, holder: str) -> int:
         """Release all claims of a holder that stops or has died; return how many chunks."""
         held = update(sweep_chunks).where(self._is_of_sweep, _T.holder == holder)
         return self._connection.execute(held.values(_FREE)).rowcount
 
-    def _select(self, columns: Sequence[Any], state: ChunkState | None = None, feed: str | None = None) -> Select[Any]:
+    def _select(self, columns: Sequence[Any], state: ChunkState | None = None) -> Select[Any]:
         statement = select(*columns).where(self._is_of_sweep).order_by(_T.number)
-        if state is not None:
-            statement = statement.where(_T.state == state)
-        return statement if feed is None else statement.where(_T.feed == feed)
+        return statement if state is None else statement.where(_T.state == state)
+
+    def _select_items(self, columns: Sequence[ColumnElement[Any]], feeds: Collection[str] | None) -> Select[Any]:
+        statement = select(*columns).select_from(_IN_CHUNK).where(self._is_of_sweep)
+        return statement if feeds is None else statement.where(_T.feed.in_(feeds))
+
+    def _load(self, row: Row[Any]) -> SweepChunk:
+        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == row.number)
+        statement = select(*_ITEMS.columns, *_RESULT_COLUMNS).where(*is_in_chunk).order_by(_I.position)
+        found = self._connection.execute(statement).all()
+        width = len(_ITEMS.columns)
+        items = tuple(SweepItem(*each[:width]) for each in found)
+        has_run = any(each.outcome is not None for each in found)
+        results = tuple(ItemResult(*each[width:]) for each in found) if has_run else ()
+        chunk = _CHUNKS.load(row, items=items, results=results)
+        if digest_items(items) != chunk.digest:
+            raise SweepDamagedError(sweep=self._sweep_id, chunk=chunk.number)
+        return chunk
+
+    def _put_results(self, chunk: ChunkHead, results: Sequence[ItemResult]) -> None:
+        is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == chunk.number)
+        names = [column.name for column in _RESULT_COLUMNS]
+        rows = [dict(zip(names, result, strict=True), at=position) for position, result in enumerate(results)]
+        self._connection.execute(update(sweep_items).where(*is_in_chunk, _I.position == bindparam("at")), rows)
 
 
 def _is_free(holder: str, now: datetime) -> Any:
     return or_(_T.holder.is_(None), _T.holder == holder, _T.held_until <= now)
-
-
-def _to_chunk(row: Sequence[Any]) -> SweepChunk:
-    *head, content, results = row
-    return decode_chunk(_ROWS.load(head), content, results)

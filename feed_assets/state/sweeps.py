@@ -7,14 +7,13 @@ from typing import Unpack
 
 from sqlalchemy import Connection, insert, select, update
 
-from feed_assets.state.retention_schema import IS_TO_PURGE, sweep_chunks, sweeps
+from feed_assets.state.retention_schema import IS_TO_PURGE, sweeps
 from feed_assets.state.rows import RowMapper
-from feed_assets.state.sweep_content import NewChunk
-from feed_assets.state.sweep_records import OPEN_STATES, ChunkHead, Sweep, SweepChanges, SweepState
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import OPEN_STATES, Sweep, SweepChanges, SweepChunk, SweepState
 
 _T = sweeps.c
 _ROWS = RowMapper(sweeps, Sweep)
-_CHUNK_ROWS = RowMapper(sweep_chunks, ChunkHead)
 _PURGEABLE = frozenset({SweepState.DONE, SweepState.UNDONE})
 
 
@@ -24,12 +23,10 @@ class Sweeps:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def add(self, sweep: Sweep, chunks: Iterable[NewChunk]) -> None:
+    def add(self, sweep: Sweep, chunks: Iterable[SweepChunk]) -> None:
         """Store a planned sweep with its chunks."""
         self._connection.execute(insert(sweeps), _ROWS.values(sweep))
-        rows = [_CHUNK_ROWS.values(chunk.head) | {"content": chunk.content} for chunk in chunks]
-        if rows:
-            self._connection.execute(insert(sweep_chunks), rows)
+        SweepChunks(self._connection, sweep.sweep_id).add(chunks)
 
     def find(self, sweep_id: str) -> Sweep | None:
         """Return one sweep; None if there is none with this id."""

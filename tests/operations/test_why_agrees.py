@@ -162,7 +162,7 @@ class Case:
             case NotItsTurn():
                 self.finish([row for row in self.others() if row.status is READY and not row.request_key])
             case LeaseHeld(lease=lease):
-                Leases(self.world.database).release(lease)
+                Leases(self.world.database).release_many([lease])
 
     def runs_after_a_tick(self) -> bool:
         """Whether the next tick asks for a run, and that run gets its leases."""

@@ -114,7 +114,7 @@ def test_who_has_a_lease_may_be_silent_for_as_long_as_he_renews_it(
     for _ in range(3):
         assert sensor.look(at_work(run)) == []
         time.sleep(SHORT.total_seconds())
-        lease = leases.renew(lease, now(), TTL)
+        (lease,) = leases.renew_many([lease], now(), TTL)
     assert sensor.look(at_work(run)) == []
     time.sleep(SHORT.total_seconds())
     assert sensor.look(at_work(run)) == [run.run_id]

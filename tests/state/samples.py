@@ -13,7 +13,7 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
 )
-from feed_assets.state.sweep_content import SweepDraft
+from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import Hold, OutboxMessage, ScheduledRetention, Sweep, SweepItem, SweepState
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -36,7 +36,7 @@ def test_many_are_renewed_and_given_back_where_they_are_still_ours(database: Dat
     leases = Leases(database)
     got = leases.acquire_many(KEYS, "a", hour(0), MINUTE)
     leases.acquire(*KEYS[1], "b", hour(1), MINUTE)
-    leases.release(got[2])
+    leases.release_many([got[2]])
     renewed = leases.renew_many(got, hour(1), MINUTE)
     assert hours_of(renewed) == [0, 3]
     assert {lease.expires_at for lease in renewed} == {hour(1) + MINUTE}

@@ -45,9 +45,8 @@ def test_an_expired_lease_is_taken_over_with_the_next_token(database: Database) 
     new = take(leases, "b", hour(0) + MINUTE)
     assert (new.token, new.holder) == (2, "b")
     with pytest.raises(FencedOutError, match=r"taken over by 'b' with 2"):
-        leases.check(old, hour(0))
-    with pytest.raises(FencedOutError, match="taken over"):
-        leases.renew(old, hour(0), MINUTE)
+        leases.check_many([old], hour(0))
+    assert leases.renew_many([old], hour(0), MINUTE) == []
 
 
 def test_its_holder_gets_a_lease_again_with_its_token(database: Database) -> None:
@@ -59,9 +58,9 @@ def test_its_holder_gets_a_lease_again_with_its_token(database: Database) -> Non
 
 def test_a_renewed_lease_lasts_longer_even_if_it_had_expired(database: Database) -> None:
     leases = Leases(database)
-    lease = leases.renew(take(leases, "a"), hour(5), MINUTE)
+    (lease,) = leases.renew_many([take(leases, "a")], hour(5), MINUTE)
     assert (lease.token, lease.expires_at) == (1, hour(5) + MINUTE)
-    leases.check(lease, hour(5))
+    leases.check_many([lease], hour(5))
     with pytest.raises(LeaseHeldError):
         take(leases, "b", hour(5))
 
@@ -72,7 +71,7 @@ def test_the_token_grows_from_holder_to_holder_for_ever(database: Database) -> N
     for turn in range(6):
         lease = take(leases, "ab"[turn % 2])
         tokens.append(lease.token)
-        leases.release(lease)
+        leases.release_many([lease])
     assert tokens == [1, 2, 3, 4, 5, 6]
     assert [take(leases, "c").token, take(leases, "c").token] == [7, 7]
 
@@ -81,9 +80,9 @@ def test_releasing_a_lease_that_is_no_longer_ours_does_nothing(database: Databas
     leases = Leases(database)
     old = take(leases, "a")
     new = take(leases, "b", hour(1))
-    leases.release(old)
-    leases.release(old)
-    leases.check(new, hour(1))
+    leases.release_many([old])
+    leases.release_many([old])
+    leases.check_many([new], hour(1))
 
 
 def test_what_a_dead_holder_has_is_free_at_once_and_he_is_fenced_out(database: Database) -> None:
@@ -93,9 +92,9 @@ def test_what_a_dead_holder_has_is_free_at_once_and_he_is_fenced_out(database: D
     with database.begin() as connection:
         assert leases.release_all(connection, "dead") == 1
     assert take(leases, "next").token == 2
-    leases.check(other, hour(0))
+    leases.check_many([other], hour(0))
     with pytest.raises(FencedOutError, match="taken over by 'next'"):
-        leases.check(dead, hour(0))
+        leases.check_many([dead], hour(0))
 
 
 def test_what_several_dead_holders_have_is_free_at_once(database: Database) -> None:
@@ -108,7 +107,7 @@ def test_what_several_dead_holders_have_is_free_at_once(database: Database) -> N
     for lease in held:
         if lease.holder != "holder 1":
             with pytest.raises(FencedOutError, match="was released"):
-                leases.check(lease, START)
+                leases.check_many([lease], START)
 
 
 def test_of_many_leases_every_one_is_checked(database: Database) -> None:
@@ -118,7 +117,7 @@ def test_of_many_leases_every_one_is_checked(database: Database) -> None:
     leases.check_many([], START)
     with pytest.raises(FencedOutError, match="expired at 2024-01-01T00:01:00"):
         leases.check_many(held, START + MINUTE)
-    leases.release(held[2])
+    leases.release_many([held[2]])
     with pytest.raises(FencedOutError, match="was released"):
         leases.check_many(held, START)
 
@@ -126,36 +125,36 @@ def test_of_many_leases_every_one_is_checked(database: Database) -> None:
 def test_a_check_fails_for_a_lease_that_was_released_has_expired_or_never_was(database: Database) -> None:
     leases = Leases(database)
     lease = take(leases, "a")
-    leases.check(lease, hour(0))
+    leases.check_many([lease], hour(0))
     with pytest.raises(FencedOutError, match="expired at 2024-01-01T00:01:00"):
-        leases.check(lease, hour(0) + MINUTE)
-    leases.release(lease)
+        leases.check_many([lease], hour(0) + MINUTE)
+    leases.release_many([lease])
     with pytest.raises(FencedOutError, match="was released"):
-        leases.check(lease, hour(0))
+        leases.check_many([lease], hour(0))
     with pytest.raises(FencedOutError, match="is not known"):
-        leases.check(replace(lease, entity="never"), hour(0))
+        leases.check_many([replace(lease, entity="never")], hour(0))
 
 
 def test_a_transaction_is_guarded_by_the_lease(database: Database) -> None:
     leases = Leases(database)
     old = take(leases, "a")
     with database.begin() as connection:
-        leases.check_in(connection, old)
+        leases.check_many_in(connection, [old])
     new = take(leases, "b", hour(1))
     with database.begin() as connection:
-        leases.check_in(connection, new)
+        leases.check_many_in(connection, [new])
         with pytest.raises(FencedOutError, match=r"lease 1 on 'clicks' on 'primary'"):
-            leases.check_in(connection, old)
+            leases.check_many_in(connection, [old])
 
 
 def test_nobody_takes_a_lease_over_while_a_transaction_is_guarded_by_it(database: Database, database_url: str) -> None:
     leases = Leases(database)
     lease = leases.acquire("clicks", "primary", hour(0), "a", hour(-9), MINUTE)
     with database.begin() as connection:
-        leases.check_in(connection, lease)
+        leases.check_many_in(connection, [lease])
         team = Team(acquire, database_url, 1)
         team.wait_until_begun()
-        leases.check_in(connection, lease)
+        leases.check_many_in(connection, [lease])
     assert team.results() == [2]
 
 

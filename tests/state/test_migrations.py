@@ -1,3 +1,6 @@
+import json
+import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -5,7 +8,7 @@ import pytest
 from alembic.command import downgrade
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, column, inspect, table, text
 
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.attempts import Attempts
@@ -13,7 +16,7 @@ from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.column_types import to_micros
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import open_database
-from feed_assets.state.errors import StateError
+from feed_assets.state.errors import StateError, SweepDamagedError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks
@@ -23,6 +26,9 @@ from feed_assets.state.records import Attempt, FeedInstanceStatus, ProcessInstan
 from feed_assets.state.retention_schedule import RetentionSchedule
 from feed_assets.state.retention_schema import sweeps
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_drafts import SweepDraft
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.watermarks import Watermarks
 from tests.state.samples import (
@@ -35,6 +41,7 @@ from tests.state.samples import (
     process_instance,
     scheduled_retention,
     sweep_draft,
+    sweep_item,
 )
 from tests.state.workers import Team, migrate
 
@@ -271,3 +278,111 @@ def test_what_there_was_survives_the_migration_to_plain_names_and_back(database_
         assert Cursors(connection).get("retention/schedule/primary") == "p"
         assert Sweeps(connection).find("s1") == protected
     again.close()
+
+
+def compressed(document: object) -> bytes:
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+FORMER_CHUNKS = [
+    {
+        "sweep_id": "s1",
+        "number": 0,
+        "feed": "clicks",
+        "kind": "data",
+        "first_time": to_micros(hour(0)),
+        "last_time": to_micros(hour(1)),
+        "count": 2,
+        "digest": "sha256:fb7fcea02f43058e3a35d5e2f788bf7e74289daf1a2c6849cea515ec8c053591",
+        "state": 1,
+        "content": compressed(
+            {
+                "version": 1,
+                "paths": ["clicks/2024/01/01/00", 'clicks/\udcff"\u00e4'],
+                "times": [to_micros(hour(0)), to_micros(hour(1))],
+                "bytes": [100, None],
+                "files": [2, None],
+                "rules": {"values": ["age"], "at": [0, 0]},
+                "reasons": {"values": ["it is older than days(2)", "another"], "at": [0, 1]},
+                "signs": ["", "f1"],
+            }
+        ),
+        "results": compressed(
+            {
+                "version": 1,
+                "outcomes": {"values": ["EVICTED", "REFUSED"], "at": [0, 1]},
+                "reasons": {"values": [None, "no \u0000 right"], "at": [0, 1]},
+                "bytes": [5, None],
+                "files": [1, None],
+            }
+        ),
+    },
+    {
+        "sweep_id": "s1",
+        "number": 1,
+        "feed": "views",
+        "kind": "stats",
+        "first_time": to_micros(hour(2)),
+        "last_time": to_micros(hour(2)),
+        "count": 1,
+        "digest": "sha256:6624d6da318c7b0f750a6c4aa2b55e043f6aa86635f2cf177956b695836bd2e8",
+        "state": 0,
+        "content": compressed(
+            {
+                "version": 1,
+                "paths": ["clicks/2024/01/01/02"],
+                "times": [to_micros(hour(2))],
+                "bytes": [102],
+                "files": [2],
+                "rules": {"values": ["age"], "at": [0]},
+                "reasons": {"values": ["it is older than days(2)"], "at": [0]},
+            }
+        ),
+        "results": None,
+    },
+]
+FORMER_DIGEST = "sha256:8aad27d6c7353bb8befe83c3dde77101d52c8b13dc4786f3668756796a4a66db"
+
+
+def test_items_of_sweeps_survive_the_migration_to_rows_and_back(database_url: str) -> None:
+    draft = SweepDraft("s1", "primary")
+    odd = sweep_item(1, path='clicks/\udcff"\u00e4', bytes=None, files=None, fingerprint="f1", reason="another")
+    draft.add("clicks", "data", [sweep_item(0), odd])
+    draft.add("views", "stats", [sweep_item(2)])
+    sweep = finished(draft)
+    results = (ItemResult(ItemOutcome.EVICTED, None, 5, 1), ItemResult(ItemOutcome.REFUSED, "no \0 right"))
+    database = open_database(database_url)
+    database.migrate()
+    former = table("fa_sweep_chunks", *map(column, FORMER_CHUNKS[0]))
+    with database.begin() as connection:
+        Sweeps(connection).add(sweep, [])
+        Sweeps(connection).add(replace(sweep, sweep_id="s2"), [])
+        downgrade(alembic_config(connection), "0009")
+        damaged = {**FORMER_CHUNKS[1], "sweep_id": "s2", "content": b"nothing"}
+        connection.execute(former.insert(), [*FORMER_CHUNKS, damaged])
+        connection.execute(text("UPDATE fa_sweeps SET digest = :digest"), {"digest": FORMER_DIGEST})
+    for _ in range(2):
+        database.close()
+        database = open_database(database_url)
+        database.migrate()
+        with database.begin() as connection:
+            assert Sweeps(connection).find("s1") == sweep
+            chunks = SweepChunks(connection, "s1")
+            chunks.require_intact(sweep)
+            done, left = draft.chunks
+            assert list(chunks.iter_all()) == [replace(done, state=ChunkState.DONE, results=results), left]
+            with pytest.raises(SweepDamagedError):
+                SweepChunks(connection, "s2").get(1)
+            with pytest.raises(SweepDamagedError):
+                SweepChunks(connection, "s2").require_intact(replace(sweep, digest=FORMER_DIGEST))
+            downgrade(alembic_config(connection), "0009")
+            found = connection.execute(former.select().where(text("sweep_id = 's1'")).order_by(text("number"))).all()
+            assert [readable(row._mapping) for row in found] == list(map(readable, FORMER_CHUNKS))
+            assert connection.scalar(text("SELECT digest FROM fa_sweeps WHERE sweep_id = 's1'")) == FORMER_DIGEST
+    database.close()
+
+
+def readable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A former chunk with what its content and its results say."""
+    said = {name: row[name] and json.loads(zlib.decompress(bytes(row[name]))) for name in ("content", "results")}
+    return {**row, **said}

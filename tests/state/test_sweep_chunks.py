@@ -7,7 +7,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.errors import ChunkTakenError, SweepDamagedError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_content import SweepDraft
+from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
 from tests.state.samples import HOUR, event, finished, hour, sweep_item
@@ -50,9 +50,8 @@ def test_chunks_are_read_one_by_one_all_or_without_their_items(database: Databas
         assert [chunk.items for chunk in every] == [(sweep_item(n),) for n in range(45)]
         assert chunks.get(7) == every[7]
         assert [chunk.number for chunk in chunks.iter_all(feed="views")] == list(range(1, 45, 2))
-        assert list(chunks.iter_all(state=DONE)) == []
-        heads = chunks.heads(feed="clicks", state=OPEN)
-        assert [(head.number, head.first) for head in heads] == [(n, hour(n)) for n in range(0, 45, 2)]
+        assert chunks.heads(state=DONE) == []
+        assert [(head.number, head.first) for head in chunks.heads(state=OPEN)] == [(n, hour(n)) for n in range(45)]
         with pytest.raises(SweepDamagedError, match="chunk 45"):
             chunks.get(45)
 
@@ -64,15 +63,15 @@ def test_a_chunk_is_claimed_worked_on_and_ended(database: Database) -> None:
     assert (ended.state, ended.results, ended.holder, ended.held_until) == (DONE, (EVICTED,), None, None)
     assert claim(database, "a", limit=9) == [1, 2]
     with database.read() as connection:
-        assert SweepChunks(connection, "s1").progress() == {OPEN: (2, 2), DONE: (1, 1)}
+        assert [head.state for head in SweepChunks(connection, "s1").heads()] == [DONE, OPEN, OPEN]
 
 
-def test_chunks_are_undone_by_feed_and_what_is_partly_undone_is_passed_over(database: Database) -> None:
+def test_chunks_are_undone_and_what_is_partly_undone_is_passed_over(database: Database) -> None:
     put(database)
     for number in claim(database, "a", limit=9):
         finish(database, number, "a")
     assert claim(database, "b") == []
-    assert claim(database, "b", limit=9, state=DONE, feed="clicks") == [0, 2]
+    assert claim(database, "b", limit=9, state=DONE) == [0, 1, 2]
     assert finish(database, 0, "b", DONE).state == DONE
     assert finish(database, 2, "b", UNDONE).state == UNDONE
     assert claim(database, "b", limit=9, state=DONE, after=0) == [1]
@@ -114,6 +113,52 @@ def test_a_chunk_is_ended_with_a_result_for_each_item(database: Database) -> Non
             chunks.finish(chunks.get(0), "a", DONE, [])
 
 
+def test_outcomes_are_counted_by_feed_and_at_some_times(database: Database) -> None:
+    put(database, "s0")
+    put(database, chunks=4)
+    for number in claim(database, "a", limit=3):
+        finish(database, number, "a")
+    with database.read() as connection:
+        chunks, evicted = SweepChunks(connection, "s1"), ItemOutcome.EVICTED
+        assert chunks.count_outcomes() == {("clicks", evicted): 2, ("views", evicted): 1, ("views", None): 1}
+        assert chunks.count_outcomes(["views"]) == {("views", evicted): 1, ("views", None): 1}
+        assert chunks.count_outcomes(times=[hour(0), hour(3)]) == {("clicks", evicted): 1, ("views", None): 1}
+        assert chunks.count_outcomes(["clicks"], [hour(3)]) == {}
+        assert chunks.find_sample_paths(evicted) == {n: sweep_item(n).path for n in range(3)}
+        assert chunks.find_sample_paths(ItemOutcome.KEPT) == {}
+
+
+def test_the_nearest_times_of_a_sweep_are_found(database: Database) -> None:
+    put(database, "s0", chunks=9)
+    put(database, chunks=5)
+    with database.read() as connection:
+        chunks = SweepChunks(connection, "s1")
+        assert chunks.find_nearest(hour(2)) == (hour(2), hour(2))
+        assert chunks.find_nearest(hour(2.5)) == (hour(2), hour(3))
+        assert chunks.find_nearest(hour(2), ["views"]) == (hour(1), hour(3))
+        assert chunks.find_nearest(hour(-1)) == (None, hour(0))
+        assert chunks.find_nearest(hour(7)) == (hour(4), None)
+        assert SweepChunks(connection, "none").find_nearest(hour(0)) == (None, None)
+
+
+def test_a_renewed_claim_lasts_longer_and_no_other_is_made(database: Database) -> None:
+    put(database)
+    claim(database, "a")
+    with database.begin() as connection:
+        chunks = SweepChunks(connection, "s1")
+        mine, free, _ = chunks.heads()
+        chunks.renew(mine, "a", hour(9))
+        chunks.renew(free, "a", hour(9))
+        chunks.renew(mine, "b", hour(99))
+        assert [(head.holder, head.held_until) for head in chunks.heads()] == [
+            ("a", hour(9)),
+            (None, None),
+            (None, None),
+        ]
+    assert claim(database, "b", 8, limit=9) == [1, 2]
+    assert claim(database, "b", 9) == [0]
+
+
 def test_a_worker_gives_back_all_that_it_has(database: Database) -> None:
     put(database)
     claim(database, "heir", limit=9)
@@ -129,7 +174,8 @@ def test_workers_that_share_a_sweep_take_each_chunk_once(database: Database, dat
     with database.read() as connection:
         events = EventLog(connection).read(0, 999)
         assert sorted(each.nominal_time for each in events) == [hour(n) for n in range(SWEEP_CHUNKS)]
-        assert SweepChunks(connection, "s1").progress() == {DONE: (SWEEP_CHUNKS, SWEEP_CHUNKS)}
+        assert {head.state for head in SweepChunks(connection, "s1").heads()} == {DONE}
+        assert sum(SweepChunks(connection, "s1").count_outcomes().values()) == SWEEP_CHUNKS
 
 
 def test_what_a_killed_worker_had_begun_is_done_by_the_next(database: Database, database_url: str) -> None:
@@ -164,7 +210,7 @@ def test_a_sweep_is_intact_only_with_all_its_chunks_as_they_were(database: Datab
 def test_content_that_was_changed_in_the_database_is_refused(database: Database) -> None:
     put(database)
     with database.begin() as connection:
-        other = "(SELECT content FROM fa_sweep_chunks WHERE number = 1)"
-        connection.execute(text(f"UPDATE fa_sweep_chunks SET content = {other} WHERE number = 0"))
+        connection.execute(text("UPDATE fa_sweep_items SET chunk = chunk + 10"))
+        connection.execute(text("UPDATE fa_sweep_items SET chunk = 0 WHERE chunk = 11"))
         with pytest.raises(SweepDamagedError, match="its chunk 0"):
             SweepChunks(connection, "s1").get(0)

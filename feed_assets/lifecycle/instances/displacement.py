@@ -7,7 +7,7 @@ instances do not change.
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Self
 
 from feed_assets.entities.existing import EXISTING, Existing
@@ -17,9 +17,8 @@ from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
-from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_content import SweepDraft, event_key
-from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepItem, SweepState
+from feed_assets.state.sweep_drafts import SweepDraft
+from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepChunk, SweepItem, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.clearing import Clearing, Displaced, find_foreign, refuse_foreign
 from feed_assets.storage.port import InstanceStore
@@ -31,7 +30,6 @@ UNDECLARED_TRASH_LIFETIME = Frequency(unit=Unit.DAYS, count=7)
 """The lifetime of the trash of a feed that has no retention."""
 
 _ORIGIN = "publication"
-_CLAIM = timedelta(minutes=1)
 _KNOWN = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL})
 
 
@@ -98,18 +96,12 @@ class Place:
             policy = self.record.retention
             kept_for = (policy.trash if policy else UNDECLARED_TRASH_LIFETIME).as_duration()
             purge_at = now + kept_for
-            sweeps.add(replace(sweep, counts=counts, started_at=now, ended_at=now, purge_at=purge_at), draft.chunks)
-            chunks = SweepChunks(connection, displaced.sweep)
-            for chunk in chunks.claim(origin, self.context.real_clock.now(), _CLAIM, sweep.chunks):
-                log.append(
-                    [
-                        self._event(displaced, event_key(chunk, FeedEventKind.EVICTED, item), item, now)
-                        for item in chunk.items
-                    ]
-                )
-                chunks.finish(chunk, origin, ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)] * chunk.count)
+            ended = replace(sweep, counts=counts, started_at=now, ended_at=now, purge_at=purge_at)
+            sweeps.add(ended, [_as_evicted(chunk) for chunk in draft.chunks])
+            for chunk in draft.chunks:
+                log.append([self._event(displaced, chunk, item, now) for item in chunk.items])
 
-    def _event(self, displaced: Displaced, key: str, item: SweepItem, now: datetime) -> NewFeedEvent:
+    def _event(self, displaced: Displaced, chunk: SweepChunk, item: SweepItem, now: datetime) -> NewFeedEvent:
         return NewFeedEvent(
             **FeedKey(*self.record.key, self.nominal_time)._asdict(),
             kind=FeedEventKind.EVICTED,
@@ -124,5 +116,9 @@ class Place:
                 "store": displaced.store,
                 "action": "delete",
             },
-            idempotency_key=key,
+            idempotency_key=chunk.event_key(FeedEventKind.EVICTED, item.path),
         )
+
+
+def _as_evicted(chunk: SweepChunk) -> SweepChunk:
+    return replace(chunk, state=ChunkState.DONE, results=(ItemResult(ItemOutcome.EVICTED),) * chunk.count)

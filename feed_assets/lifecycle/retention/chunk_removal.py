@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from feed_assets.entities.common import LocationKind
-from feed_assets.lifecycle.retention.claims import ChunkLease
+from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.locations import archive_path, base_below_root, find_location
 from feed_assets.lifecycle.retention.movers import Mover, MoveTask
 from feed_assets.lifecycle.retention.policies import digest_policy
@@ -24,14 +25,21 @@ from feed_assets.lifecycle.retention.protections import (
 )
 from feed_assets.lifecycle.retention.removal_records import Removal, record_evicted
 from feed_assets.lifecycle.retention.restoring import Restoration
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweep_totals import require_running
+from feed_assets.lifecycle.retention.sweep_context import SweepContext, require_sweep
 from feed_assets.plan.records import FeedRecord, RetainedLocation
 from feed_assets.state.database import lock_log
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
+from feed_assets.state.sweep_records import (
+    ChunkState,
+    ItemOutcome,
+    ItemResult,
+    Sweep,
+    SweepChunk,
+    SweepItem,
+    SweepState,
+)
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Moved, Outcome
@@ -70,7 +78,7 @@ class _Prepared:
     record: FeedRecord | None
     location: RetainedLocation | None
     store: InstanceStore
-    chunk_lease: ChunkLease
+    leased: Leased
     removal: Removal
     results: dict[SweepItem, ItemResult]
     todo: list[SweepItem]
@@ -114,18 +122,19 @@ class ChunkWorker:
         store = context.stores.get(address)
         times = sorted({item.nominal_time for item in chunk.items})
         removal = self._removal(chunk, store, record)
-        keys = lease_keys(chunk.feed, cluster, times) if removal.is_data else ()
-        chunk_lease = stack.enter_context(ChunkLease(context.claims(chunk.sweep_id), chunk, keys))
+        leased = stack.enter_context(context.claims(chunk.sweep_id).leased(chunk, cluster))
+        if removal.is_data:
+            leased.acquire_free(lease_keys(chunk.feed, cluster, times))
         if record is None or location is None or self._is_other_policy(record):
             results = dict.fromkeys(chunk.items, _keep(Protection(ProtectionKind.POLICY, _OTHER_POLICY)))
         else:
-            results = self._protected(chunk, record, store, chunk_lease)
+            results = self._protected(chunk, record, store, leased)
         return _Prepared(
             chunk=chunk,
             record=record,
             location=location,
             store=store,
-            chunk_lease=chunk_lease,
+            leased=leased,
             removal=removal,
             results=results,
             todo=[item for item in chunk.items if item not in results],
@@ -185,7 +194,7 @@ class ChunkWorker:
         return replace(removal, archive=self.context.stores.get(address).root_url, archived=archived)
 
     def _protected(
-        self, chunk: SweepChunk, record: FeedRecord, store: InstanceStore, chunk_lease: ChunkLease
+        self, chunk: SweepChunk, record: FeedRecord, store: InstanceStore, leased: Leased
     ) -> dict[SweepItem, ItemResult]:
         """Return the items that are protected now that the leases are held."""
         context, as_of = self.context, self.context.clock.now()
@@ -205,12 +214,13 @@ class ChunkWorker:
             for item, measure in zip(fingerprinted, measures, strict=True)
             if measure.fingerprint not in ("", item.fingerprint)
         }
+        tokens = leased.tokens
         found: dict[SweepItem, ItemResult] = {}
         for item in chunk.items:
             time = item.nominal_time
             if time in kept:
                 found[item] = _keep(*kept[time])
-            elif chunk.kind == LocationKind.DATA and time not in chunk_lease.leases:
+            elif chunk.kind == LocationKind.DATA and time not in tokens:
                 found[item] = _keep(Protection(ProtectionKind.LEASE, "its lease was held a moment ago"))
             elif time in newest:
                 found[item] = _keep(Protection(ProtectionKind.NEWEST, f"it is among the {count} newest"))
@@ -272,8 +282,8 @@ class ChunkWorker:
         replaced = self._find_existing(unrecorded, prepared.store)
         with self.context.database.begin() as connection:
             lock_log(connection)
-            require_running(Sweeps(connection), chunk.sweep_id)
-            record_evicted(connection, removal, gone, prepared.chunk_lease.tokens, self.context.clock.now(), replaced)
+            _require_running(Sweeps(connection), chunk.sweep_id)
+            record_evicted(connection, removal, gone, prepared.leased.tokens, self.context.clock.now(), replaced)
             chunks = SweepChunks(connection, chunk.sweep_id)
             chunks.finish(chunk, self.context.holder, ChunkState.DONE, [results[item] for item in chunk.items])
 
@@ -305,9 +315,19 @@ class ChunkWorker:
             store=prepared.store,
             is_resumed=False,
         )
-        results = restoration.restore(prepared.chunk_lease, list(reasons), kept_reasons=reasons)
+        results = restoration.restore(prepared.leased, list(reasons), kept_reasons=reasons)
         prepared.results |= dict(zip(chunk.items, results, strict=True))
         return frozenset(chunk.items[position] for position in reasons if results[position].outcome is ItemOutcome.KEPT)
+
+
+def _require_running(sweeps: Sweeps, sweep_id: str) -> None:
+    sweep = require_sweep(sweeps, sweep_id)
+    if sweep.state is not SweepState.RUNNING:
+        raise SweepRefusedError(
+            sweep=sweep_id,
+            reason=f"it became {sweep.state.value} during the work",
+            next_step="The paths moved so far are in its trash.",
+        )
 
 
 def _keep(*kept: Protection) -> ItemResult:

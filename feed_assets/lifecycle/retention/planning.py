@@ -24,8 +24,8 @@ from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed, w
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
-from feed_assets.state.sweep_content import NewChunk, SweepDraft
-from feed_assets.state.sweep_records import FeedCount, Sweep, SweepObstacle, SweepState
+from feed_assets.state.sweep_drafts import SweepDraft
+from feed_assets.state.sweep_records import FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
@@ -197,7 +197,7 @@ def _obstacles(survey: FeedSurvey, request: SweepRequest, seen: KnownTimes) -> t
 
 def _drafts(
     cluster: str, planned: Iterable[PlannedFeed], request: SweepRequest, log_seq: int
-) -> list[tuple[Sweep, list[NewChunk]]]:
+) -> list[tuple[Sweep, list[SweepChunk]]]:
     """Draft one sweep for all feeds without obstacles, and one for each feed with obstacles."""
     taking = [each for each in planned if each.survey is not None and each.survey.paths]
     quiet = [each for each in taking if not each.obstacles]
@@ -207,7 +207,7 @@ def _drafts(
 
 def _draft(
     cluster: str, group: Sequence[PlannedFeed], request: SweepRequest, log_seq: int
-) -> tuple[Sweep, list[NewChunk]]:
+) -> tuple[Sweep, list[SweepChunk]]:
     draft = SweepDraft(f"{request.now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", cluster)
     surveys = {each.record.feed: each.survey for each in group if each.survey is not None}
     for feed, survey in surveys.items():
@@ -235,7 +235,7 @@ def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
 def _store(
     database: Database,
     cluster: str,
-    drafts: Sequence[tuple[Sweep, list[NewChunk]]],
+    drafts: Sequence[tuple[Sweep, list[SweepChunk]]],
     request: SweepRequest,
     *,
     is_sane: bool,

@@ -16,7 +16,6 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_content import event_key
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.records import Purged
@@ -118,12 +117,12 @@ def _find_removed_times(connection: Connection, head: ChunkHead) -> set[datetime
     if head.state is ChunkState.UNDONE:
         return set()
     chunk = SweepChunks(connection, head.sweep_id).get(head.number)
-    positions = [
-        position
-        for position in range(chunk.count)
-        if not chunk.results or chunk.results[position].outcome in REMOVED_OUTCOMES
-    ]
-    return {chunk.items[position].nominal_time for position in positions}
+    results = chunk.results or (None,) * chunk.count
+    return {
+        item.nominal_time
+        for item, result in zip(chunk.items, results, strict=True)
+        if result is None or result.outcome in REMOVED_OUTCOMES
+    }
 
 
 def _claim(context: SweepContext, sweep: Sweep) -> bool:
@@ -162,13 +161,13 @@ def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:
     """Return the stores from which a sweep removed something, by the event log; one query for each chunk."""
     found: set[str] = set()
     with context.database.read() as connection:
-        for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():
-            gone = [position for position, result in enumerate(chunk.results) if result.outcome is ItemOutcome.EVICTED][
-                :1
-            ]
-            keys = [event_key(chunk, FeedEventKind.EVICTED, chunk.items[position]) for position in gone]
-            events = [EventLog(connection).find_key(key) for key in keys]
-            found.update(str(event.payload["store"]) for event in events if event is not None)
+        chunks = SweepChunks(connection, sweep.sweep_id)
+        evicted = chunks.find_sample_paths(ItemOutcome.EVICTED)
+        for chunk in chunks.heads():
+            path = evicted.get(chunk.number)
+            event = EventLog(connection).find_key(chunk.event_key(FeedEventKind.EVICTED, path)) if path else None
+            if event is not None:
+                found.add(str(event.payload["store"]))
     return found
 
 

@@ -1,7 +1,7 @@
 """Record instances that a sweep has removed, and instances that were restored."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,10 +20,8 @@ from feed_assets.state.records import (
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,
-    Lease,
     NewFeedEvent,
 )
-from feed_assets.state.sweep_content import event_key
 from feed_assets.state.sweep_records import OutboxMessage, SweepChunk, SweepItem
 
 TOPIC = "eviction"
@@ -120,25 +118,13 @@ def record_restored(
             bytes=row.bytes if row else item.bytes,
             files=row.files if row else item.files,
             payload={"sweep": removal.chunk.sweep_id, "path": item.path, "kind": removal.chunk.kind},
-            idempotency_key=event_key(removal.chunk, FeedEventKind.RESTORED, item),
+            idempotency_key=removal.chunk.event_key(FeedEventKind.RESTORED, item.path),
         )
         for item, row in rows.items()
     ]
     seqs = EventLog(connection).append(events)
     FeedInstances(connection).put(
-        FeedInstance(
-            feed=row.feed,
-            cluster=row.cluster,
-            nominal_time=row.nominal_time,
-            status=row.status,
-            updated_at=as_of,
-            manifest_digest=row.manifest_digest,
-            bytes=row.bytes,
-            files=row.files,
-            available_at=row.available_at,
-            event_seq=seq,
-            fence=row.fence,
-        )
+        replace(row, updated_at=as_of, event_seq=seq)
         for row, seq in zip(rows.values(), seqs, strict=True)
         if row is not None
     )
@@ -154,12 +140,12 @@ def find_evictions(connection: Connection, removal: Removal, items: Iterable[Swe
     return {
         item: event
         for item in items
-        if (event := by_key.get(event_key(removal.chunk, FeedEventKind.EVICTED, item))) is not None
+        if (event := by_key.get(removal.chunk.event_key(FeedEventKind.EVICTED, item.path))) is not None
     }
 
 
-def past_row(event: FeedEvent, lease: Lease | None) -> FeedInstance | None:
-    """Return the row that an eviction displaced, to be restored under a lease; None if there was none."""
+def past_row(event: FeedEvent, fence: int) -> FeedInstance | None:
+    """Return the row that an eviction displaced, to be restored with a fence; None if there was none."""
     was = event.payload.get(_WAS)
     if not isinstance(was, Mapping):
         return None
@@ -174,7 +160,7 @@ def past_row(event: FeedEvent, lease: Lease | None) -> FeedInstance | None:
         bytes=event.bytes,
         files=event.files,
         available_at=None if available_at is None else datetime.fromisoformat(str(available_at)),
-        fence=lease.token if lease else 0,
+        fence=fence,
     )
 
 
@@ -208,7 +194,7 @@ def _evicted(
         bytes=row.bytes if removal.is_data and row and row.bytes is not None else item.bytes,
         files=row.files if removal.is_data and row and row.files is not None else item.files,
         payload=payload,
-        idempotency_key=event_key(removal.chunk, FeedEventKind.EVICTED, item),
+        idempotency_key=removal.chunk.event_key(FeedEventKind.EVICTED, item.path),
     )
 
 
@@ -227,5 +213,5 @@ def _message(removal: Removal, item: SweepItem, operation: str, kind: FeedEventK
             "sweep": removal.chunk.sweep_id,
             "rule": item.rule,
         },
-        idempotency_key=event_key(removal.chunk, kind, item),
+        idempotency_key=removal.chunk.event_key(kind, item.path),
     )

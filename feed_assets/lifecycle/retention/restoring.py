@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from feed_assets.lifecycle.arrival.polling import decide_poll_result
 from feed_assets.lifecycle.arrival.store_polls import Candidate
-from feed_assets.lifecycle.retention.claims import ChunkLease
+from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.locations import find_store
 from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions, past_row, record_restored
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
@@ -45,19 +46,17 @@ class Restoration:
     is_resumed: bool
 
     def restore(
-        self, chunk_lease: ChunkLease, positions: Sequence[int], *, kept_reasons: Mapping[int, str] | None = None
+        self, leased: Leased, positions: Sequence[int], *, kept_reasons: Mapping[int, str] | None = None
     ) -> list[ItemResult]:
         """Restore items, by their positions in the chunk, and record it; return the results of all items.
 
         With `kept_reasons` the items count as KEPT, for the reasons given there; else as RESTORED.
         """
-        items = [self.chunk.items[position] for position in positions]
+        items, tokens = [self.chunk.items[position] for position in positions], leased.tokens
         with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
             events = find_evictions(connection, self.removal, items)
-        refused = {
-            item: reason for item in items if (reason := self._refusal(item, chunk_lease, rows, events.get(item)))
-        }
+        refused = {item: reason for item in items if (reason := self._refusal(item, tokens, rows, events.get(item)))}
         moved = self._move([item for item in items if item not in refused], events)
         back = {item: answer for item, answer in moved.items() if _OUTCOME[answer.outcome] is ItemOutcome.RESTORED}
         results = self._results()
@@ -69,7 +68,7 @@ class Restoration:
             else:
                 answer = moved[item]
                 results[position] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
-        former = self._past_rows([item for item in back if item in events], events, chunk_lease)
+        former = self._past_rows([item for item in back if item in events], events, tokens)
         is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results)
         self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
@@ -80,10 +79,14 @@ class Restoration:
         return record.flag if record else None
 
     def _refusal(
-        self, item: SweepItem, chunk_lease: ChunkLease, rows: Mapping[FeedKey, FeedInstance], event: FeedEvent | None
+        self,
+        item: SweepItem,
+        tokens: Mapping[datetime, int],
+        rows: Mapping[FeedKey, FeedInstance],
+        event: FeedEvent | None,
     ) -> str | None:
         """Return why an item cannot be restored, as far as the record shows."""
-        if self.removal.is_data and item.nominal_time not in chunk_lease.leases:
+        if self.removal.is_data and item.nominal_time not in tokens:
             return "a writer holds its lease now"
         row = rows.get(FeedKey(self.chunk.feed, self.sweep.cluster, item.nominal_time))
         if event is None or not self.removal.is_data or row is None or row.event_seq == event.seq:
@@ -124,12 +127,12 @@ class Restoration:
         return found
 
     def _past_rows(
-        self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], chunk_lease: ChunkLease
+        self, items: Iterable[SweepItem], events: Mapping[SweepItem, FeedEvent], tokens: Mapping[datetime, int]
     ) -> dict[SweepItem, FeedInstance | None]:
         """Return the former rows of restored items; for instances without one, a row from their present content."""
         if not self.removal.is_data:
             return dict.fromkeys(items)
-        rows = {item: past_row(events[item], chunk_lease.leases.get(item.nominal_time)) for item in items}
+        rows = {item: past_row(events[item], tokens.get(item.nominal_time, 0)) for item in items}
         unknown = [item for item, row in rows.items() if row is None]
         return rows | (self._seen(unknown) if unknown else {})
 

@@ -1,14 +1,21 @@
-"""Define the context of sweep workers."""
+"""Define the context of sweep workers, and their claims on the chunks of a sweep."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.context import LifecycleContext
-from feed_assets.lifecycle.instances.leasing import TTL
+from feed_assets.lifecycle.instances.leasing import TTL, Leased
+from feed_assets.lifecycle.instances.worker_names import is_dead
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-from feed_assets.lifecycle.retention.claims import Claims, lease_holder
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.state.errors import StateError
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import ChunkHead, ChunkState, Sweep, SweepChunk
+from feed_assets.state.sweeps import Sweeps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +35,9 @@ class SweepContext(LifecycleContext):
         """The current plan."""
         return self.timeline.plan
 
-    def claims(self, sweep_id: str) -> Claims:
+    def claims(self, sweep_id: str) -> "Claims":
         """Return this worker's claims on the chunks of a sweep."""
-        return Claims(
-            database=self.database, real_clock=self.real_clock, sweep_id=sweep_id, holder=self.holder, ttl=self.ttl
-        )
+        return Claims(context=self, sweep_id=sweep_id)
 
     def protection_query(self, sweep_id: str, as_of: datetime) -> ProtectionQuery:
         """Return the query for the protections of a sweep's instances."""
@@ -41,3 +46,83 @@ class SweepContext(LifecycleContext):
     def feed(self, feed: str, cluster: str) -> FeedRecord | None:
         """Return a feed on a cluster as it is declared now; None if it is not."""
         return self.plan.feeds.get((feed, cluster))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """The claims of a worker on the chunks of a sweep."""
+
+    context: SweepContext
+    sweep_id: str
+
+    def take(self, state: ChunkState, after: int = -1) -> SweepChunk | None:
+        """Claim the next free chunk in a state, above a number; None if there is none. See `take_many`."""
+        return next(iter(self.take_many(state, 1, after)), None)
+
+    def take_many(self, state: ChunkState, limit: int, after: int = -1) -> list[SweepChunk]:
+        """Claim at most `limit` free chunks in a state, in numeric order, above a number.
+
+        Also takes over chunks of workers of this machine that have died.
+
+        Raises:
+            SweepDamagedError: a chunk differs from the plan.
+        """
+        holder, now, ttl = self.context.holder, self.context.real_now, self.context.ttl
+        with self.context.database.begin() as connection:
+            chunks = SweepChunks(connection, self.sweep_id)
+            found = chunks.claim(holder, now, ttl, limit, state=state, after=after)
+            if not found and _release_dead(chunks):
+                found = chunks.claim(holder, now, ttl, limit, state=state, after=after)
+        return found
+
+    def release_dead(self) -> None:
+        """Release the claims of workers of this machine that have died."""
+        with self.context.database.begin() as connection:
+            _release_dead(SweepChunks(connection, self.sweep_id))
+
+    def release(self) -> None:
+        """Release all claims; if the database refuses, they expire."""
+        with suppress(StateError), self.context.database.begin() as connection:
+            SweepChunks(connection, self.sweep_id).release(self.context.holder)
+
+    def leased(self, chunk: ChunkHead, cluster: str) -> Leased:
+        """Return a context that keeps a claimed chunk alive, and leases on its instances that are acquired there."""
+        return Leased(
+            self.context.database,
+            self.context.real_clock,
+            holder=lease_holder(self.sweep_id),
+            cluster=cluster,
+            ttl=self.context.ttl,
+            renew_too=partial(self._renew, chunk),
+        )
+
+    def _renew(self, chunk: ChunkHead) -> None:
+        with self.context.database.begin() as connection:
+            chunks = SweepChunks(connection, self.sweep_id)
+            chunks.renew(chunk, self.context.holder, self.context.real_now + self.context.ttl)
+
+
+def lease_holder(sweep_id: str) -> str:
+    """Return the lease holder of a sweep's instances: the sweep itself, so that a resuming worker has the leases."""
+    return f"sweep/{sweep_id}"
+
+
+def require_sweep(sweeps: Sweeps, sweep_id: str) -> Sweep:
+    """Return a sweep.
+
+    Raises:
+        SweepRefusedError: there is none with this id.
+    """
+    sweep = sweeps.find(sweep_id)
+    if sweep is None:
+        raise SweepRefusedError(
+            sweep=sweep_id, reason="it does not exist", next_step="`feed-assets retention list` lists the sweeps."
+        )
+    return sweep
+
+
+def _release_dead(chunks: SweepChunks) -> bool:
+    dead = {head.holder for head in chunks.heads() if head.holder and is_dead(head.holder)}
+    for holder in sorted(dead):
+        chunks.release(holder)
+    return bool(dead)

@@ -3,8 +3,8 @@
 A sweep begins once, and resumes after each interruption. Several workers may run its chunks at once.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -12,14 +12,14 @@ from sqlalchemy import Connection
 
 from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker, RecordedChunk
-from feed_assets.lifecycle.retention.claims import lease_holder, releasing_claims
 from feed_assets.lifecycle.retention.movers import DriverMover, Mover
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweep_totals import count_results, find_purge_time, require_sweep
+from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
+from feed_assets.plan.records import Plan
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
+from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.timing.dates import render_datetime
 
@@ -116,14 +116,18 @@ def sweep_chunks(
     sweep, mover = begun.sweep, mover or DriverMover(context.stores)
     claims = context.claims(sweep.sweep_id)
     worker = ChunkWorker(context=context, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
-    settled = sweep.paths - sum(head.count for head in claims.left(ChunkState.OPEN)) if progress else 0
-    with releasing_claims(claims):
+    with context.database.read() as connection:
+        left = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
+    settled = sweep.paths - sum(head.count for head in left)
+    try:
         while not (budget and budget.is_spent) and (chunks := claims.take_many(ChunkState.OPEN, mover.width)):
             for done in worker.run(chunks):
                 on_chunk(done)
                 settled += done.chunk.count
             if progress is not None:
                 progress(settled, sweep.paths)
+    finally:
+        claims.release()
 
 
 def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
@@ -134,7 +138,7 @@ def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
         sweep = require_sweep(sweeps, sweep_id)
         if sweep.state is not SweepState.RUNNING or chunks.heads(state=ChunkState.OPEN):
             return sweep
-        counts = count_results(sweep, chunks.iter_all())
+        counts = _with_outcomes(sweep, chunks.count_outcomes())
         Leases(context.database).release_all(connection, lease_holder(sweep_id))
         sweeps.transition(
             sweep_id,
@@ -142,9 +146,30 @@ def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
             state=SweepState.DONE,
             counts=counts,
             ended_at=now,
-            purge_at=find_purge_time(context.plan, sweep.cluster, counts, now),
+            purge_at=_find_purge_time(context.plan, sweep.cluster, counts, now),
         )
         return require_sweep(sweeps, sweep_id)
+
+
+def _with_outcomes(sweep: Sweep, outcomes: Mapping[tuple[str, ItemOutcome | None], int]) -> tuple[FeedCount, ...]:
+    """Return the counts of a sweep with what became of each feed's paths."""
+    counts = []
+    for count in sweep.counts:
+        of_feed = {outcome: number for (feed, outcome), number in outcomes.items() if outcome and feed == count.feed}
+        evicted, failed = of_feed.pop(ItemOutcome.EVICTED, 0), of_feed.pop(ItemOutcome.REFUSED, 0)
+        counts.append(replace(count, evicted=evicted, kept=sum(of_feed.values()), failed=failed))
+    return tuple(counts)
+
+
+def _find_purge_time(plan: Plan, cluster: str, counts: Iterable[FeedCount], ended_at: datetime) -> datetime | None:
+    """Return when the trash of a sweep is purged, by the longest lifetime of its feeds; None if it is empty."""
+    times = []
+    for count in counts:
+        record = plan.feeds.get((count.feed, cluster))
+        policy = record.retention if record else None
+        if count.evicted:
+            times.append(ended_at + (policy.trash if policy else UNDECLARED_TRASH_LIFETIME).as_duration())
+    return max(times, default=None)
 
 
 def _require_runnable(sweeps: Sweeps, sweep: Sweep, now: datetime) -> None:

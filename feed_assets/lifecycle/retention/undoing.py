@@ -4,13 +4,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from feed_assets.lifecycle.errors import SweepRefusedError
-from feed_assets.lifecycle.retention.claims import ChunkLease, lease_holder, releasing_claims
 from feed_assets.lifecycle.retention.locations import find_declared_location, find_store
 from feed_assets.lifecycle.retention.protections import lease_keys
 from feed_assets.lifecycle.retention.removal_records import Removal, find_evictions
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES, Restoration
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
-from feed_assets.lifecycle.retention.sweep_totals import require_sweep
+from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
 from feed_assets.lifecycle.retention.sweeping import Progress
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
@@ -87,21 +85,11 @@ def require_undoable(context: SweepContext, sweep: Sweep, selection: RestoreSele
 
 def _require_known(context: SweepContext, sweep: Sweep, selection: RestoreSelection, time: datetime) -> None:
     """Raise unless the sweep has a path at a nominal time; the error names the nearest ones before and after."""
-    before: datetime | None = None
-    after: datetime | None = None
     with context.database.read() as connection:
-        for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():
-            if selection.feeds is not None and chunk.feed not in selection.feeds:
-                continue
-            for item in chunk.items:
-                found = item.nominal_time
-                if found == time:
-                    return
-                if found < time:
-                    before = found if before is None else max(before, found)
-                else:
-                    after = found if after is None else min(after, found)
-    near = " and ".join(render_datetime(each) for each in (before, after) if each is not None)
+        nearest = SweepChunks(connection, sweep.sweep_id).find_nearest(time, selection.feeds)
+    if time in nearest:
+        return
+    near = " and ".join(render_datetime(each) for each in nearest if each is not None)
     raise SweepRefusedError(
         sweep=sweep.sweep_id,
         reason=f"it has no instance {render_datetime(time)}",
@@ -130,7 +118,7 @@ def undo_sweep(
     left: list[tuple[str, ItemResult]] = []
     handled: set[int] = set()
     claims.release_dead()
-    with releasing_claims(claims):
+    try:
         for state in _WORKED_ON:
             after = -1
             while (chunk := claims.take(state, after)) is not None:
@@ -142,7 +130,11 @@ def undo_sweep(
                 settled += chunk.count
                 if progress is not None:
                     progress(settled, sweep.paths)
-    is_complete = all(head.number in handled for head in claims.left(*_WORKED_ON))
+    finally:
+        claims.release()
+    with context.database.read() as connection:
+        heads = SweepChunks(connection, sweep_id).heads()
+    is_complete = all(head.number in handled for head in heads if head.state in _WORKED_ON)
     ended = _end(context, sweep) if is_complete else sweep
     return UndoneSweep(sweep=ended, restored=restored, left=tuple(left), is_complete=is_complete)
 
@@ -226,9 +218,10 @@ class _Worker:
             is_resumed=self.is_resumed,
         )
         times = sorted({chunk.items[position].nominal_time for position in positions})
-        keys = lease_keys(chunk.feed, self.sweep.cluster, times) if removal.is_data else ()
-        with ChunkLease(self.context.claims(chunk.sweep_id), chunk, keys) as chunk_lease:
-            results = restoration.restore(chunk_lease, positions)
+        with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
+            if removal.is_data:
+                leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, times))
+            results = restoration.restore(leased, positions)
         back = [position for position in positions if results[position].outcome is ItemOutcome.RESTORED]
         away = [
             position

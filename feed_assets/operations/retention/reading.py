@@ -1,8 +1,10 @@
 """Queries about sweeps: lists, one sweep with its items, and its evictions in Falcon's form."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from feed_assets.json_form import NominalTime
@@ -106,20 +108,17 @@ def show_sweep(
     """Return a sweep and its first items; only of a feed and with some outcomes if given.
 
     Raises:
-        SweepDamagedError: the sweep differs from its plan.
+        SweepDamagedError: a part of the sweep that is read differs from its plan.
     """
-    shown: list[ShownItem] = []
-    matching = 0
-    for item in iter_items(context, sweep, feed):
-        if outcomes and item.outcome not in outcomes:
-            continue
-        matching += 1
-        if len(shown) < limit:
-            shown.append(item)
-    return ShownSweep(sweep=sweep, items=tuple(shown), matching=matching)
+    with context.database.read() as connection:
+        counts = SweepChunks(connection, sweep.sweep_id).count_outcomes(None if feed is None else [feed])
+    matching = sum(count for (_, outcome), count in counts.items() if not outcomes or outcome in outcomes)
+    with closing(iter_items(context, sweep, feed)) as items:
+        found = (item for item in items if not outcomes or item.outcome in outcomes)
+        return ShownSweep(sweep=sweep, items=tuple(islice(found, min(limit, matching))), matching=matching)
 
 
-def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Iterator[ShownItem]:
+def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None) -> Generator[ShownItem, None, None]:
     """Yield all items of a sweep; of one feed if given."""
     with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all(feed=feed):

@@ -119,14 +119,10 @@ def _held_until(context: OperationContext, sweep: Sweep) -> datetime:
 
 
 def _preview(context: OperationContext, sweep: Sweep, selection: RestoreSelection) -> UndoResult:
-    count = 0
     with context.database.read() as connection:
-        for chunk in SweepChunks(connection, sweep.sweep_id).iter_all():
-            count += sum(
-                bool(chunk.results) and chunk.results[position].outcome in REMOVED_OUTCOMES
-                for position in selection.positions(chunk)
-            )
-    return UndoResult(sweep=sweep, restored=count, dry_run=True)
+        outcomes = SweepChunks(connection, sweep.sweep_id).count_outcomes(selection.feeds, selection.times)
+    removed = sum(count for (_, outcome), count in outcomes.items() if outcome in REMOVED_OUTCOMES)
+    return UndoResult(sweep=sweep, restored=removed, dry_run=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

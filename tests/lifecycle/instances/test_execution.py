@@ -292,7 +292,7 @@ def test_leases_are_given_back_whatever_happens(tmp_path: Path) -> None:
             world.run("count", START, NOON, world.run_id())
         for entity in ("process/count", "feed/counts"):
             lease = Leases(world.database).acquire(entity, "primary", START, "somebody", NOON, TTL)
-            Leases(world.database).release(lease)
+            Leases(world.database).release_many([lease])
 
 
 def test_arguments_are_filled_in(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_lease_that_ran_out_is_lost_even_if_nobody_took_it(tmp_path: Path) -> 
     with Leased(database, FrozenClock(START), holder="first", cluster="c") as leased:
         lease = leased.acquire("process/p", START)
         with pytest.raises(FencedOutError, match="expired"):
-            Leases(database).check(lease, START + TTL)
+            Leases(database).check_many([lease], START + TTL)
 
 
 @pytest.mark.parametrize("step", [timedelta(days=3), -timedelta(days=3)])

@@ -150,7 +150,7 @@ def test_two_instances_of_a_mirror_never_run_together(tmp_path: Path) -> None:
     with pytest.raises(LeaseHeldError):
         run(world, START, NOON)
     assert read(tmp_path) == {}
-    leases.release(lease)
+    leases.release_many([lease])
     run(world, START, NOON)
     assert read(tmp_path) == {"a.bin": "a"}
 

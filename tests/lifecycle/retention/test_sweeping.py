@@ -8,8 +8,10 @@ from time import sleep
 
 import pytest
 
-from feed_assets.clock import TimeBudget
+from feed_assets.clock import SystemClock, TimeBudget
 from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.retention.protections import lease_keys
 from feed_assets.lifecycle.retention.removal_records import TOPIC
 from feed_assets.lifecycle.retention.sweeping import begin_sweep, end_sweep, run_sweep, sweep_chunks
 from feed_assets.state.errors import SweepDamagedError
@@ -19,6 +21,7 @@ from feed_assets.state.leases import Leases, find_held
 from feed_assets.state.manifests import Manifests, RecordedManifest
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.retention_schema import sweep_chunks as chunk_table
+from feed_assets.state.retention_schema import sweep_items
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, SweepState
 from feed_assets.timing.dates import render_datetime
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
@@ -236,7 +239,7 @@ def test_a_chunk_that_was_tampered_with_is_not_run(harness: RetentionHarness) ->
     assert other.sweeps[0].digest == sweep.digest
     before = harness.tree()
     with harness.world.database.begin() as connection:
-        connection.execute(chunk_table.update().values(content=b"nothing"))
+        connection.execute(sweep_items.update().values(path="orders"))
     with pytest.raises(SweepDamagedError):
         harness.run(sweep)
     assert harness.tree() == before
@@ -267,6 +270,24 @@ def test_several_workers_share_the_chunks_of_a_sweep(tmp_path: Path, state_url: 
     done = end_sweep(one, sweep.sweep_id)
     assert done.state is SweepState.DONE
     assert {count.feed: count.evicted for count in done.counts} == {"clicks": 24, "views": 24}
+
+
+def test_a_chunk_and_the_leases_of_its_instances_are_kept_while_the_work_lasts(harness: RetentionHarness) -> None:
+    sweep, short = harness.planned(), timedelta(seconds=0.6)
+    one, other = (harness.context(real_clock=SystemClock(), ttl=short) for _ in range(2))
+    claims, keys = one.claims(sweep.sweep_id), lease_keys("clicks", "primary", EXPIRED)
+    chunk = claims.take(ChunkState.OPEN)
+    assert chunk is not None
+    with claims.leased(chunk, "primary") as leased:
+        leased.acquire_free(keys)
+        assert leased.tokens == dict.fromkeys(EXPIRED, 1)
+        sleep(1.0)
+        assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is None
+        with Leased(harness.world.database, SystemClock(), holder="other", cluster="primary") as others:
+            others.acquire_free(keys)
+            assert others.tokens == {}
+    sleep(0.6)
+    assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is not None
 
 
 def test_a_run_whose_time_is_up_is_gone_on_with(harness: RetentionHarness) -> None:

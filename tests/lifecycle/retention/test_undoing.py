@@ -288,7 +288,7 @@ def dead_holder() -> str:
 
 
 def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
+    monkeypatch.setattr("feed_assets.state.sweep_drafts.CHUNK_ITEMS", 6)
     harness = RetentionHarness.of(tmp_path)
     harness.land("clicks", *EXPIRED, *YOUNG)
     harness.arrive(at("04"))
@@ -306,7 +306,7 @@ def test_an_undo_goes_on_with_every_chunk_that_the_dead_had(tmp_path: Path, monk
 def test_a_sweep_is_being_undone_while_others_work_on_a_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("feed_assets.state.sweep_content.CHUNK_ITEMS", 6)
+    monkeypatch.setattr("feed_assets.state.sweep_drafts.CHUNK_ITEMS", 6)
     harness = RetentionHarness.of(tmp_path)
     harness.land("clicks", *EXPIRED, *YOUNG)
     harness.arrive(at("04"))

@@ -230,7 +230,7 @@ def test_a_repair_in_progress_is_taken_for_alive_as_long_as_it_holds_its_leases(
     launched = find_launched(world.database, "backup", AS_OF)
     assert find_commands(world.database, launched, AS_OF) == {name: RunState.ALIVE}
     assert apply_reconciliation(world.database, launched, {name: RunState.ALIVE}, {}, AS_OF) == ()
-    Leases(world.database).release(lease)
+    Leases(world.database).release_many([lease])
     commands = find_commands(world.database, launched, AS_OF)
     assert commands == {name: RunState.ENDED}
     assert apply_reconciliation(world.database, launched, commands, {}, AS_OF) == (ProcessKey(FLOW, "backup", START),)

@@ -184,7 +184,7 @@ def test_what_waits_and_what_runs_is_no_finding(world: World) -> None:
         CopyVerdict.WAITING,
     ]
     assert result.findings == ()
-    leases.release(lease)
+    leases.release_many([lease])
     (dead,) = verified(world, at("01T05:06"), start=START).findings
     assert (dead.nominal_time, dead.verdict, dead.status) == (START, CopyVerdict.MISSING, "RUNNING")
 

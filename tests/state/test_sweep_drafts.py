@@ -1,18 +1,21 @@
 """What a sweep takes, as it is cut, counted, stored and read."""
 
-import json
-import zlib
 from dataclasses import replace
 from datetime import UTC
+from itertools import count
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
-from feed_assets.state.errors import StateError, SweepDamagedError
-from feed_assets.state.sweep_content import SweepDraft, decode_chunk, encode_items, encode_results
-from feed_assets.state.sweep_records import CHUNK_ITEMS, ItemOutcome, ItemResult, SweepItem
-from tests.state.samples import finished, hour, sweep_draft, sweep_item
+from feed_assets.state.database import Database
+from feed_assets.state.errors import SweepDamagedError
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_drafts import SweepDraft, digest_items
+from feed_assets.state.sweep_records import CHUNK_ITEMS, ChunkState, ItemOutcome, ItemResult, SweepItem
+from feed_assets.state.sweeps import Sweeps
+from tests.state.samples import HOUR, finished, hour, sweep_draft, sweep_item
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # lone surrogates, too: names on disk that are no text
 NUMBERS = st.none() | st.integers(min_value=0, max_value=2**62)
@@ -25,14 +28,26 @@ RESULTS = st.builds(
 )
 
 
+_numbers = count(1)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(ITEMS, RESULTS), min_size=1, max_size=20))
-def test_items_and_their_results_come_back_as_they_were(pairs: list[tuple[SweepItem, ItemResult]]) -> None:
+def test_items_and_their_results_come_back_as_they_were(
+    database: Database, pairs: list[tuple[SweepItem, ItemResult]]
+) -> None:
     items, results = zip(*pairs, strict=True)
-    draft = SweepDraft("s1", "primary")
+    draft = SweepDraft(f"s{next(_numbers)}", "primary")
     draft.add("clicks", "data", items)
     (chunk,) = draft.chunks
-    found = decode_chunk(chunk.head, chunk.content, encode_results(results))
-    assert (found.items, found.results) == (items, results)
+    with database.begin() as connection:
+        Sweeps(connection).add(finished(draft), draft.chunks)
+        chunks = SweepChunks(connection, draft.sweep_id)
+        assert chunks.get(0) == chunk
+        chunks.claim("a", hour(0), HOUR)
+        chunks.finish(chunk, "a", ChunkState.DONE, results)
+        found = chunks.get(0)
+    assert found == replace(chunk, state=ChunkState.DONE, results=results)
     assert (found.first, found.last) == (
         min(item.nominal_time for item in items),
         max(item.nominal_time for item in items),
@@ -41,7 +56,7 @@ def test_items_and_their_results_come_back_as_they_were(pairs: list[tuple[SweepI
 
 @given(st.lists(ITEMS, max_size=5, unique=True), st.lists(ITEMS, max_size=5, unique=True))
 def test_two_lists_have_one_digest_only_if_they_are_equal(one: list[SweepItem], other: list[SweepItem]) -> None:
-    assert (encode_items(one)[1] == encode_items(other)[1]) == (one == other)
+    assert (digest_items(one) == digest_items(other)) == (one == other)
 
 
 def test_items_are_cut_into_chunks_of_one_feed_and_one_kind() -> None:
@@ -50,7 +65,7 @@ def test_items_are_cut_into_chunks_of_one_feed_and_one_kind() -> None:
     draft.add("clicks", "stats", [sweep_item(0, bytes=None, files=None)])
     draft.add("views", "data", [])
     draft.add("views", "meta", [sweep_item(3)])
-    heads = [chunk.head for chunk in draft.chunks]
+    heads = draft.chunks
     assert [(head.number, head.feed, head.kind, head.count) for head in heads] == [
         (0, "clicks", "data", CHUNK_ITEMS),
         (1, "clicks", "data", 1),
@@ -79,18 +94,28 @@ def test_plans_that_take_the_same_have_one_digest_whenever_they_were_made() -> N
     assert len({plain.digest, *(finished(draft).digest for draft in others)}) == 5
 
 
-def test_a_chunk_that_is_not_what_was_planned_is_refused() -> None:
-    (chunk,) = sweep_draft("s7").chunks
-    (other,) = sweep_draft("s7", 2).chunks
-    for content in (other.content, b"", chunk.content[:-1], b"\x00" + chunk.content):
-        with pytest.raises(SweepDamagedError, match=r"the sweep s7 differs from its plan: its chunk 0 .* plan again"):
-            decode_chunk(chunk.head, content, None)
-
-
-def test_content_of_a_newer_release_is_refused() -> None:
-    (chunk,) = sweep_draft().chunks
-    results = json.loads(zlib.decompress(encode_results([])))
-    newer = zlib.compress(json.dumps(results | {"version": 2}).encode())
-    with pytest.raises(StateError, match=r"content of version 2, but this release reads up to 1\. Upgrade"):
-        decode_chunk(chunk.head, chunk.content, newer)
-    assert decode_chunk(replace(chunk.head), chunk.content, None).results == ()
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM fa_sweep_items WHERE position = 1",
+        "DELETE FROM fa_sweep_items",
+        "UPDATE fa_sweep_items SET chunk = 1 WHERE position = 2",
+        "UPDATE fa_sweep_items SET position = 9 - position",
+        "UPDATE fa_sweep_items SET path = 'clicks/2024/01/01' WHERE position = 0",
+        "UPDATE fa_sweep_items SET nominal_time = nominal_time + 1 WHERE position = 0",
+        "UPDATE fa_sweep_items SET bytes = NULL WHERE position = 0",
+        "UPDATE fa_sweep_items SET rule = 'sizes' WHERE position = 0",
+        "UPDATE fa_sweep_items SET reason = '' WHERE position = 0",
+        "UPDATE fa_sweep_items SET fingerprint = 'f' WHERE position = 0",
+    ],
+)
+def test_a_chunk_that_is_not_what_was_planned_is_refused(database: Database, change: str) -> None:
+    draft = sweep_draft("s7")
+    with database.begin() as connection:
+        Sweeps(connection).add(finished(draft), draft.chunks)
+        connection.execute(text(change))
+        for read in (lambda chunks: chunks.get(0), lambda chunks: chunks.claim("a", hour(0), HOUR)):
+            with pytest.raises(
+                SweepDamagedError, match=r"the sweep s7 differs from its plan: its chunk 0 .* plan again"
+            ):
+                read(SweepChunks(connection, "s7"))
