@@ -3,7 +3,7 @@
 One worker at a time claims a chunk, until an expiry. The holder of a sweep's lease may revoke claims.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -134,7 +134,9 @@ class SweepChunks:
         held = update(sweep_chunks).where(self._is_of_sweep, _T.number == chunk.number, _T.holder == holder)
         self._connection.execute(held.values(held_until=held_until))
 
-    def finish(self, chunk: ChunkHead, holder: str, state: ChunkState, results: Sequence[ItemResult]) -> None:
+    def finish(
+        self, chunk: SweepChunk, holder: str, state: ChunkState, results: Mapping[SweepItem, ItemResult]
+    ) -> None:
         """End the work on a claimed chunk: write its new state (the same, if there is more to do) and a result for each
         item.
 
@@ -176,16 +178,16 @@ class SweepChunks:
         width = len(_ITEMS.columns)
         items = tuple(SweepItem(*each[:width]) for each in found)
         has_run = any(each.outcome is not None for each in found)
-        results = tuple(ItemResult(*each[width:]) for each in found) if has_run else ()
-        chunk = _CHUNKS.load(row, items=items, results=results)
+        results = (ItemResult(*each[width:]) for each in found) if has_run else ()
+        chunk = _CHUNKS.load(row, items=items, results=dict(zip(items, results, strict=has_run)))
         if digest_items(items) != chunk.digest:
             raise SweepDamagedError(sweep=self._sweep_id, chunk=chunk.number)
         return chunk
 
-    def _put_results(self, chunk: ChunkHead, results: Sequence[ItemResult]) -> None:
+    def _put_results(self, chunk: SweepChunk, results: Mapping[SweepItem, ItemResult]) -> None:
         is_in_chunk = (_I.sweep_id == self._sweep_id, _I.chunk == chunk.number)
         names = [column.name for column in _RESULT_COLUMNS]
-        rows = [dict(zip(names, result, strict=True), at=position) for position, result in enumerate(results)]
+        rows = [dict(zip(names, results[item], strict=True), at=at) for at, item in enumerate(chunk.items)]
         self._connection.execute(update(sweep_items).where(*is_in_chunk, _I.position == bindparam("at")), rows)
 
 

@@ -105,10 +105,10 @@ class ChunkHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepChunk(ChunkHead):
-    """A chunk with its items. `results` has one entry for each item; it is empty before the chunk was run."""
+    """A chunk with its different items. `results` has one for each item; it is empty before the chunk was run."""
 
     items: tuple[SweepItem, ...]
-    results: tuple[ItemResult, ...] = ()
+    results: Mapping[SweepItem, ItemResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -350,7 +350,10 @@ def test_items_of_sweeps_survive_the_migration_to_rows_and_back(database_url: st
     draft.add("clicks", "data", [sweep_item(0), odd])
     draft.add("views", "stats", [sweep_item(2)])
     sweep = finished(draft)
-    results = (ItemResult(ItemOutcome.EVICTED, None, 5, 1), ItemResult(ItemOutcome.REFUSED, "no \0 right"))
+    results = {
+        sweep_item(0): ItemResult(ItemOutcome.EVICTED, None, 5, 1),
+        odd: ItemResult(ItemOutcome.REFUSED, "no \0 right"),
+    }
     database = open_database(database_url)
     database.migrate()
     former = table("fa_sweep_chunks", *map(column, FORMER_CHUNKS[0]))

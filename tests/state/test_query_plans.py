@@ -167,7 +167,7 @@ def finish_a_chunk(connection: Connection) -> None:
     Sweeps(connection).add(finished(draft), draft.chunks)
     chunks = SweepChunks(connection, "s1")
     (chunk,) = chunks.claim("a", hour(0), HOUR)
-    chunks.finish(chunk, "a", ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)] * chunk.count)
+    chunks.finish(chunk, "a", ChunkState.DONE, dict.fromkeys(chunk.items, ItemResult(ItemOutcome.EVICTED)))
 
 
 @pytest.fixture

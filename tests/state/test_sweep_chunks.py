@@ -37,7 +37,8 @@ def claim(database: Database, holder: str, now: float = 0, limit: int = 1, **whi
 def finish(database: Database, number: int, holder: str, state: ChunkState = DONE) -> SweepChunk:
     with database.begin() as connection:
         chunks = SweepChunks(connection, "s1")
-        chunks.finish(chunks.get(number), holder, state, [EVICTED])
+        chunk = chunks.get(number)
+        chunks.finish(chunk, holder, state, dict.fromkeys(chunk.items, EVICTED))
         return chunks.get(number)
 
 
@@ -60,7 +61,12 @@ def test_a_chunk_is_claimed_worked_on_and_ended(database: Database) -> None:
     put(database)
     assert claim(database, "a") == [0]
     ended = finish(database, 0, "a")
-    assert (ended.state, ended.results, ended.holder, ended.held_until) == (DONE, (EVICTED,), None, None)
+    assert (ended.state, ended.results, ended.holder, ended.held_until) == (
+        DONE,
+        {sweep_item(0): EVICTED},
+        None,
+        None,
+    )
     assert claim(database, "a", limit=9) == [1, 2]
     with database.read() as connection:
         assert [head.state for head in SweepChunks(connection, "s1").heads()] == [DONE, OPEN, OPEN]
@@ -96,10 +102,10 @@ def test_a_worker_whose_claim_was_taken_over_writes_nothing(database: Database) 
     is_refused = pytest.raises(ChunkTakenError, match=r"chunk 0 of the sweep s1 .* by 'a', but by 'b'")
     with is_refused, database.begin() as connection:
         EventLog(connection).append([event()])
-        SweepChunks(connection, "s1").finish(mine, "a", DONE, [EVICTED])
+        SweepChunks(connection, "s1").finish(mine, "a", DONE, {sweep_item(0): EVICTED})
     finish(database, 0, "b")
     with pytest.raises(ChunkTakenError, match="by nobody"), database.begin() as connection:
-        SweepChunks(connection, "s1").finish(mine, "b", DONE, [EVICTED])
+        SweepChunks(connection, "s1").finish(mine, "b", DONE, {sweep_item(0): EVICTED})
     with database.read() as connection:
         assert EventLog(connection).last_seq() == 0
 
@@ -110,7 +116,7 @@ def test_a_chunk_is_ended_with_a_result_for_each_item(database: Database) -> Non
     with database.begin() as connection:
         chunks = SweepChunks(connection, "s1")
         with pytest.raises(ValueError, match="0 results for 1 items of chunk 0"):
-            chunks.finish(chunks.get(0), "a", DONE, [])
+            chunks.finish(chunks.get(0), "a", DONE, {})
 
 
 def test_outcomes_are_counted_by_feed_and_at_some_times(database: Database) -> None:

@@ -183,7 +183,7 @@ def sweep_all(url: str, number: int) -> list[int]:
             with database.begin() as connection:
                 evicted = [event(nominal_time=item.nominal_time, kind=FeedEventKind.EVICTED) for item in chunk.items]
                 EventLog(connection).append(evicted)
-                results = [ItemResult(ItemOutcome.EVICTED) for _ in chunk.items]
+                results = dict.fromkeys(chunk.items, ItemResult(ItemOutcome.EVICTED))
                 SweepChunks(connection, "s1").finish(chunk, holder, ChunkState.DONE, results)
             ended.append(chunk.number)
     database.close()
@@ -207,7 +207,8 @@ def _end_a_chunk_for_ever(url: str, pipe: Pipe) -> None:
         (chunk,) = SweepChunks(connection, "s1").claim("killed", START, HOUR)
     with database.begin() as connection:
         EventLog(connection).append([event()])
-        SweepChunks(connection, "s1").finish(chunk, "killed", ChunkState.DONE, [ItemResult(ItemOutcome.EVICTED)])
+        results = dict.fromkeys(chunk.items, ItemResult(ItemOutcome.EVICTED))
+        SweepChunks(connection, "s1").finish(chunk, "killed", ChunkState.DONE, results)
         pipe.send("written")
         time.sleep(PATIENCE_SECONDS)
 

@@ -121,4 +121,4 @@ class Place:
 
 
 def _as_evicted(chunk: SweepChunk) -> SweepChunk:
-    return replace(chunk, state=ChunkState.DONE, results=(ItemResult(ItemOutcome.EVICTED),) * chunk.count)
+    return replace(chunk, state=ChunkState.DONE, results=dict.fromkeys(chunk.items, ItemResult(ItemOutcome.EVICTED)))

@@ -58,15 +58,6 @@ _WRITTEN_SINCE = "its files have changed since the sweep was planned"
 _OTHER_POLICY = "the retention of the feed has changed since the sweep was planned; plan again"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedChunk:
-    """A chunk that was run and recorded, with its results; `evicted` has its items that were removed."""
-
-    sweep: Sweep
-    chunk: SweepChunk
-    evicted: tuple[SweepItem, ...]
-
-
 @dataclass(slots=True, kw_only=True)
 class _Prepared:
     """A chunk whose leases are held.
@@ -99,7 +90,7 @@ class ChunkWorker:
     _described: set[str] = field(default_factory=set)
     _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def run(self, chunks: Sequence[SweepChunk]) -> list[RecordedChunk]:
+    def run(self, chunks: Sequence[SweepChunk]) -> None:
         """Run claimed chunks: move the items of all chunks together, then record each chunk."""
         with ExitStack() as stack:
             prepared = [self._prepare(stack, chunk) for chunk in chunks]
@@ -111,7 +102,8 @@ class ChunkWorker:
             for (each, _), moved in zip(moving, answers, strict=True):
                 each.results |= {item: _result(answer) for item, answer in zip(each.todo, moved, strict=True)}
                 self._remove_parents(each)
-            return [self._finish(each) for each in prepared]
+            for each in prepared:
+                self._finish(each)
 
     def _prepare(self, stack: ExitStack, chunk: SweepChunk) -> _Prepared:
         """Take the leases of a chunk's instances, and find the items that are protected."""
@@ -163,20 +155,13 @@ class ChunkWorker:
             gone = [item.path for item in prepared.todo if prepared.is_gone(item)]
             prepared.store.trash().remove_empty_parents(base_below_root(prepared.location), gone)
 
-    def _finish(self, prepared: _Prepared) -> RecordedChunk:
+    def _finish(self, prepared: _Prepared) -> None:
         """Record the results of a chunk, and restore the items that a process instance reads by now."""
         unrecorded = self._find_unrecorded(prepared.chunk, prepared.store, prepared.results)
         took = ItemResult(ItemOutcome.EVICTED, "an earlier run of the sweep removed it")
         prepared.results |= dict.fromkeys(unrecorded, took)
         self._record(prepared, unrecorded)
-        kept_reasons = self._restore_for_readers(prepared)
-        chunk = prepared.chunk
-        evicted = tuple(item for item in chunk.items if prepared.is_gone(item) and item not in kept_reasons)
-        return RecordedChunk(
-            sweep=self.sweep,
-            chunk=replace(chunk, results=tuple(prepared.results[item] for item in chunk.items)),
-            evicted=evicted,
-        )
+        self._restore_for_readers(prepared)
 
     def _is_other_policy(self, record: FeedRecord) -> bool:
         planned = next((count.policy for count in self.sweep.counts if count.feed == record.feed), None)
@@ -285,10 +270,10 @@ class ChunkWorker:
             _require_running(Sweeps(connection), chunk.sweep_id)
             record_evicted(connection, removal, gone, prepared.leased.tokens, self.context.clock.now(), replaced)
             chunks = SweepChunks(connection, chunk.sweep_id)
-            chunks.finish(chunk, self.context.holder, ChunkState.DONE, [results[item] for item in chunk.items])
+            chunks.finish(chunk, self.context.holder, ChunkState.DONE, results)
 
-    def _restore_for_readers(self, prepared: _Prepared) -> frozenset[SweepItem]:
-        """Restore items with readers that began after the protections were checked; return these items.
+    def _restore_for_readers(self, prepared: _Prepared) -> None:
+        """Restore items with readers that began after the protections were checked.
 
         These process instances began before the record said EVICTED; otherwise they would not have begun. So every
         reader either sees the eviction, or is found here.
@@ -296,15 +281,15 @@ class ChunkWorker:
         chunk, record, context = prepared.chunk, prepared.record, self.context
         gone = {item.nominal_time for item in chunk.items if prepared.is_gone(item)}
         if record is None or not gone or not prepared.removal.is_data:
-            return frozenset()
+            return
         with context.database.read() as connection:
             busy = find_at_work_now(connection, context.timeline, record, gone, context.clock.now())
         done = context.claims(chunk.sweep_id).take(ChunkState.DONE, after=chunk.number - 1) if busy else None
         if done is None or done.number != chunk.number:
-            return frozenset()
+            return
         reasons = {
-            position: _keep(Protection(ProtectionKind.READER, busy[item.nominal_time])).reason or ""
-            for position, item in enumerate(chunk.items)
+            item: _keep(Protection(ProtectionKind.READER, busy[item.nominal_time])).reason or ""
+            for item in chunk.items
             if item.nominal_time in busy and prepared.is_gone(item)
         }
         restoration = Restoration(
@@ -315,9 +300,7 @@ class ChunkWorker:
             store=prepared.store,
             is_resumed=False,
         )
-        results = restoration.restore(prepared.leased, list(reasons), kept_reasons=reasons)
-        prepared.results |= dict(zip(chunk.items, results, strict=True))
-        return frozenset(chunk.items[position] for position in reasons if results[position].outcome is ItemOutcome.KEPT)
+        restoration.restore(prepared.leased, list(reasons), kept_reasons=reasons)
 
 
 def _require_running(sweeps: Sweeps, sweep_id: str) -> None:

@@ -117,11 +117,10 @@ def _find_removed_times(connection: Connection, head: ChunkHead) -> set[datetime
     if head.state is ChunkState.UNDONE:
         return set()
     chunk = SweepChunks(connection, head.sweep_id).get(head.number)
-    results = chunk.results or (None,) * chunk.count
     return {
         item.nominal_time
-        for item, result in zip(chunk.items, results, strict=True)
-        if result is None or result.outcome in REMOVED_OUTCOMES
+        for item in chunk.items
+        if not chunk.results or chunk.results[item].outcome in REMOVED_OUTCOMES
     }
 
 

@@ -46,30 +46,31 @@ class Restoration:
     is_resumed: bool
 
     def restore(
-        self, leased: Leased, positions: Sequence[int], *, kept_reasons: Mapping[int, str] | None = None
-    ) -> list[ItemResult]:
-        """Restore items, by their positions in the chunk, and record it; return the results of all items.
+        self, leased: Leased, items: Sequence[SweepItem], *, kept_reasons: Mapping[SweepItem, str] | None = None
+    ) -> dict[SweepItem, ItemResult]:
+        """Restore items of the chunk, and record it; return the results of all its items.
 
         With `kept_reasons` the items count as KEPT, for the reasons given there; else as RESTORED.
         """
-        items, tokens = [self.chunk.items[position] for position in positions], leased.tokens
+        tokens = leased.tokens
         with self.context.database.read() as connection:
             rows = FeedInstances(connection).get_many(self.removal.keys(items))
             events = find_evictions(connection, self.removal, items)
         refused = {item: reason for item in items if (reason := self._refusal(item, tokens, rows, events.get(item)))}
         moved = self._move([item for item in items if item not in refused], events)
         back = {item: answer for item, answer in moved.items() if _OUTCOME[answer.outcome] is ItemOutcome.RESTORED}
-        results = self._results()
-        for position, item in zip(positions, items, strict=True):
+        not_removed = ItemResult(ItemOutcome.KEPT, "it was not removed")
+        results = {item: self.chunk.results.get(item, not_removed) for item in self.chunk.items}
+        for item in items:
             if item in refused:
-                results[position] = ItemResult(ItemOutcome.OCCUPIED, refused[item])
+                results[item] = ItemResult(ItemOutcome.OCCUPIED, refused[item])
             elif item in back and kept_reasons is not None:
-                results[position] = ItemResult(ItemOutcome.KEPT, kept_reasons[position])
+                results[item] = ItemResult(ItemOutcome.KEPT, kept_reasons[item])
             else:
                 answer = moved[item]
-                results[position] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
+                results[item] = ItemResult(_OUTCOME[answer.outcome], answer.reason, answer.bytes, answer.files)
         former = self._past_rows([item for item in back if item in events], events, tokens)
-        is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results)
+        is_away = kept_reasons is not None or any(each.outcome in REMOVED_OUTCOMES for each in results.values())
         self._record(former, results, ChunkState.DONE if is_away else ChunkState.UNDONE)
         return results
 
@@ -147,13 +148,11 @@ class Restoration:
             for item, look in zip(items, looks, strict=True)
         }
 
-    def _results(self) -> list[ItemResult]:
-        if self.chunk.results:
-            return list(self.chunk.results)
-        return [ItemResult(ItemOutcome.KEPT, "it was not removed")] * self.chunk.count
-
     def _record(
-        self, rows: Mapping[SweepItem, FeedInstance | None], results: Sequence[ItemResult], state: ChunkState
+        self,
+        rows: Mapping[SweepItem, FeedInstance | None],
+        results: Mapping[SweepItem, ItemResult],
+        state: ChunkState,
     ) -> None:
         with self.context.database.begin() as connection:
             record_restored(connection, self.removal, rows, self.context.clock.now())

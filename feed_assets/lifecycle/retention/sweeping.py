@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from feed_assets.clock import TimeBudget
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
-from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker, RecordedChunk
+from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker
 from feed_assets.lifecycle.retention.movers import DriverMover, Mover
 from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
 from feed_assets.plan.records import Plan
@@ -25,9 +24,6 @@ from feed_assets.timing.dates import render_datetime
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number of finished paths of a sweep, and the total."""
-
-OnChunk: TypeAlias = Callable[[RecordedChunk], None]
-"""Called with each chunk after it is recorded, with its removed and its kept items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +41,16 @@ def find_waiting(connection: Connection, cluster: str) -> list[Sweep]:
 
 
 def run_sweep(
-    context: SweepContext,
-    sweep_id: str,
-    *,
-    mover: Mover | None = None,
-    on_chunk: OnChunk = lambda _: None,
-    budget: TimeBudget | None = None,
-    progress: Progress | None = None,
+    context: SweepContext, sweep_id: str, *, mover: Mover | None = None, progress: Progress | None = None
 ) -> Sweep:
     """Run a sweep, or resume it, and return its state: DONE, or RUNNING.
 
-    It is RUNNING if the budget is spent, or if other workers still work on some of its chunks.
+    It is RUNNING if other workers still work on some of its chunks.
 
     Args:
         context: the context of the worker.
         sweep_id: the sweep.
         mover: moves the paths; this process if None.
-        on_chunk: called with each recorded chunk.
-        budget: the time for the work.
         progress: called after each chunk.
 
     Raises:
@@ -71,7 +59,7 @@ def run_sweep(
         StorageError: the filesystem failed; the next run continues.
     """
     begun = begin_sweep(context, sweep_id)
-    sweep_chunks(context, begun, mover=mover, on_chunk=on_chunk, budget=budget, progress=progress)
+    sweep_chunks(context, begun, mover=mover, progress=progress)
     return end_sweep(context, sweep_id)
 
 
@@ -101,18 +89,9 @@ def require_runnable(context: SweepContext, sweep: Sweep) -> None:
 
 
 def sweep_chunks(
-    context: SweepContext,
-    begun: BegunSweep,
-    *,
-    mover: Mover | None = None,
-    on_chunk: OnChunk = lambda _: None,
-    budget: TimeBudget | None = None,
-    progress: Progress | None = None,
+    context: SweepContext, begun: BegunSweep, *, mover: Mover | None = None, progress: Progress | None = None
 ) -> None:
-    """Run the free chunks of a begun sweep until none is left or the budget is spent.
-
-    Several workers may do so at once.
-    """
+    """Run the free chunks of a begun sweep until none is left. Several workers may do so at once."""
     sweep, mover = begun.sweep, mover or DriverMover(context.stores)
     claims = context.claims(sweep.sweep_id)
     worker = ChunkWorker(context=context, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
@@ -120,10 +99,9 @@ def sweep_chunks(
         left = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
     settled = sweep.paths - sum(head.count for head in left)
     try:
-        while not (budget and budget.is_spent) and (chunks := claims.take_many(ChunkState.OPEN, mover.width)):
-            for done in worker.run(chunks):
-                on_chunk(done)
-                settled += done.chunk.count
+        while chunks := claims.take_many(ChunkState.OPEN, mover.width):
+            worker.run(chunks)
+            settled += sum(chunk.count for chunk in chunks)
             if progress is not None:
                 progress(settled, sweep.paths)
     finally:

@@ -1,5 +1,6 @@
 """Undo a sweep: restore all or some of the removed paths, chunk by chunk, except where newer data exist."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -12,7 +13,15 @@ from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_ho
 from feed_assets.lifecycle.retention.sweeping import Progress
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
-from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepState
+from feed_assets.state.sweep_records import (
+    ChunkState,
+    ItemOutcome,
+    ItemResult,
+    Sweep,
+    SweepChunk,
+    SweepItem,
+    SweepState,
+)
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.port import InstanceStore
 from feed_assets.timing.dates import render_datetime
@@ -46,15 +55,11 @@ class RestoreSelection:
         """Whether this is the whole sweep."""
         return self.feeds is None and self.times is None
 
-    def positions(self, chunk: SweepChunk) -> list[int]:
-        """Return the positions of a chunk's items to restore."""
+    def select(self, chunk: SweepChunk) -> list[SweepItem]:
+        """Return a chunk's items to restore."""
         if self.feeds is not None and chunk.feed not in self.feeds:
             return []
-        return [
-            position
-            for position, item in enumerate(chunk.items)
-            if self.times is None or item.nominal_time in self.times
-        ]
+        return [item for item in chunk.items if self.times is None or item.nominal_time in self.times]
 
 
 EVERYTHING = RestoreSelection()
@@ -202,12 +207,12 @@ class _Worker:
 
         Also records the items that an interrupted undo has restored, whether selected now or not.
         """
-        selection = set(self.selection.positions(chunk))
-        if not selection and not self.is_resumed:
+        selected = set(self.selection.select(chunk))
+        if not selected and not self.is_resumed:
             return 0, []
         removal, store = _find_origin(self.context, self.sweep, chunk)
-        positions = self._find_removed(chunk, store, selection)
-        if not positions and not selection:
+        items = self._find_removed(chunk, store, selected)
+        if not items and not selected:
             return 0, []
         restoration = Restoration(
             context=self.context,
@@ -217,33 +222,30 @@ class _Worker:
             store=store,
             is_resumed=self.is_resumed,
         )
-        times = sorted({chunk.items[position].nominal_time for position in positions})
         with self.context.claims(chunk.sweep_id).leased(chunk, self.sweep.cluster) as leased:
             if removal.is_data:
-                leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, times))
-            results = restoration.restore(leased, positions)
-        back = [position for position in positions if results[position].outcome is ItemOutcome.RESTORED]
-        away = [
-            position
-            for position in positions
-            if position in selection and results[position].outcome in REMOVED_OUTCOMES
-        ]
-        return len(back), [(chunk.items[position].path, results[position]) for position in away]
+                leased.acquire_free(lease_keys(chunk.feed, self.sweep.cluster, {item.nominal_time for item in items}))
+            results = restoration.restore(leased, items)
+        back = [item for item in items if results[item].outcome is ItemOutcome.RESTORED]
+        away = [item for item in items if item in selected and results[item].outcome in REMOVED_OUTCOMES]
+        return len(back), [(item.path, results[item]) for item in away]
 
-    def _find_removed(self, chunk: SweepChunk, store: InstanceStore, selection: set[int]) -> list[int]:
+    def _find_removed(
+        self, chunk: SweepChunk, store: InstanceStore, selected: AbstractSet[SweepItem]
+    ) -> list[SweepItem]:
         """Return the selected items that were removed, and those that an interrupted undo may have restored."""
+        away = [item for item, result in chunk.results.items() if result.outcome in REMOVED_OUTCOMES]
         if chunk.results and not self.is_resumed:
-            return [position for position in sorted(selection) if chunk.results[position].outcome in REMOVED_OUTCOMES]
+            return [item for item in away if item in selected]
         if store.root_url not in self._trashed:
             self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
-        in_trash = {position for position, item in enumerate(chunk.items) if item.path in self._trashed[store.root_url]}
+        in_trash = {item for item in chunk.items if item.path in self._trashed[store.root_url]}
         if not chunk.results:
-            return sorted(selection & in_trash)
-        away = {position for position, result in enumerate(chunk.results) if result.outcome in REMOVED_OUTCOMES}
-        unsure = sorted(away - selection - in_trash)
-        measures = store.measure([chunk.items[position].path for position in unsure])
-        back = {position for position, measure in zip(unsure, measures, strict=True) if measure.exists}
-        return sorted(away & selection | back)
+            return [item for item in chunk.items if item in selected & in_trash]
+        unsure = [item for item in away if item not in selected | in_trash]
+        measures = store.measure([item.path for item in unsure])
+        back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
+        return [item for item in away if item in selected | back]
 
 
 def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:

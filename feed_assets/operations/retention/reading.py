@@ -122,8 +122,8 @@ def iter_items(context: OperationContext, sweep: Sweep, feed: str | None = None)
     """Yield all items of a sweep; of one feed if given."""
     with context.database.read() as connection:
         for chunk in SweepChunks(connection, sweep.sweep_id).iter_all(feed=feed):
-            results = chunk.results or (None,) * chunk.count
-            for item, result in zip(chunk.items, results, strict=True):
+            for item in chunk.items:
+                result = chunk.results.get(item)
                 yield ShownItem(
                     feed=chunk.feed,
                     kind=chunk.kind,

@@ -168,8 +168,7 @@ class RetentionHarness:
 
     def results(self, sweep: Sweep) -> dict[str, ItemResult]:
         """What became of each path."""
-        chunks = self.chunks(sweep)
-        return {item.path: result for c in chunks for item, result in zip(c.items, c.results, strict=True)}
+        return {item.path: result for chunk in self.chunks(sweep) for item, result in chunk.results.items()}
 
     def outcomes(self, sweep: Sweep) -> dict[ItemOutcome, int]:
         """How many paths had each outcome."""

@@ -8,7 +8,7 @@ from time import sleep
 
 import pytest
 
-from feed_assets.clock import SystemClock, TimeBudget
+from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
 from feed_assets.lifecycle.retention.protections import lease_keys
@@ -290,9 +290,10 @@ def test_a_chunk_and_the_leases_of_its_instances_are_kept_while_the_work_lasts(h
     assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is not None
 
 
-def test_a_run_whose_time_is_up_is_gone_on_with(harness: RetentionHarness) -> None:
+def test_a_run_that_has_only_begun_is_gone_on_with(harness: RetentionHarness) -> None:
     sweep = harness.planned()
-    assert run_sweep(harness.context(), sweep.sweep_id, budget=TimeBudget(0.0)).state is SweepState.RUNNING
+    begin_sweep(harness.context(), sweep.sweep_id)
+    assert end_sweep(harness.context(), sweep.sweep_id).state is SweepState.RUNNING
     assert harness.run(sweep).state is SweepState.DONE
 
 
