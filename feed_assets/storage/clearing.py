@@ -4,9 +4,7 @@ Foreign content, which no record and no manifest knows, is refused unless somebo
 last manifest in the place does not name go to the trash before the new content becomes visible.
 """
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 from feed_assets.entities.existing import Existing
 from feed_assets.storage.errors import (
@@ -17,64 +15,14 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.manifests import hidden_entries
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
-from feed_assets.storage.records import Guard, Manifest, Outcome
-
-if TYPE_CHECKING:
-    from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, Outcome
 
 _FLAG = "_SUCCESS"
 _GONE = frozenset({Outcome.MOVED, Outcome.ALREADY, Outcome.VANISHED})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Displaced:
-    """What a publication moves to the trash of the removal `sweep`: `files` files, as `paths` below the root.
-
-    `path` is the instance; it is the only one of `paths` if everything in its place goes.
-    """
-
-    sweep: str
-    store: str
-    path: str
-    paths: tuple[str, ...]
-    files: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether everything in the place goes."""
-        return self.paths == (self.path,)
-
-    def describe(self) -> dict[str, object]:
-        """Return the document about it in the trash."""
-        return {
-            "version": 1,
-            "sweep": self.sweep,
-            "store": self.store,
-            "displaced_from": self.path,
-            "files": self.files,
-            "undo": f"feed-assets retention undo {self.sweep}",
-        }
-
-
-def _say_nothing(_displaced: Displaced) -> None:
-    """Announce nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clearing:
-    """The rules for what stands in the place of a publication; see `clear_place`.
-
-    `sweep` names the removal in the trash. `existing` decides about foreign content, unless the record knows the
-    instance (`is_known`). `announce` is called before anything is moved.
-    """
-
-    sweep: str
-    existing: Existing = Existing.REFUSE
-    is_known: bool = False
-    announce: Callable[[Displaced], None] = _say_nothing
-
-
-def find_foreign(store: "InstanceStore", path: str) -> tuple[str, ...]:
+def find_foreign(store: InstanceStore, path: str) -> tuple[str, ...]:
     """Return the files in a place where we have never published; empty if there are none, or if a manifest is there.
 
     Raises `StorageError` if what is there cannot be listed.
@@ -83,7 +31,7 @@ def find_foreign(store: "InstanceStore", path: str) -> tuple[str, ...]:
     return () if not names or {MANIFEST_NAME, PUBLISHING_NAME} & set(names) else names
 
 
-def refuse_foreign(store: "InstanceStore", path: str, names: Collection[str], clearing: Clearing) -> None:
+def refuse_foreign(store: InstanceStore, path: str, names: Collection[str], clearing: Clearing) -> None:
     """Refuse foreign content unless the record knows the instance, or somebody has decided about it.
 
     Raises:
@@ -94,7 +42,7 @@ def refuse_foreign(store: "InstanceStore", path: str, names: Collection[str], cl
 
 
 def clear_place(
-    store: "InstanceStore", path: str, flag: str | None, clearing: Clearing, keeps: Collection[str] = ()
+    store: InstanceStore, path: str, flag: str | None, clearing: Clearing, keeps: Collection[str] = ()
 ) -> None:
     """Move to the trash what a publication would remove although the last manifest does not name it.
 
@@ -135,7 +83,7 @@ def clear_place(
 
 
 def clearing_guard(
-    store: "InstanceStore", path: str, token: str, flag: str | None, guard: Guard, clearing: Clearing | None
+    store: InstanceStore, path: str, token: str, flag: str | None, guard: Guard, clearing: Clearing | None
 ) -> Guard:
     """Return a guard that also clears the place of the staging (path, token); see `clear_place`.
 
@@ -150,14 +98,14 @@ def clearing_guard(
     return clear
 
 
-def _list(store: "InstanceStore", path: str) -> tuple[str, ...]:
+def _list(store: InstanceStore, path: str) -> tuple[str, ...]:
     try:
         return store.standing_files(path)
     except PathRefusedError as exc:
         raise _in_the_way(store, path, exc.reason) from exc
 
 
-def _find_manifest(store: "InstanceStore", path: str) -> tuple[Manifest | None, bool]:
+def _find_manifest(store: InstanceStore, path: str) -> tuple[Manifest | None, bool]:
     """Return the last manifest, if it can be read, and whether there is one."""
     try:
         manifest = store.published_manifest(path)
@@ -172,7 +120,7 @@ def _is_flag(name: str, flag: str | None) -> bool:
     return last == _FLAG or (flag is not None and last == flag.rpartition("/")[2])
 
 
-def _in_the_way(store: "InstanceStore", path: str, reason: str) -> StorageError:
+def _in_the_way(store: InstanceStore, path: str, reason: str) -> StorageError:
     return StorageError(
         store=store.root_url,
         path=path,

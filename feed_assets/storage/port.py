@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
-from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError, StorageFullError
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import (
+    Clearing,
     Guard,
     Look,
     Manifest,

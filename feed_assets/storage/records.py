@@ -1,4 +1,4 @@
-"""Define the records that stores return: availability, manifests, scans, measures, and results of moves."""
+"""Define what stores take and return: availability, manifests, scans, measures, moves, the rules of a clearing."""
 
 import hashlib
 import re
@@ -9,6 +9,8 @@ from enum import StrEnum
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self, TypeAlias
+
+from feed_assets.entities.existing import Existing
 
 # "part-00000-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-c000.snappy.parquet"
 _WRITER = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=[-.])")
@@ -262,3 +264,51 @@ class Purged:
     files: int
     is_complete: bool
     obstacle: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displaced:
+    """What a publication moves to the trash of the removal `sweep`: `files` files, as `paths` below the root.
+
+    `path` is the instance; it is the only one of `paths` if everything in its place goes.
+    """
+
+    sweep: str
+    store: str
+    path: str
+    paths: tuple[str, ...]
+    files: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything in the place goes."""
+        return self.paths == (self.path,)
+
+    def describe(self) -> dict[str, object]:
+        """Return the document about it in the trash."""
+        return {
+            "version": 1,
+            "sweep": self.sweep,
+            "store": self.store,
+            "displaced_from": self.path,
+            "files": self.files,
+            "undo": f"feed-assets retention undo {self.sweep}",
+        }
+
+
+def _say_nothing(_displaced: Displaced) -> None:
+    """Announce nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearing:
+    """The rules for what stands in the place of a publication; see `storage/clearing.py`.
+
+    `sweep` names the removal in the trash. `existing` decides about foreign content, unless the record knows the
+    instance (`is_known`). `announce` is called before anything is moved.
+    """
+
+    sweep: str
+    existing: Existing = Existing.REFUSE
+    is_known: bool = False
+    announce: Callable[[Displaced], None] = _say_nothing

@@ -14,13 +14,13 @@ from feed_assets.entities.copying import Preserve
 from feed_assets.errors import FeedAssetsError
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.checksums import checksum_of
-from feed_assets.storage.clearing import Clearing, clear_place
+from feed_assets.storage.clearing import clear_place
 from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
 from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Guard, Manifest, ManifestEntry, content_digest
+from feed_assets.storage.records import Clearing, Guard, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import CopyIncompleteError, SourceDamagedError, TargetDamagedError
 from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import (

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
-from feed_assets.storage.clearing import Clearing
-from feed_assets.storage.records import Guard
+from feed_assets.storage.records import Clearing, Guard
 from feed_assets.transfer.plans import CopyPlan, Side
 from feed_assets.transfer.tasks import OpenCopy
 

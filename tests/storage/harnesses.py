@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feed_assets.entities.existing import Existing
-from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.object.client import ObjectClient
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Manifest, StagingPlace
+from feed_assets.storage.records import Clearing, Manifest, StagingPlace
 from tests.object_servers import BUCKET, s3_client
 
 Files = Mapping[str, bytes]

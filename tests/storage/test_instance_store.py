@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.clearing import Clearing, Displaced
 from feed_assets.storage.errors import (
     ForeignContentError,
     InstanceNotFoundError,
@@ -14,7 +13,7 @@ from feed_assets.storage.errors import (
     StagingLostError,
     StorageError,
 )
-from feed_assets.storage.records import Availability, Manifest, Outcome
+from feed_assets.storage.records import Availability, Clearing, Displaced, Manifest, Outcome
 from tests.storage.harnesses import (
     REPLACING,
     FencedOut,

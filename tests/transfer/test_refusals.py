@@ -18,9 +18,8 @@ from werkzeug.serving import make_server
 from feed_assets.entities.copying import RemovedFiles, Verification
 from feed_assets.entities.existing import Existing
 from feed_assets.errors import FeedAssetsError
-from feed_assets.storage.clearing import Clearing
 from feed_assets.storage.errors import ForeignContentError, StorageError
-from feed_assets.storage.records import Availability
+from feed_assets.storage.records import Availability, Clearing
 from feed_assets.transfer.errors import NothingSelectedError
 from feed_assets.transfer.outcomes import CopyStatus
 from tests.drills import drill, sized

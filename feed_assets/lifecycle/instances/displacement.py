@@ -20,8 +20,9 @@ from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, SweepChunk, SweepItem, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.clearing import Clearing, Displaced, find_foreign, refuse_foreign
+from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.records import Clearing, Displaced
 from feed_assets.timing.frequency import Frequency, Unit
 
 DISPLACED = "displaced"

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, assert_never
 
-from feed_assets.storage.clearing import Clearing, clearing_guard
+from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError, StorageError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts
@@ -34,7 +34,7 @@ from feed_assets.storage.local.walk import LocalMeasure, walk_below
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
-from feed_assets.storage.records import Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
+from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.refusals import Translated
 
 

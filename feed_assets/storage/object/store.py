@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from feed_assets.storage.checksums import Checksum
-from feed_assets.storage.clearing import Clearing, clearing_guard
+from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -37,6 +37,7 @@ from feed_assets.storage.paths import (
 )
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import (
+    Clearing,
     Guard,
     Look,
     Manifest,

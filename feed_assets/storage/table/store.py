@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from feed_assets.storage.clearing import Clearing, clearing_guard
+from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import (
     InstanceChangingError,
@@ -24,6 +24,7 @@ from feed_assets.storage.paths import parse_flag, parse_path, parse_token
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import (
     Availability,
+    Clearing,
     Guard,
     Look,
     Manifest,
