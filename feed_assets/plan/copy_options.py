@@ -34,7 +34,8 @@ class CopyOptions:
     files may empty a target that has some. `allow_empty`: the filters may match no file of a source that has some.
     `instance_flag` also writes the flag of the whole instance if only a part is
     copied. `bandwidth` is in bytes per second, over all tasks and for each. A source that changes is copied `tries`
-    times.
+    times. `exact` copies all files of an instance in any state, with flag, manifest and hidden files, to a place where
+    nothing is, and adds nothing to them: an archive.
 
     Differs from Falcon: the target is replaced as a whole, even if files stay.
     """
@@ -56,3 +57,4 @@ class CopyOptions:
     task_bandwidth: int | None = None
     max_tasks: int = 5
     tries: int = 3
+    exact: bool = False

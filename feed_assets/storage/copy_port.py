@@ -73,11 +73,21 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The final content of a staging: its manifest, the availability flags, and the hidden files that belong to it."""
+    """The final content of a staging: its manifest, the availability flags, and the hidden files that belong to it.
 
-    manifest: Manifest
+    Without a manifest it is an exact copy of the files in `hidden`: nothing is added to them, they go only to a place
+    where nothing is, and those that are `flags` appear last.
+    """
+
+    manifest: Manifest | None
     flags: tuple[str, ...] = ()
     hidden: tuple[ManifestEntry, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of all files that must be staged."""
+        content = self.manifest.entries if self.manifest else ()
+        return {entry.path: entry.size for entry in (*content, *self.hidden)}
 
 
 class Reading(ABC):
@@ -188,6 +198,7 @@ class Staging(ABC):
         """Call the guard, then make the content visible as `InstanceStore.publish` does.
 
         If the guard raises, the staging stays for the next process. Flush the staging before: see `Copying.flush`.
+        Raises `PlaceOccupiedError` if something is in the place of an exact copy.
         """
 
     @abstractmethod
@@ -210,6 +221,14 @@ class Copying(ABC):
         `now` is the real time in nanoseconds since 1970. Only an AVAILABLE or EMPTY source has files.
         Raises `InstanceChangingError` if the source keeps changing, `PathRefusedError` for a link to a directory or out
         of the root, and `StorageError` if the root is missing.
+        """
+
+    @abstractmethod
+    def survey_all(self, path: str, now: int) -> Survey:
+        """List all files of an instance in any state, for an exact copy: flag, manifest and hidden files, too.
+
+        It is AVAILABLE if it exists; a single file in place of the directory is named `SINGLE_FILE`. Raises
+        `PathRefusedError` if it must not be moved (see `Measure.obstacle`), or if not all of it can be copied.
         """
 
     @abstractmethod

@@ -93,6 +93,18 @@ class ForeignContentError(StorageError):
         )
 
 
+class PlaceOccupiedError(StorageError):
+    """Something else is in the place of an exact copy, which replaces nothing."""
+
+    def __init__(self, *, store: str, path: str) -> None:
+        super().__init__(
+            store=store,
+            path=path,
+            reason="something else is in its place",
+            next_step="Nothing was changed. Move it away, and repeat.",
+        )
+
+
 class TableRefusedError(StorageError):
     """A table does not exist, is not partitioned as the feed says, or cannot be written by adding files."""
 

@@ -13,6 +13,8 @@ from feed_assets.storage.errors import PathRefusedError
 CONTROL_FOLDER = ".feed-assets"
 MANIFEST_NAME = ".feed-assets.manifest.json"
 PUBLISHING_NAME = ".feed-assets.publishing.json"
+SINGLE_FILE = ".feed-assets.file"
+"""The name in a copy of an instance that is not a directory but a single file."""
 
 # "a/../b", "./a", "x/.feed-assets/y", "nul\0"
 _REFUSED = re.compile(r"(?:^|/)(?:\.\.?|\.feed-assets)(?:/|$)|\0")

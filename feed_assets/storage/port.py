@@ -7,22 +7,22 @@ contract; every adapter passes one behaviour suite.
 import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError, StorageFullError
-from feed_assets.storage.paths import parse_path
+from feed_assets.storage.paths import SINGLE_FILE, parse_path
 from feed_assets.storage.records import (
+    Availability,
     Clearing,
     Guard,
     Look,
     Manifest,
     Measure,
     Moved,
-    Outcome,
     Purged,
     Scan,
     StagingPlace,
@@ -40,6 +40,14 @@ class FolderNames(NamedTuple):
 
     folder: str
     names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory or file: its store and its path below the store's root."""
+
+    store: "InstanceStore"
+    path: str
 
 
 class InstanceStore(ABC):
@@ -173,12 +181,15 @@ class InstanceStore(ABC):
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         """Measure many paths: one result per path, in the same order; no symbolic link is followed."""
 
-    @abstractmethod
     def all_files(self, path: str) -> tuple[str, ...]:
         """Return the relative paths of ALL files of an instance, ordered; ("",) if it is a file itself.
 
-        Raises `InstanceNotFoundError`, and `PathRefusedError` if it must not be moved (see `Measure.obstacle`).
+        Raises `InstanceNotFoundError`, and `PathRefusedError` as `Copying.survey_all` does.
         """
+        survey = self.copying().survey_all(path, 0)
+        if survey.availability is Availability.MISSING:
+            raise InstanceNotFoundError(store=self.root_url, path=path)
+        return tuple("" if file.path == SINGLE_FILE else file.path for file in survey.files)
 
     def standing_files(self, path: str) -> tuple[str, ...]:
         """Return what `all_files` returns, also during a publication; empty if nothing is there."""
@@ -194,6 +205,13 @@ class InstanceStore(ABC):
     @abstractmethod
     def copying(self) -> Copying:
         """Return this store as the source and target of copies."""
+
+    def place(self, path: str) -> "Place":
+        """Return where the files of an instance are: at the path in this store, except those of a table's partition.
+
+        Raises `InstanceNotFoundError` for a partition that does not exist.
+        """
+        return Place(store=self, path=path)
 
     def url(self, path: str) -> str:
         """Return the URL of an instance: the root's own scheme, the path as it is (nothing percent-encoded)."""
@@ -300,43 +318,10 @@ class Trash(ABC):
     def contents(self, sweep: str) -> Iterator[str]:
         """Yield the paths that can be restored, in no order; none after an interrupted purge."""
 
+    def receive(self, path: str, copy: "Callable[[Place], Moved]") -> Moved:
+        """Let `copy` copy an instance to the place where its files belong; the result is that of `copy`."""
+        return copy(Place(store=self.store, path=path))
+
     @abstractmethod
-    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        """Copy all files of an instance of another store (flag, manifest, hidden files) to `to_path` of this store.
-
-        The copy is written to a hidden folder, read back, compared by checksum, and then moved like by `restore`.
-        MOVED; ALREADY if an equal copy exists; OCCUPIED if something else exists; VANISHED if the source is missing;
-        CHANGED if the source changed during the copy; REFUSED. Permissions, times and empty directories are not copied.
-        """
-
-    def archive(self, path: str, to: InstanceStore, to_path: str, sweep: str, *, flag: str | None = None) -> Moved:
-        """Copy an instance to another store (see `receive`), and then move it to the trash (see `put`).
-
-        The result names `path`. It is that of `put` if the copy exists, else that of `receive`; ALREADY if this sweep
-        has archived and removed the instance before.
-        """
-        if self._has_begun(sweep, path):
-            return self.put(sweep, [path], flag=flag)[0]
-        received = to.trash().receive(self.store, path, to_path, flag=flag)
-        match received.outcome:
-            case Outcome.MOVED | Outcome.ALREADY | Outcome.VANISHED:
-                return self.put(sweep, [path], flag=flag)[0]
-            case _:
-                return replace(received, path=path)
-
-    def bring_back(
-        self, path: str, origin: InstanceStore, origin_path: str, sweep: str, *, flag: str | None = None
-    ) -> Moved:
-        """Restore an archived instance: from the trash if it is still there, else as a copy from the archive.
-
-        The result is that of `restore` or `receive`; LOST if neither has the instance. The archive keeps its copy.
-        """
-        restored = self.restore(sweep, [path])[0]
-        if restored.outcome is not Outcome.LOST:
-            return restored
-        received = replace(self.receive(origin, origin_path, path, flag=flag), path=path)
-        return restored if received.outcome is Outcome.VANISHED else received
-
-    def _has_begun(self, sweep: str, path: str) -> bool:  # noqa: ARG002
-        """Return whether an interrupted removal has left the instance in a state that cannot be copied."""
-        return False
+    def holds(self, sweep: str, path: str) -> bool:
+        """Return whether this sweep has moved an instance to the trash, or has begun to."""

@@ -141,17 +141,16 @@ class _Work:
             self.meter.expect(each.open for each in left if each.open is not None and each.outcome is None)
             self._run([each for each in left if each.outcome is None])
         for each in copies:
-            if isinstance(each.outcome, StorageFullError) and each.plan is not None:
+            is_full = isinstance(each.outcome, StorageFullError)
+            if each.plan is not None and (is_full or self.options.exact):  # nobody sweeps an archive's storage
                 self._free_space(each.plan)
         return [each.outcome for each in copies if each.outcome is not None]
 
     def _free_space(self, plan: CopyPlan) -> None:
-        """Remove what a copy has staged on a full storage, because other copies and publications need the space."""
-        target = plan.target
-        with (
-            suppress(StorageError),
-            closing(self.stores.get(target.store).copying().staging(target.path, plan.token)) as staging,
-        ):
+        """Remove what a copy has staged, because other copies and publications need the space."""
+        store, path = self.stores.get(plan.target.store), plan.target.path
+        with suppress(StorageError), closing(store.copying().staging(path, plan.token)) as staging:
+            store.recover(path)  # a publication that has begun needs its staging
             staging.remove()
 
     def _each(self, work: Callable[[_Try], None], copies: Sequence[_Try]) -> None:

@@ -21,7 +21,12 @@ from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Clearing, Guard, Manifest, ManifestEntry, content_digest
-from feed_assets.transfer.errors import CopyIncompleteError, SourceDamagedError, TargetDamagedError
+from feed_assets.transfer.errors import (
+    CopyIncompleteError,
+    SourceDamagedError,
+    SourceNotAvailableError,
+    TargetDamagedError,
+)
 from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import (
     REPLICA,
@@ -191,7 +196,7 @@ class _End:
             verification=plan.options.verification,
             failures=tuple(self._failures),
             skipped=plan.survey.others,
-            publication=Publication.of(self._prepared.manifest) if self._prepared else None,
+            publication=Publication.of(manifest) if (manifest := self._prepared and self._prepared.manifest) else None,
         )
 
     def _status(self, has_failed: bool) -> CopyStatus:
@@ -295,7 +300,10 @@ class _End:
     def _check_source(self, checked: Checked, failed: Collection[str]) -> None:
         """Check that the source still has the listed content; reread files whose times are too recent to prove it."""
         plan, finishing = self.plan, self._finishing
-        now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
+        try:
+            now = survey_source(finishing.stores, plan.source, plan.options, finishing.clock)
+        except SourceNotAvailableError as exc:
+            raise RepeatError(str(exc)) from exc
         if not now.is_like(plan.survey):
             raise RepeatError("its files are not those that were there when the copy began")
         resumed = {each.path for each in self.copy.resumed if not each.is_settled}
@@ -338,6 +346,10 @@ class _End:
     ) -> Prepared:
         """Build the manifest of the new content of the target, with the record of its source."""
         plan = self.plan
+        if plan.options.exact:
+            names = {file.path for file in transfers}
+            exact = tuple(ManifestEntry(each.path, each.size, checked.checksums[each.path]) for each in transfers)
+            return Prepared(manifest=None, flags=tuple(flag for flag in plan.flags if flag in names), hidden=exact)
         entries = [_entry(file.path, file.size, checked.checksums[file.path], self._versions) for file in transfers]
         for each in kept:
             checksum = checked.checksums.get(each.path, "")

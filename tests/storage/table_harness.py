@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Trash
 from feed_assets.storage.records import Availability, Look, Manifest, Measure, Moved, Purged, Scan, StagingPlace
 from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
@@ -145,8 +145,11 @@ class PathTrash(Trash):
         for path in self._trash.contents(sweep):
             yield path.removeprefix("path=").replace(_SLASH, "/")
 
-    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        return self._told([to_path], lambda named: [self._trash.receive(source, path, named[0], flag=flag)])[0]
+    def holds(self, sweep: str, path: str) -> bool:
+        return self._trash.holds(sweep, self._named(path))
+
+    def receive(self, path: str, copy: Callable[[Place], Moved]) -> Moved:
+        return self._told([path], lambda named: [self._trash.receive(named[0], copy)])[0]
 
     def _named(self, path: str) -> str:
         try:

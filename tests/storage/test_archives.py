@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.storage.errors import StorageError
-from feed_assets.storage.local.calls import LocalCalls
+from feed_assets.errors import FeedAssetsError
+from feed_assets.storage.errors import InstanceNotFoundError, StorageError
+from feed_assets.storage.local import staging
+from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.store import LocalStore
-from feed_assets.storage.paths import path_name
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
 from tests.storage.harnesses import StoreHarness, publish
 from tests.storage.trees import land
+from tests.transfer.archives import archive as archive_to
+from tests.transfer.archives import bring_back, receive
 
 HOUR = "weather/2013/11/03/05"
 OLD = "old/2013-11-03-05"
@@ -42,7 +45,7 @@ def read(store: InstanceStore, path: str) -> dict[str, bytes]:
 
 
 def archive_hour(harness: StoreHarness, archive: InstanceStore) -> Moved:
-    return harness.store.trash().archive(HOUR, archive, OLD, SWEEP, flag=FLAG)
+    return archive_to(harness.store, HOUR, archive, OLD, SWEEP, flag=FLAG)
 
 
 def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(
@@ -62,7 +65,7 @@ def test_an_archived_instance_is_there_with_all_its_files_and_gone_here(
 def test_an_instance_without_files_goes_and_comes_back(tmp_path: Path, archive: InstanceStore) -> None:
     store = LocalStore(tmp_path / "here")
     (tmp_path / "here" / HOUR / "deep").mkdir(parents=True)
-    outcome = store.trash().archive(HOUR, archive, OLD, SWEEP).outcome
+    outcome = archive_to(store, HOUR, archive, OLD, SWEEP).outcome
     assert outcome is Outcome.MOVED
     assert not (tmp_path / "here" / HOUR).exists()
     assert store.trash().restore(SWEEP, [HOUR])[0].outcome is Outcome.MOVED
@@ -79,12 +82,12 @@ def test_what_was_archived_comes_back_from_the_trash_and_when_that_is_purged_fro
         archive_hour(file_harness, archive)
         if is_purged:
             assert trash.purge(SWEEP).is_complete
-        moved = trash.bring_back(HOUR, archive, OLD, SWEEP, flag=FLAG)
+        moved = bring_back(file_harness.store, HOUR, archive, OLD, SWEEP, flag=FLAG)
         assert (moved.path, moved.outcome) == (HOUR, Outcome.MOVED)
         assert read(file_harness.store, HOUR) == before
         assert file_harness.store.published_manifest(HOUR) == manifest
         assert read(archive, OLD) == before
-    assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.ALREADY
+    assert bring_back(file_harness.store, HOUR, archive, OLD, SWEEP).outcome is Outcome.ALREADY
     assert trash.purge(SWEEP).is_complete
     assert trash.sweeps() == []
 
@@ -103,8 +106,8 @@ def test_nothing_is_overwritten_in_the_archive_and_nothing_is_then_taken_away(
 
 def test_an_equal_copy_in_the_archive_is_taken_for_ours(file_harness: StoreHarness, archive: InstanceStore) -> None:
     file_harness.land(HOUR, FILES)
-    assert archive.trash().receive(file_harness.store, HOUR, OLD, flag=FLAG).outcome is Outcome.MOVED
-    assert archive.trash().receive(file_harness.store, HOUR, f"/{OLD}/", flag=FLAG).outcome is Outcome.ALREADY
+    assert receive(archive, file_harness.store, HOUR, OLD, flag=FLAG).outcome is Outcome.MOVED
+    assert receive(archive, file_harness.store, HOUR, f"/{OLD}/", flag=FLAG).outcome is Outcome.ALREADY
     assert archive_hour(file_harness, archive).outcome is Outcome.MOVED
     assert file_harness.names() == set()
 
@@ -114,26 +117,24 @@ def test_nothing_is_overwritten_where_it_is_brought_back(file_harness: StoreHarn
     archive_hour(file_harness, archive)
     file_harness.store.trash().purge(SWEEP)
     file_harness.land(HOUR, {"new": b"new"})
-    assert file_harness.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
+    assert bring_back(file_harness.store, HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
     assert read(file_harness.store, HOUR) == {"new": b"new"}
 
 
 def test_what_is_nowhere_cannot_be_archived_or_brought_back(file_harness: StoreHarness, archive: InstanceStore) -> None:
-    trash = file_harness.store.trash()
     assert archive_hour(file_harness, archive).outcome is Outcome.VANISHED
-    assert trash.bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.LOST
-    assert archive.trash().receive(file_harness.store, HOUR, OLD).outcome is Outcome.VANISHED
+    assert bring_back(file_harness.store, HOUR, archive, OLD, SWEEP).outcome is Outcome.LOST
+    assert receive(archive, file_harness.store, HOUR, OLD).outcome is Outcome.VANISHED
 
 
 @pytest.mark.parametrize("path", ["", "..", ".feed-assets/x", "a/../b"])
 def test_a_path_that_is_none_is_refused_on_both_sides(tmp_path: Path, path: str) -> None:
     for store in (LocalStore(tmp_path / "root"), open_store(f"memory://{tmp_path.name}", {})):
         publish(store, HOUR, {"x": b"1"})
-        trash = store.trash()
-        assert trash.archive(path, store, OLD, SWEEP).outcome is Outcome.REFUSED
-        assert trash.archive(HOUR, store, path, SWEEP).outcome is Outcome.REFUSED
-        assert trash.bring_back(path, store, OLD, SWEEP).outcome is Outcome.REFUSED
-        assert trash.bring_back(HOUR, store, OLD, SWEEP).outcome is Outcome.LOST
+        assert archive_to(store, path, store, OLD, SWEEP).outcome is Outcome.REFUSED
+        assert archive_to(store, HOUR, store, path, SWEEP).outcome is Outcome.REFUSED
+        assert bring_back(store, path, store, OLD, SWEEP).outcome is Outcome.REFUSED
+        assert bring_back(store, HOUR, store, OLD, SWEEP).outcome is Outcome.LOST
         assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
 
 
@@ -144,25 +145,40 @@ def test_one_file_in_place_of_an_instance_is_archived_as_one(
     assert archive_hour(file_harness, archive).outcome is Outcome.MOVED
     assert read(archive, OLD) == {"": b"123"}
     file_harness.store.trash().purge(SWEEP)
-    assert file_harness.store.trash().bring_back(HOUR, archive, OLD, SWEEP).outcome is Outcome.MOVED
+    assert bring_back(file_harness.store, HOUR, archive, OLD, SWEEP).outcome is Outcome.MOVED
     assert read(file_harness.store, HOUR) == {"": b"123"}
 
 
-class Changing(LocalStore):
-    """A store in which an instance is written to while it is read."""
+def test_what_does_not_hold_still_is_neither_archived_nor_taken_away(
+    tmp_path: Path, archive: InstanceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read_chunks = LocalStore(tmp_path / "root"), LocalReading.chunks
+    publish(store, HOUR, {"x": b"1"})
 
-    def open(self, path: str, file: str):  # type: ignore[no-untyped-def]
-        stream = super().open(path, file)
-        (Path(self.local_path(path) or "") / "late").write_bytes(b"late")
-        return stream
+    def change(reading: LocalReading, file: str) -> Iterator[bytes | memoryview]:
+        (tmp_path / "root" / HOUR / "late").write_bytes(b"late")
+        return read_chunks(reading, file)
 
-
-def test_what_does_not_hold_still_is_neither_archived_nor_taken_away(tmp_path: Path, archive: InstanceStore) -> None:
-    publish(LocalStore(tmp_path / "root"), HOUR, {"x": b"1"})
-    moved = Changing(tmp_path / "root").trash().archive(HOUR, archive, OLD, SWEEP)
+    monkeypatch.setattr(LocalReading, "chunks", change)
+    moved = archive_to(store, HOUR, archive, OLD, SWEEP)
     assert (moved.path, moved.outcome) == (HOUR, Outcome.CHANGED)
     assert not archive.measure([OLD])[0].exists
     assert (tmp_path / "root" / HOUR / "late").exists()
+    assert store.trash().sweeps() == []
+
+
+def test_what_vanishes_and_comes_again_while_it_is_archived_is_not_taken_away(
+    tmp_path: Path, archive: InstanceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "root")
+
+    def come(_: object, __: str) -> Place:
+        publish(store, HOUR, {"x": b"1"})
+        raise InstanceNotFoundError(store=store.root_url, path=HOUR)
+
+    monkeypatch.setattr(LocalStore, "place", come)
+    assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.VANISHED
+    assert read(store, HOUR)["x"] == b"1"
 
 
 def test_a_store_that_refuses_is_an_error_and_nothing_is_taken_away(tmp_path: Path) -> None:
@@ -170,7 +186,7 @@ def test_a_store_that_refuses_is_an_error_and_nothing_is_taken_away(tmp_path: Pa
     publish(store, HOUR, {"x": b"1"})
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
-        store.trash().archive(HOUR, LocalStore(tmp_path / "file/archive"), OLD, SWEEP)
+        archive_to(store, HOUR, LocalStore(tmp_path / "file/archive"), OLD, SWEEP)
     assert store.look([HOUR], "_SUCCESS")[0].availability is Availability.AVAILABLE
 
 
@@ -184,38 +200,35 @@ def test_a_copy_is_on_disk_in_a_hidden_place_before_it_is_anybodys_to_see(
     def remember(handle: int) -> None:
         found = os.fstat(handle)
         place = os.path.relpath(Path(f"/proc/self/fd/{handle}").readlink(), tmp_path / "archive")
-        flushed[place] = found.st_size if stat.S_ISREG(found.st_mode) else -1
-        assert archive.trash().sweeps() == []
-        assert not (tmp_path / "archive" / OLD).exists()
+        _, is_staged, file = place.partition("/data")
+        if is_staged:
+            assert not (tmp_path / "archive" / OLD).exists()
+        flushed[file or place] = found.st_size if stat.S_ISREG(found.st_mode) else -1
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", remember)
-        patch.setattr(LocalCalls, "flush_folder", lambda *_: None)
-        assert archive.trash().receive(source, HOUR, OLD).outcome is Outcome.MOVED
-    top = f".feed-assets/incoming/{path_name(OLD)}/tree/2/old"
-    copy = f".feed-assets/incoming/{path_name(OLD)}/tree/2/{OLD}"
-    expected = {f"{copy}/x": 3, f"{copy}/sub/y": 5, f"{copy}/sub": -1, copy: -1, top: -1}
-    assert expected.items() <= flushed.items()
+        assert receive(archive, source, HOUR, OLD).outcome is Outcome.MOVED
+    assert {"/x": 3, "/sub/y": 5, "/sub": -1, "old": -1}.items() <= flushed.items()
 
 
 def test_a_copy_that_is_damaged_on_its_way_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, archive = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "archive")
     land(tmp_path / "root", HOUR, x=b"123")
 
-    def damage(handle: int) -> None:
-        os.pwrite(handle, b"9", 1)
+    def damage(descriptor: int, data: bytes | memoryview) -> None:
+        os.write(descriptor, b"9" * len(data))
 
     def fail(_: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    for disturb, words in ((damage, "the copy of 'x' is not what was read"), (fail, os.strerror(errno.EIO))):
+    for place, name, disturb, words in (
+        (staging, "write_all", damage, "the copies of x differed from what was read"),
+        (os, "fsync", fail, os.strerror(errno.EIO)),
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", lambda handle, do=disturb: do(handle) if _is_file(handle) else None)
-            with pytest.raises(StorageError, match=words) as caught:
-                archive.trash().receive(source, HOUR, OLD)
-        assert str(caught.value).startswith(f"{archive.root_url}: {OLD!r}: ")
+            patch.setattr(place, name, disturb)
+            with pytest.raises(FeedAssetsError, match=words) as caught:
+                archive_to(source, HOUR, archive, OLD, SWEEP)
+        assert str(caught.value).startswith(archive.root_url)
         assert not (tmp_path / "archive/old").exists()
-
-
-def _is_file(handle: int) -> bool:
-    return stat.S_ISREG(os.fstat(handle).st_mode)
+        assert (tmp_path / "root" / HOUR / "x").read_bytes() == b"123"

@@ -266,7 +266,7 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     takes = {"stage", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
-        "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "open",
+        "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "open", "place",
         "published_manifest", "scan", "spark_url", "standing_files", "trash", "url", "walk",
         "walk_folders",
     }  # fmt: skip

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from feed_assets.clock import SystemClock
 from feed_assets.engines.sessions import map_on_executors
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.storage.pool import StorePool
+from feed_assets.storage.port import Place
 from feed_assets.storage.records import Measure, Moved
+from feed_assets.transfer.archiving import archive_instance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,10 +53,10 @@ class Mover(ABC):
 
     @abstractmethod
     def put(self, tasks: Sequence[MoveTask]) -> list[list[Moved]]:
-        """Run the tasks; return the results of `Trash.put` or `Trash.archive` for each, in the order of its paths.
+        """Run the tasks; return the results of `Trash.put` or `archive_instance` for each, in the order of its paths.
 
         Raises:
-            StorageError: a filesystem failed as a whole; repeating the same tasks continues.
+            FeedAssetsError: a filesystem failed as a whole; repeating the same tasks continues.
         """
 
 
@@ -142,12 +145,16 @@ def has_executors(session: "SparkSession") -> bool:
 
 def move(stores: StorePool, task: MoveTask) -> list[Moved]:
     """Run one task in this process."""
-    trash = stores.get(task.address).trash()
+    store = stores.get(task.address)
     if task.archive is None:
-        return trash.put(task.sweep, task.paths, flag=task.flag)
-    archive = stores.get(task.archive)
-    pairs = zip(task.paths, task.to_paths, strict=True)
-    return [trash.archive(path, archive, to_path, task.sweep, flag=task.flag) for path, to_path in pairs]
+        return store.trash().put(task.sweep, task.paths, flag=task.flag)
+    archive, clock = stores.get(task.archive), SystemClock()
+    return [
+        archive_instance(
+            Place(store=store, path=path), Place(store=archive, path=to_path), task.sweep, clock, flag=task.flag
+        )
+        for path, to_path in zip(task.paths, task.to_paths, strict=True)
+    ]
 
 
 def _move_there(task: MoveTask) -> list[Moved]:

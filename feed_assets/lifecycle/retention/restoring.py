@@ -14,8 +14,9 @@ from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEvent, FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult, Sweep, SweepChunk, SweepItem
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.records import Moved, Outcome
+from feed_assets.transfer.archiving import copy_exactly
 
 _OUTCOME = {
     Outcome.MOVED: ItemOutcome.RESTORED,
@@ -98,16 +99,17 @@ class Restoration:
 
     def _move(self, items: Sequence[SweepItem], events: Mapping[SweepItem, FeedEvent]) -> dict[SweepItem, Moved]:
         flag = self._flag if self.removal.is_data else None
-        trash, sweep_id = self.store.trash(), self.sweep.sweep_id
-        answers = trash.restore(sweep_id, [item.path for item in items])
+        answers = self.store.trash().restore(self.sweep.sweep_id, [item.path for item in items])
         moved = dict(zip(items, answers, strict=True))
         for item, answer in moved.items():
             archive = events[item].payload.get("archive") if item in events else None
             if answer.outcome is Outcome.LOST and isinstance(archive, Mapping):
                 url, origin_path = str(archive["store"]), str(archive["path"])
                 origin = find_store(self.context.plan, self.context.stores, self.sweep.cluster, url)
-                if origin is not None:
-                    moved[item] = trash.bring_back(item.path, origin, origin_path, sweep_id, flag=flag)
+                if origin is not None:  # the archive keeps its copy
+                    archived, place = Place(store=origin, path=origin_path), Place(store=self.store, path=item.path)
+                    back = copy_exactly(archived, place, self.context.real_clock, flag=flag)
+                    moved[item] = answer if back.outcome is Outcome.VANISHED else back
         lost = [item for item, answer in moved.items() if answer.outcome is Outcome.LOST]
         return moved | (self._find_back(lost, events) if self.is_resumed else {})
 

@@ -1,6 +1,6 @@
 """Use a local store as the source and target of copies: list it without reading, read it by descriptor."""
 # System calls on text and descriptors.
-# ruff: noqa: PTH112, PTH114, PTH116, PTH123
+# ruff: noqa: PTH112, PTH119, PTH120, PTH114, PTH116, PTH123
 
 import errno
 import os
@@ -25,8 +25,16 @@ from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.snapshots import LocalSnapshots
 from feed_assets.storage.local.staging import LocalStaging
 from feed_assets.storage.local.tree import flush_file
+from feed_assets.storage.local.walk import open_measure
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
-from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, PUBLISHING_NAME, parse_flag, parse_path
+from feed_assets.storage.paths import (
+    CONTROL_FOLDER,
+    MANIFEST_NAME,
+    PUBLISHING_NAME,
+    SINGLE_FILE,
+    parse_flag,
+    parse_path,
+)
 from feed_assets.storage.records import Availability, ManifestEntry
 from feed_assets.storage.refusals import Refuse, Translated
 from feed_assets.storage.snapshots import Snapshots
@@ -87,6 +95,17 @@ class LocalCopying(Copying):
                     os.close(folder)
             raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
 
+    def survey_all(self, path: str, now: int) -> Survey:
+        plain = parse_path(self._root_url, path)
+        with self._translated(path), open_measure(self._calls, self._root) as measure:
+            tree = None if measure is None else measure.find(plain)
+        if tree is None:
+            return Survey(availability=Availability.MISSING)
+        if (reason := tree.find_uncopied()) is not None:
+            raise PathRefusedError(store=self._root_url, path=path, reason=reason)
+        found = [entry_of(file[1:] or SINGLE_FILE, seen) for file, seen in tree.files]
+        return Survey(availability=Availability.AVAILABLE, files=source_files(found, {}, 0, now))
+
     def mark(self, path: str) -> str:
         with self._translated(path):
             target = self._reader.target(path)
@@ -125,6 +144,8 @@ class LocalCopying(Copying):
                 folder = self._open(path, target)
             except FileNotFoundError:
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
+            except NotADirectoryError:
+                folder = os.open(os.path.dirname(target), _FOLDER)
             try:
                 yield LocalReading(folder, path, target, self._root_url, self._reader)
             finally:
@@ -235,7 +256,7 @@ class LocalCopying(Copying):
 
 
 class LocalReading(Reading):
-    """The files below an open directory."""
+    """The files below an open directory, or the single file in it that is the instance."""
 
     def __init__(self, folder: int, path: str, target: str, root_url: str, reader: LocalReader) -> None:
         self._folder = folder
@@ -259,6 +280,8 @@ class LocalReading(Reading):
             os.close(descriptor)
 
     def _open(self, file: str) -> int:
+        if file == SINGLE_FILE:
+            return os.open(os.path.basename(self._target), _PLAIN_FILE, dir_fd=self._folder)
         try:
             return os.open(file, _PLAIN_FILE, dir_fd=self._folder)
         except OSError as exc:

@@ -96,6 +96,7 @@ class LocalStaging(Staging):
         self._parts = count()
         self._writer = uuid.uuid4().hex
         self._made = {""}
+        self.is_exact = False
         self._is_published = False
 
     def create(self) -> StagingPlace:
@@ -218,8 +219,7 @@ class LocalStaging(Staging):
 
     def prepare(self, prepared: Prepared) -> None:
         with self._translated():
-            data = self._opened_data()
-            meant = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
+            data, meant = self._opened_data(), prepared.sizes
             found = {path: seen.st_size for path, seen in iter_files(data)}
             for path, size in meant.items():
                 if found.get(path) != size:
@@ -227,6 +227,9 @@ class LocalStaging(Staging):
             for path in found.keys() - meant.keys():
                 os.unlink(path, dir_fd=data)
                 self._remove_parents(path)
+            self.is_exact = prepared.manifest is None
+            if prepared.manifest is None:
+                return
             for flag in prepared.flags:
                 self._make_parents(flag)
                 os.close(os.open(flag, _NEW, 0o666, dir_fd=data))

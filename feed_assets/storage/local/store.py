@@ -14,8 +14,14 @@ from typing import BinaryIO, assert_never
 
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError, StagingLostError, StorageError
-from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts
+from feed_assets.storage.errors import (
+    InstanceNotFoundError,
+    PathRefusedError,
+    PlaceOccupiedError,
+    StagingLostError,
+    StorageError,
+)
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
 from feed_assets.storage.local.copying import LocalCopying
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow
@@ -30,9 +36,17 @@ from feed_assets.storage.local.tree import (
     newest_change,
     read_files,
 )
-from feed_assets.storage.local.walk import LocalMeasure, walk_below
+from feed_assets.storage.local.walk import LocalMeasure, open_measure, walk_below
 from feed_assets.storage.manifests import parse_manifest
-from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_flag, parse_path, parse_token, path_name
+from feed_assets.storage.paths import (
+    CONTROL_FOLDER,
+    MANIFEST_NAME,
+    SINGLE_FILE,
+    parse_flag,
+    parse_path,
+    parse_token,
+    path_name,
+)
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.refusals import Translated
@@ -200,19 +214,8 @@ class LocalStore(InstanceStore):
             yield from walk_below(self._calls, folder, depth, choose, f"{plain}/" if plain else "")
 
     def measure(self, paths: Sequence[str]) -> list[Measure]:
-        with self._translated(""), self._measuring() as measuring:
+        with self._translated(""), open_measure(self._calls, self._root) as measuring:
             return [self._measure(measuring, path) for path in paths]
-
-    def all_files(self, path: str) -> tuple[str, ...]:
-        with self._translated(path), self._measuring() as measuring:
-            plain = parse_path(self.root_url, path)
-            count = None if measuring is None else measuring.count(plain)
-        if count is None:
-            raise InstanceNotFoundError(store=self.root_url, path=path)
-        reason = count.obstacle or (None if count.other is None else f"{count.other!r} in it is no regular file")
-        if reason is not None:
-            raise PathRefusedError(store=self.root_url, path=path, reason=reason)
-        return tuple(sorted(count.names))
 
     def trash(self) -> Trash:
         return LocalTrash(self, self._root, self._calls)
@@ -225,20 +228,6 @@ class LocalStore(InstanceStore):
 
     def local_path(self, path: str) -> Path | None:
         return Path(self._reader.target(path))
-
-    @contextmanager
-    def _measuring(self) -> Iterator[LocalMeasure | None]:
-        """Open the root for measuring; yield None if it does not exist."""
-        try:
-            root = self._calls.open_root(self._root)
-        except FileNotFoundError:
-            yield None
-            return
-        with ExitStack() as stack:
-            stack.callback(self._calls.close, root)
-            measuring = LocalMeasure(self._calls, root, find_mounts(self._root))
-            stack.callback(measuring.close)
-            yield measuring
 
     def _measure(self, measuring: LocalMeasure | None, path: str) -> Measure:
         try:
@@ -272,7 +261,31 @@ class LocalStore(InstanceStore):
                 guard()
                 forbidden.pop_all()
             with self._translated(path):
-                self._exchange(path, staging.folder).run(flush=not is_copy)
+                if staging.is_exact:
+                    self._move_in(staging)
+                else:
+                    self._exchange(path, staging.folder).run(flush=not is_copy)
+
+    def _move_in(self, staging: LocalStaging) -> None:
+        """Move an exact copy to its path if nothing is there, and no link and no mount on the way."""
+        (parent, _, name), folder = staging.path.rpartition("/"), staging.folder.removeprefix(f"{self._root}/")
+        with ExitStack() as stack:
+            root = self._calls.open_root(self._root)
+            stack.callback(self._calls.close, root)
+            try:
+                to_folder = stack.enter_context(self._calls.opened(root, parent))
+                staged = stack.enter_context(self._calls.opened(root, folder))
+                data = stack.enter_context(self._calls.opened(staged, "data"))
+                if self._calls.find(data, SINGLE_FILE) is None:
+                    self._calls.move(staged, "data", to_folder, name)
+                else:
+                    self._calls.move(data, SINGLE_FILE, to_folder, name)
+            except FileExistsError:
+                raise PlaceOccupiedError(store=self.root_url, path=staging.path) from None
+            except OSError as exc:
+                if exc.errno not in OBSTACLES:
+                    raise
+                raise PathRefusedError(store=self.root_url, path=staging.path, reason=OBSTACLES[exc.errno]) from exc
 
     def _exchange(self, path: str, folder: str) -> Exchange:
         return Exchange(folder=folder, target=self._reader.target(path), record=self._record(path))

@@ -12,39 +12,36 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
-from feed_assets.storage.archiving import Copied, check_copy, receive_instance
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
 from feed_assets.storage.local.purge import LocalPurge
 from feed_assets.storage.local.trash_mover import Place, TrashMover
-from feed_assets.storage.local.tree import flush_file, make_directories
+from feed_assets.storage.local.tree import make_directories
 from feed_assets.storage.local.walk import walk_below
-from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token, path_name
 from feed_assets.storage.port import InstanceStore, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 
+_AREA = f"{CONTROL_FOLDER}/trash"
+_PURGING = f"{CONTROL_FOLDER}/purging-trash"
 _DESCRIPTION = "sweep.json"
 _STAYS = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY})
 
 
 class LocalTrash(Trash):
-    """The trash of a store at `root`, an absolute directory. `area` is its folder in the hidden folder."""
+    """The trash of a store at `root`, an absolute directory."""
 
-    def __init__(self, store: InstanceStore, root: str, calls: LocalCalls, area: str = "trash") -> None:
+    def __init__(self, store: InstanceStore, root: str, calls: LocalCalls) -> None:
         self.store = store
         self._root = root
         self._calls = calls
-        self._area = f"{CONTROL_FOLDER}/{area}"
-        self._purging = f"{CONTROL_FOLDER}/purging-{area}"
 
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
         folder = self._folder(sweep)
         text = json.dumps(document, indent=1).encode()
         try:
-            make_directories(f"{self._root}/{self._area}")
+            make_directories(f"{self._root}/{_AREA}")
         except OSError as exc:
             raise self.store._refused("", exc) from exc
         with self._opened() as root:
@@ -80,7 +77,7 @@ class LocalTrash(Trash):
                 obstacle = "the root of the storage is not there; mount the storage, or correct the cluster's address"
                 return Purged(sweep=sweep, files=0, is_complete=False, obstacle=obstacle)
             mounts = find_mounts(self._root)
-            if touches_mount(folder, mounts) or touches_mount(f"{self._purging}/{sweep}", mounts):
+            if touches_mount(folder, mounts) or touches_mount(f"{_PURGING}/{sweep}", mounts):
                 return Purged(sweep=sweep, files=0, is_complete=False, obstacle="something is mounted in it")
             earlier = self._remove(root, sweep)
             if not earlier.is_complete:
@@ -109,7 +106,7 @@ class LocalTrash(Trash):
 
     def sweeps(self) -> list[str]:
         found: set[str] = set()
-        for area in (self._area, self._purging):
+        for area in (_AREA, _PURGING):
             with self._opened(area) as folder:
                 if folder is not None:
                     found.update(self._calls.list_folder(folder))
@@ -125,37 +122,15 @@ class LocalTrash(Trash):
                         for found in walk_below(self._calls, opened, int(depth), lambda _, names: names):
                             yield from (found.folder + name for name in found.names)
 
-    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        intake = LocalTrash(self.store, self._root, self._calls, "incoming")
-        return receive_instance(self.store, intake, source, path, to_path, flag)
-
-    def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:  # noqa: ARG002
-        """Write a copy into the trash and check it; see `Intake`."""
-        plain = parse_path(self.store.root_url, to_path)
-        target = Path(self._root, self._folder(token), "tree", str(plain.count("/") + 1), plain)
-        try:
-            make_directories(str(target.parent))
-            for file in copied.files:
-                self._fill_file(plain, copied, file, target / file)
-            for folder, _, _ in os.walk(target):
-                flush_file(folder)
-            flush_file(str(target.parent))
-        except OSError as exc:
-            raise self.store._refused(to_path, exc) from exc
-
-    def resume(self, token: str, to_path: str) -> None:
-        """Do nothing: one rename moves a copy to its path; see `Intake`."""
-
-    def _fill_file(self, plain: str, copied: Copied, file: str, place: Path) -> None:
-        make_directories(str(place.parent))
-        with place.open("wb", buffering=0) as stream:
-            read = copied.read(file, stream)
-            os.fsync(stream.fileno())
-        with place.open("rb") as stream:
-            check_copy(self.store.root_url, plain, read, read_entry(file, stream))
+    def holds(self, sweep: str, path: str) -> bool:
+        for place in self._parse([path])[0]:
+            kept = f"{self._folder(sweep)}/tree/{place.plain.count('/') + 1}/{place.parent}"
+            with self._opened(kept.rstrip("/")) as folder:
+                return folder is not None and self._calls.find(folder, place.name) is not None
+        return False
 
     def _folder(self, sweep: str) -> str:
-        return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
+        return f"{_AREA}/{parse_token(self.store.root_url, sweep)}"
 
     def _move(
         self,
@@ -197,10 +172,10 @@ class LocalTrash(Trash):
         except FileNotFoundError:
             return
         with self._moving(root, sweep, fcntl.LOCK_EX) as mover:
-            mover.make(self._purging)
+            mover.make(_PURGING)
             with (
-                self._calls.opened(root, self._area) as area,
-                self._calls.opened(root, self._purging) as purging,
+                self._calls.opened(root, _AREA) as area,
+                self._calls.opened(root, _PURGING) as purging,
             ):
                 try:
                     self._calls.move(area, sweep, purging, sweep)
@@ -212,7 +187,7 @@ class LocalTrash(Trash):
     def _remove(self, root: int, sweep: str) -> Purged:
         """Delete the folder of a sweep whose purge has begun, if there is one."""
         try:
-            with self._calls.opened(root, self._purging) as purging:
+            with self._calls.opened(root, _PURGING) as purging:
                 with self._calls.opened(purging, sweep) as purged_folder:
                     purge = LocalPurge(self._calls, purged_folder)
                     is_complete = purge.run()

@@ -4,10 +4,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, touches_mount
+from feed_assets.storage.local.calls import OBSTACLES, LocalCalls, find_mounts, touches_mount
 from feed_assets.storage.paths import CONTROL_FOLDER
 from feed_assets.storage.port import Choose, FolderNames
 from feed_assets.storage.records import Measure
@@ -61,16 +62,31 @@ def _list_names(calls: LocalCalls, folder: int, *, with_files: bool) -> list[str
     return names
 
 
-@dataclass(slots=True, kw_only=True)
-class TreeCount:
-    """The count of a tree so far. `other` is the last entry found that is not a regular file, such as a link."""
+@dataclass(slots=True)
+class Tree:
+    """What is found of a tree: `files` are all entries that are no directories, with their status.
 
-    bytes: int = 0
-    files: int = 0
+    The paths begin with a slash; that of a tree that is a single file is "".
+    """
+
     obstacle: str | None = None
-    other: str | None = None
-    names: list[str] = field(default_factory=list)
-    fingerprints: list[str] = field(default_factory=list)
+    files: list[tuple[str, os.stat_result]] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest that changes with every write that the filesystem reports; "" if nothing could be read."""
+        lines = [*self.folders]
+        for path, found in self.files:
+            times = f"{found.st_mtime_ns} {found.st_ctime_ns}"  # the second tells what was written with an old time
+            lines.append(f"{path} {found.st_ino} {found.st_mode} {_size(found)} {times}")
+        lines.sort()
+        return blake2b(os.fsencode("\0".join(lines)), digest_size=16).hexdigest() if lines else ""
+
+    def find_uncopied(self) -> str | None:
+        """Return why not everything in it can be copied; None if it can."""
+        other = next((path for path, found in self.files if not stat.S_ISREG(found.st_mode)), None)
+        return self.obstacle or (None if other is None else f"{other[1:]!r} in it is no regular file")
 
 
 class LocalMeasure:
@@ -90,40 +106,39 @@ class LocalMeasure:
 
     def measure(self, path: str, plain: str) -> Measure:
         """Measure the tree at `plain`, given as `path`. Raises `OSError` for errors that concern more than the path."""
-        try:
-            count = self.count(plain)
-        except OSError as exc:
-            if exc.errno not in OBSTACLES:
-                raise
-            return Measure(path=path, exists=True, obstacle=OBSTACLES[exc.errno])
-        if count is None:
+        tree = self.find(plain)
+        if tree is None:
             return Measure(path=path)
         return Measure(
             path=path,
             exists=True,
-            bytes=count.bytes,
-            files=count.files,
-            obstacle=count.obstacle,
-            fingerprint=_join_fingerprints(count.fingerprints),
+            bytes=sum([_size(found) for _, found in tree.files]),
+            files=len(tree.files),
+            obstacle=tree.obstacle,
+            fingerprint=tree.fingerprint,
         )
 
-    def count(self, plain: str) -> TreeCount | None:
-        """Count the tree at a path; return None if nothing exists."""
+    def find(self, plain: str) -> Tree | None:
+        """Return the tree at a path, without reading files; None if nothing exists. Raises `OSError` as `measure`."""
         parent, _, name = plain.rpartition("/")
         try:
             folder = self._open_parent(parent)
         except FileNotFoundError:
             return None
-        count = TreeCount()
+        except OSError as exc:
+            if exc.errno not in OBSTACLES:
+                raise
+            return Tree(OBSTACLES[exc.errno])
+        tree = Tree()
         if self._mounts and touches_mount(plain, self._mounts):
-            count.obstacle = "something is mounted on it or in it"
-        elif not self._count_folder(count, folder, name, "", _LEVELS):
+            tree.obstacle = "something is mounted on it or in it"
+        elif not self._add_folder(tree, folder, name, "", _LEVELS):
             found = self._calls.find(folder, name)
             if found is None:
                 return None
-            count.obstacle = obstacle_of(found, self._device)
-            _count_file(count, "", found)
-        return count
+            tree.obstacle = obstacle_of(found, self._device)
+            tree.files.append(("", found))
+        return tree
 
     def _open_parent(self, parent: str) -> int:
         if self._folder is None or self._folder[0] != parent:
@@ -131,14 +146,14 @@ class LocalMeasure:
             self._folder = (parent, self._calls.open_folder(self._root, parent))
         return self._folder[1]
 
-    def _count_folder(self, count: TreeCount, folder: int, name: str, below: str, levels: int) -> bool:
-        """Count a directory by its name in an open one; return False if it is not a directory."""
+    def _add_folder(self, tree: Tree, folder: int, name: str, below: str, levels: int) -> bool:
+        """Add a directory by its name in an open one; return False if it is not a directory."""
         try:
             opened = self._calls.open_folder(folder, name)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as exc:
-            return _note_obstacle(count, below, exc)
+            return _note_obstacle(tree, below, exc)
         try:
             folders = []
             with self._calls.scan_folder(opened) as entries:
@@ -146,19 +161,19 @@ class LocalMeasure:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
                     else:
-                        _count_file(count, f"{below}/{entry.name}", entry.stat(follow_symlinks=False))
+                        tree.files.append((f"{below}/{entry.name}", entry.stat(follow_symlinks=False)))
             found = os.fstat(opened)
-            count.fingerprints.append(f"{below}/ {found.st_ino} {found.st_mtime_ns}")
+            tree.folders.append(f"{below}/ {found.st_ino} {found.st_mtime_ns}")
             if folders and not levels:
-                count.obstacle = f"it is more than {_LEVELS} directories deep"
+                tree.obstacle = f"it is more than {_LEVELS} directories deep"
                 return True
             for child in folders:
-                if not self._count_folder(count, opened, child, f"{below}/{child}", levels - 1):
-                    count.obstacle = "it changes while it is read"
+                if not self._add_folder(tree, opened, child, f"{below}/{child}", levels - 1):
+                    tree.obstacle = "it changes while it is read"
         except FileNotFoundError:
-            count.obstacle = "it changes while it is read"
+            tree.obstacle = "it changes while it is read"
         except OSError as exc:
-            return _note_obstacle(count, below, exc)
+            return _note_obstacle(tree, below, exc)
         finally:
             self._calls.close(opened)
         return True
@@ -173,28 +188,30 @@ def obstacle_of(found: os.stat_result, device: int) -> str | None:
     return "it is a symbolic link" if stat.S_ISLNK(found.st_mode) else "it is neither a directory nor a file"
 
 
-def _note_obstacle(count: TreeCount, below: str, exc: OSError) -> bool:
+def _note_obstacle(tree: Tree, below: str, exc: OSError) -> bool:
     """Keep the obstacle of a directory; re-raise errors that concern more than it. Return False for a link or file."""
     if exc.errno not in OBSTACLES:
         raise exc
     if exc.errno == errno.ELOOP:
         return False
-    count.obstacle = OBSTACLES[exc.errno] + (f" ({below[1:]!r} in it)" if below else "")
+    tree.obstacle = OBSTACLES[exc.errno] + (f" ({below[1:]!r} in it)" if below else "")
     return True
 
 
-def _count_file(count: TreeCount, path: str, found: os.stat_result) -> None:
-    is_file = stat.S_ISREG(found.st_mode)
-    size = found.st_size if is_file else 0
-    count.bytes += size
-    count.files += 1
-    count.names.append(path[1:])
-    times = f"{found.st_mtime_ns} {found.st_ctime_ns}"  # the second tells what was written with an old time
-    count.fingerprints.append(f"{path} {found.st_ino} {found.st_mode} {size} {times}")
-    if not is_file:
-        count.other = path[1:]
+def _size(found: os.stat_result) -> int:
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def _join_fingerprints(fingerprints: list[str]) -> str:
-    fingerprints.sort()
-    return blake2b(os.fsencode("\0".join(fingerprints)), digest_size=16).hexdigest()
+@contextmanager
+def open_measure(calls: LocalCalls, root: str) -> Iterator[LocalMeasure | None]:
+    """Open a root for measuring; yield None if it does not exist."""
+    try:
+        opened = calls.open_root(root)
+    except FileNotFoundError:
+        yield None
+        return
+    with ExitStack() as stack:
+        stack.callback(calls.close, opened)
+        measure = LocalMeasure(calls, opened, find_mounts(root))
+        stack.callback(measure.close)
+        yield measure

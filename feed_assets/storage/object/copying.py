@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from feed_assets.storage.copy_port import Copying, Reading, Staging, Standing, Survey
-from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, ManifestError, PathRefusedError
 from feed_assets.storage.listing import nanoseconds, source_files
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing
-from feed_assets.storage.object.listings import entry_of, look_into
+from feed_assets.storage.object.listings import entry_of, look_into, measure_listing
 from feed_assets.storage.object.snapshots import ObjectSnapshots
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.tree import list_objects, read_object
@@ -16,6 +16,7 @@ from feed_assets.storage.paths import (
     CONTROL_FOLDER,
     MANIFEST_NAME,
     PUBLISHING_NAME,
+    SINGLE_FILE,
     is_content,
     parse_flag,
     parse_path,
@@ -58,6 +59,16 @@ class ObjectCopying(Copying):
             files=source_files(wanted, known, published_at, now),
             mark=_mark(listing.files.get(MANIFEST_NAME)),
         )
+
+    def survey_all(self, path: str, now: int) -> Survey:
+        with Translated(self._refuse, path):
+            listing = list_objects(self._client, self._key(path))
+        if not listing.exists:
+            return Survey(availability=Availability.MISSING)
+        if (obstacle := measure_listing(path, listing).obstacle) is not None:
+            raise PathRefusedError(store=self._root_url, path=path, reason=obstacle)
+        found = [entry_of(file)._replace(path=name or SINGLE_FILE) for name, file in listing.files.items()]
+        return Survey(availability=Availability.AVAILABLE, files=source_files(found, {}, 0, now))
 
     def mark(self, path: str) -> str:
         with Translated(self._refuse, path):
@@ -118,7 +129,7 @@ class ObjectReading(Reading):
         self._refuse = refuse
 
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
-        path = f"{self._key}/{file}"
+        path = self._key if file == SINGLE_FILE else f"{self._key}/{file}"
         with Translated(self._refuse, path):
             try:
                 yield from self._client.chunks(path)

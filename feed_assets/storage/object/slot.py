@@ -10,14 +10,23 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
-from feed_assets.storage.errors import InstanceChangingError
+from feed_assets.storage.errors import InstanceChangingError, PlaceOccupiedError
 from feed_assets.storage.manifests import parse_manifest, render_manifest
 from feed_assets.storage.object.client import ObjectClient, each, is_content_of
 from feed_assets.storage.object.listings import broken_off
-from feed_assets.storage.object.tree import list_objects, read_document, remove_below
-from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, PUBLISHING_NAME, parse_token, path_name
+from feed_assets.storage.object.tree import copy_exactly, key_of, list_objects, read_document, remove_below
+from feed_assets.storage.paths import (
+    CONTROL_FOLDER,
+    MANIFEST_NAME,
+    PUBLISHING_NAME,
+    SINGLE_FILE,
+    parse_token,
+    path_name,
+)
 from feed_assets.storage.records import Guard, Manifest
 
 STAGING_PREFIX = f"{CONTROL_FOLDER}/staging"
@@ -32,11 +41,12 @@ Item = TypeVar("Item")
 class Intent:
     """The content that a prepared slot gives to an instance.
 
-    `files` maps all staged files, except flags and manifest, to the generation that wrote them. `kept` are files of the
-    instance that stay unchanged. `flags` are written last, the first of them at the very end.
+    `files` maps all staged files to the generation that wrote them; without a manifest they are an exact copy, which
+    replaces nothing. `kept` are files of the instance that stay unchanged. `flags` are written last, the first of them
+    at the very end.
     """
 
-    manifest: Manifest
+    manifest: Manifest | None
     flags: tuple[str, ...]
     files: Mapping[str, int]
     kept: tuple[str, ...] = ()
@@ -115,7 +125,7 @@ class ObjectSlot:
             "flags": intent.flags,
             "files": dict(intent.files),
             "kept": intent.kept,
-            "manifest": render_manifest(intent.manifest).decode(),
+            "manifest": render_manifest(intent.manifest).decode() if intent.manifest else None,
         }
         self.client.put(f"{self.prefix}/{INTENT}", _render(document))
 
@@ -124,8 +134,9 @@ class ObjectSlot:
         document = read_document(self.client, f"{self.prefix}/{INTENT}")
         if document is None:
             return None
+        text = document["manifest"]
         return Intent(
-            manifest=parse_manifest(document["manifest"], store=self.store, path=self.path),
+            manifest=None if text is None else parse_manifest(text, store=self.store, path=self.path),
             flags=tuple(document["flags"]),
             files=document["files"],
             kept=tuple(document["kept"]),
@@ -146,6 +157,34 @@ class ObjectSlot:
                 return
         raise InstanceChangingError(store=self.store, path=self.path, reason="others keep publishing it")
 
+    def publish_exactly(self, intent: Intent, guard: Guard, names: Collection[str]) -> None:
+        """Publish an exact copy in a place where nothing is; a single file appears in one step, without a marker.
+
+        Raises `PlaceOccupiedError` if something is there.
+        """
+
+        def guard_place() -> None:
+            guard()
+            self._require_vacant()
+
+        if SINGLE_FILE in intent.files:
+            guard_place()
+            origin = f"{self.data(intent.files[SINGLE_FILE])}/{SINGLE_FILE}"
+            copy_exactly(self.client, [""], origin, list_objects(self.client, origin).files, self.path)
+            self.remove(names)
+            return
+        self.begin(guard_place)
+        try:
+            self._require_vacant()  # nothing came before the marker
+        except PlaceOccupiedError:
+            self.client.remove([f"{self.path}/{PUBLISHING_NAME}"])
+            raise
+        self.roll_forward(intent, names)
+
+    def _require_vacant(self) -> None:
+        if list_objects(self.client, self.path).files.keys() - {PUBLISHING_NAME}:
+            raise PlaceOccupiedError(store=self.store, path=self.path)
+
     def roll_forward(self, intent: Intent, names: Collection[str] | None = None) -> None:
         """Publish the intent from any intermediate state, then remove marker and slot.
 
@@ -163,15 +202,24 @@ class ObjectSlot:
 
         Only a request that is already in flight at that moment cannot be stopped.
         """
+        if intent.manifest is None:
+            self._roll_exactly(intent)
+        else:
+            self._replace(intent, intent.manifest)
+        self._in_batches(self.client.remove, [f"{self.path}/{PUBLISHING_NAME}"])
+        self.remove(names)
+
+    def _replace(self, intent: Intent, manifest: Manifest) -> None:
+        """Replace the content of the instance by that of the intent."""
         before = list_objects(self.client, self.path).files
         closing = [*intent.flags, MANIFEST_NAME]
         keep = {*intent.files, *intent.kept, *closing, PUBLISHING_NAME}
         is_fresh = is_content_of(before.get(PUBLISHING_NAME), _render({"token": self.token}))  # as the listing proves
         for name in (*closing, ""):
             if name in before:
-                self._in_batches(self.client.remove, [_key(self.path, name)], is_fresh=is_fresh)
+                self._in_batches(self.client.remove, [key_of(self.path, name)], is_fresh=is_fresh)
                 is_fresh = False
-        sizes = {entry.path: entry.size for entry in intent.manifest.entries}
+        sizes = {entry.path: entry.size for entry in manifest.entries}
 
         def copy(name: str) -> None:
             key = f"{self.data(intent.files[name])}/{name}"
@@ -180,9 +228,16 @@ class ObjectSlot:
         self._in_batches(lambda names: each(copy, names), sorted(intent.files), is_fresh=is_fresh)
         others = [f"{self.path}/{name}" for name in before if name and name not in keep]
         self._in_batches(self.client.remove, others)
-        self._in_batches(self._close, [intent])
-        self._in_batches(self.client.remove, [f"{self.path}/{PUBLISHING_NAME}"])
-        self.remove(names)
+        self._in_batches(lambda _: self._close(intent, manifest), [manifest])
+
+    def _roll_exactly(self, intent: Intent) -> None:
+        """Copy all files of an exact copy to the instance, its flag last, and compare them."""
+        names = sorted(intent.files, key=lambda name: (name in intent.flags, intent.files[name], name))
+        for generation, group in groupby(names, key=intent.files.__getitem__):
+            origin = self.data(generation)
+            there = list_objects(self.client, origin).files
+            copy = partial(copy_exactly, self.client, origin=origin, there=there, to=self.path)
+            self._in_batches(copy, list(group))
 
     def _in_batches(
         self, work: Callable[[Sequence[Item]], object], items: Sequence[Item], *, is_fresh: bool = False
@@ -200,14 +255,15 @@ class ObjectSlot:
                 raise InstanceChangingError(store=self.store, path=self.path, reason=reason)
             work(items[start : start + _BATCH])
 
-    def _close(self, intents: Sequence[Intent]) -> None:
+    def _close(self, intent: Intent, manifest: Manifest) -> None:
         """Write the manifest, then the flags, the flag of the whole instance last."""
-        (intent,) = intents
-        self.client.put(f"{self.path}/{MANIFEST_NAME}", render_manifest(intent.manifest))
+        self.client.put(f"{self.path}/{MANIFEST_NAME}", render_manifest(manifest))
         for flag in intent.flags[::-1]:
             self.client.put(f"{self.path}/{flag}", b"")
 
     def _is_published(self, intent: Intent) -> bool:
+        if intent.manifest is None:
+            return intent.files.keys() <= self.client.list(self.path).files.keys()
         with suppress(FileNotFoundError):
             return self.client.get(f"{self.path}/{MANIFEST_NAME}") == render_manifest(intent.manifest)
         return False
@@ -277,10 +333,6 @@ def _read_marker(client: ObjectClient, target: str) -> tuple[str, object] | None
     except FileNotFoundError:
         return None
     return str(json.loads(text)["token"]), version
-
-
-def _key(prefix: str, name: str) -> str:
-    return f"{prefix}/{name}" if name else prefix
 
 
 def _render(document: Mapping[str, Any]) -> bytes:

@@ -129,7 +129,7 @@ class ObjectStaging(Staging):
         self._adopted.update(files)
 
     def prepare(self, prepared: Prepared) -> None:
-        expected = {entry.path: entry.size for entry in (*prepared.manifest.entries, *prepared.hidden)}
+        expected = prepared.sizes
         adopted = self._adopted - set(prepared.flags)
         with self._translated():
             there = self._find_files(self._list_names())
@@ -154,8 +154,12 @@ class ObjectStaging(Staging):
     def publish(self, guard: Guard) -> None:
         assert self._intent is not None
         with self._translated():
-            self.slot.begin(guard)
-            self.slot.roll_forward(self._intent, [*self._list_names(), INTENT])
+            names = [*self._list_names(), INTENT]
+            if self._intent.manifest is None:
+                self.slot.publish_exactly(self._intent, guard, names)
+            else:
+                self.slot.begin(guard)
+                self.slot.roll_forward(self._intent, names)
         self._is_published = True
 
     def remove(self) -> None:

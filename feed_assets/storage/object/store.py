@@ -151,12 +151,11 @@ class ObjectStore(InstanceStore):
         staged.join(1)
         with self._translated(slot.path):
             intent = slot.read_intent()
-            if intent is not None and read_marker(self.client, slot.path) == slot.token:
+            if intent is not None and intent.manifest is not None and read_marker(self.client, slot.path) == slot.token:
                 slot.roll_forward(intent)
                 self._scratch.remove(slot.token, slot.path)
                 return intent.manifest
-        prepared = self._prepare(staged, flag, extra)
-        staged.prepare(prepared)
+        manifest = self._prepare(staged, flag, extra)
 
         clear = clearing_guard(self, slot.path, slot.token, flag, guard, clearing)
 
@@ -168,7 +167,7 @@ class ObjectStore(InstanceStore):
 
         staged.publish(decide)
         self._scratch.remove(slot.token, slot.path)
-        return prepared.manifest
+        return manifest
 
     def discard(self, staging: StagingPlace) -> None:
         slot = self._staging(staging.path, staging.token).slot
@@ -206,15 +205,6 @@ class ObjectStore(InstanceStore):
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         with self._translated(""):
             return each(self._measure, paths)
-
-    def all_files(self, path: str) -> tuple[str, ...]:
-        with self._translated(path):
-            listing = self._list(parse_path(self.root_url, path))
-        if not listing.files:
-            raise InstanceNotFoundError(store=self.root_url, path=path)
-        if (obstacle := measure_listing(path, listing).obstacle) is not None:
-            raise PathRefusedError(store=self.root_url, path=path, reason=obstacle)
-        return tuple(sorted(listing.files))
 
     def standing_files(self, path: str) -> tuple[str, ...]:
         with self._translated(path):
@@ -295,7 +285,7 @@ class ObjectStore(InstanceStore):
                 copy = stack.enter_context((to / file).open("wb"))
             return read_chunks(file, self.client.chunks(f"{key}/{file}".rstrip("/")), copy)
 
-    def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Prepared:
+    def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""
         slot = staged.slot
         with self._translated(slot.path):
@@ -312,7 +302,8 @@ class ObjectStore(InstanceStore):
             hidden = [ManifestEntry(name, file.size, "") for name, file in names.items() if name not in content]
         missing = [ManifestEntry(name, entry.size, "") for name, entry in uploaded.items() if name not in listed]
         manifest = with_hidden(Manifest.of(content.values(), extra), hidden)
-        return Prepared(manifest=manifest, flags=(flag,) if flag else (), hidden=(*hidden, *missing))
+        staged.prepare(Prepared(manifest=manifest, flags=(flag,) if flag else (), hidden=(*hidden, *missing)))
+        return manifest
 
     def _upload(self, staged: ObjectStaging, local: Path, name: str) -> ManifestEntry:
         with (local / name).open("rb") as stream:

@@ -5,16 +5,12 @@
 """
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from feed_assets.storage.archiving import Copied, check_copy, receive_instance
 from feed_assets.storage.errors import PathRefusedError
-from feed_assets.storage.manifests import CHUNK, read_chunks
 from feed_assets.storage.object.client import ObjectClient, UnusableKeyError, each
 from feed_assets.storage.object.trash_mover import MoveRecord, MoveStep, TrashMove
 from feed_assets.storage.object.tree import list_objects, read_object, remove_below
@@ -22,24 +18,21 @@ from feed_assets.storage.paths import CONTROL_FOLDER, parse_path, parse_token
 from feed_assets.storage.port import InstanceStore, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 
+_AREA = f"{CONTROL_FOLDER}/trash"
+
 
 class ObjectTrash(Trash):
-    """The trash of an object store. `area` is its folder in the hidden folder.
-
-    `translated` opens a context that translates file errors into errors of the store.
-    """
+    """The trash of an object store; `translated` opens a context that translates file errors into its errors."""
 
     def __init__(
         self,
         store: InstanceStore,
         client: ObjectClient,
         translated: Callable[[], AbstractContextManager[None]],
-        area: str = "trash",
     ) -> None:
         self.store = store
         self._client = client
         self._translated = translated
-        self._area = f"{CONTROL_FOLDER}/{area}"
 
     def describe(self, sweep: str, document: Mapping[str, object]) -> None:
         key = f"{self._prefix(sweep)}/sweep.json"
@@ -84,48 +77,20 @@ class ObjectTrash(Trash):
 
     def sweeps(self) -> list[str]:
         with self._translated():
-            return sorted(self._client.children(self._area).folders)
+            return sorted(self._client.children(_AREA).folders)
 
     def contents(self, sweep: str) -> Iterator[str]:
         with self._translated():
             moves = [] if self._is_purging(sweep) else self._moves(sweep)
         yield from (move.path for move in moves if move.step in (MoveStep.TAKING, MoveStep.TAKEN, MoveStep.RETURNING))
 
-    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
-        intake = ObjectTrash(self.store, self._client, self._translated, "incoming")
-        return receive_instance(self.store, intake, source, path, to_path, flag)
-
-    def fill(self, token: str, to_path: str, copied: Copied, flag: str | None) -> None:
-        """Write a copy into the trash and check it; see `Intake`."""
-        plain = parse_path(self.store.root_url, to_path)
-        kept = f"{self._prefix(token)}/tree/{plain}"
-        with self._translated(), tempfile.TemporaryDirectory() as scratch:
-            for file in copied.files:
-                self._fill_file(plain, copied, file, f"{kept}/{file}".rstrip("/"), Path(scratch) / "file")
-            files = tuple((file.path, file.size, file.tag) for file in list_objects(self._client, kept).files.values())
-            self._trash_move(token, plain).record(MoveRecord(path=plain, flag=flag, step=MoveStep.TAKEN, files=files))
-
-    def resume(self, token: str, to_path: str) -> None:
-        """Finish moving a copy to its path; see `Intake`."""
-        with self._translated():
-            move = self._trash_move(token, parse_path(self.store.root_url, to_path)).find()
-            if move is not None:
-                self._settle_one(token, move)
-
-    def _fill_file(self, plain: str, copied: Copied, file: str, key: str, scratch: Path) -> None:
-        with scratch.open("wb") as stream:
-            read = copied.read(file, stream)
-        with scratch.open("rb") as stream:
-            self._client.put_chunks(key, read.size, iter(lambda: stream.read(CHUNK), b""))
-        check_copy(self.store.root_url, plain, read, read_chunks(file, self._client.chunks(key)))
-
-    def _has_begun(self, sweep: str, path: str) -> bool:
+    def holds(self, sweep: str, path: str) -> bool:
         plain = self._plain(path)
         with self._translated():
             return isinstance(plain, str) and self._trash_move(sweep, plain).find() is not None
 
     def _prefix(self, sweep: str) -> str:
-        return f"{self._area}/{parse_token(self.store.root_url, sweep)}"
+        return f"{_AREA}/{parse_token(self.store.root_url, sweep)}"
 
     def _trash_move(self, sweep: str, plain: str) -> TrashMove:
         return TrashMove(self._client, prefix=self._prefix(sweep), path=plain)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
-from feed_assets.storage.manifests import read_chunks
-from feed_assets.storage.object.client import ObjectClient, ObjectFile, each
+from feed_assets.storage.object.client import ObjectClient, ObjectFile
 from feed_assets.storage.object.listings import MOVING
 from feed_assets.storage.object.slot import put_marker, read_marker
-from feed_assets.storage.object.tree import list_objects, read_object
+from feed_assets.storage.object.tree import CopyDiffersError, copy_exactly, key_of, list_objects, read_object
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
 from feed_assets.storage.records import Moved, Outcome
 
@@ -62,10 +61,6 @@ class MoveRecord:
 
 class OvertakenError(Exception):
     """Another program has begun to publish the instance."""
-
-
-class CopyDiffersError(OSError):
-    """The written bytes differ from the read bytes: the storage is faulty, or the object has changed since."""
 
 
 class TrashMove:
@@ -140,7 +135,7 @@ class TrashMove:
 
     def forget(self, move: MoveRecord) -> None:
         """Remove the instance's objects from the trash, the record last."""
-        self._client.remove([_key(self._kept, name) for name, _, _ in move.files])
+        self._client.remove([key_of(self._kept, name) for name, _, _ in move.files])
         self._client.remove([self._record])
 
     def abandon(self, move: MoveRecord) -> None:
@@ -153,7 +148,8 @@ class TrashMove:
         present = self._present()
         if _is_unchanged(move, present):
             try:
-                self._copy_all([name for name, _, _ in move.files], self._path, present, self._kept)
+                names = [name for name, _, _ in move.files]
+                copy_exactly(self._client, names, self._path, present, self._kept)
             except (FileNotFoundError, CopyDiffersError):
                 if _is_unchanged(move, self._present()):
                     raise
@@ -169,7 +165,7 @@ class TrashMove:
         first = [name for name in undeleted if name == move.flag]
         try:
             for names in (first, [name for name in undeleted if name not in first]):
-                self._in_batches(move, names, lambda batch: self._client.remove([_key(self._path, n) for n in batch]))
+                self._in_batches(move, names, lambda batch: self._client.remove([key_of(self._path, n) for n in batch]))
         except OvertakenError:
             self.record(replace(move, step=MoveStep.TAKEN))
             reason = "another publication began during its removal; the trash has the former content"
@@ -185,7 +181,7 @@ class TrashMove:
         kept = list_objects(self._client, self._kept).files
         names = sorted((name for name, _, _ in move.files), key=lambda name: not is_content(name, None))
         for group in ([name for name in names if name != move.flag], [name for name in names if name == move.flag]):
-            self._in_batches(move, group, lambda batch: self._copy_all(batch, self._kept, kept, self._path))
+            self._in_batches(move, group, lambda batch: copy_exactly(self._client, batch, self._kept, kept, self._path))
 
     def _restore_undeleted(self, move: MoveRecord) -> Moved:
         """Restore an instance from which this move has deleted nothing."""
@@ -200,32 +196,6 @@ class TrashMove:
             self.record(replace(move, step=MoveStep.TAKEN))
             return self.restore()
         return self._answer(Outcome.LOST, "another program removed it before all of it was in the trash")
-
-    def _copy_all(self, names: Sequence[str], origin: str, there: Mapping[str, ObjectFile], to: str) -> None:
-        """Copy the objects listed in `there` unless they are already copied, and compare each copy."""
-
-        def copy(name: str) -> None:
-            self._client.copy(_key(origin, name), _key(to, name), there[name].size)
-
-        def check(name: str) -> None:
-            if not self._is_copied(origin, there[name], to, copied.get(name)):
-                raise CopyDiffersError(f"the copy of {name!r} is not what was copied")
-
-        copied = list_objects(self._client, to).files
-        each(copy, [name for name in names if not self._is_copied(origin, there.get(name), to, copied.get(name))])
-        copied = list_objects(self._client, to).files
-        each(check, names)
-
-    def _is_copied(self, origin: str, file: ObjectFile | None, to: str, copy: ObjectFile | None) -> bool:
-        """Return whether a copy has the content of an object: by equal storage checksums, else by reading both."""
-        if file is None or copy is None or file.size != copy.size:
-            return False
-        if file.checksum and file.checksum == copy.checksum:
-            return True
-        return self._read(origin, file) == self._read(to, copy)
-
-    def _read(self, prefix: str, file: ObjectFile) -> str:
-        return read_chunks(file.path, self._client.chunks(_key(prefix, file.path))).checksum
 
     def _present(self) -> dict[str, ObjectFile]:
         files = list_objects(self._client, self._path).files
@@ -256,10 +226,6 @@ class TrashMove:
         if move is None:
             return Moved(path=self._path, outcome=outcome, reason=reason)
         return Moved(path=self._path, outcome=outcome, reason=reason, bytes=move.bytes, files=len(move.files))
-
-
-def _key(prefix: str, name: str) -> str:
-    return f"{prefix}/{name}" if name else prefix
 
 
 def _is_single(move: MoveRecord) -> bool:

@@ -2,10 +2,11 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
-from feed_assets.storage.object.client import ObjectClient, ObjectListing, each
+from feed_assets.storage.checksums import checksum_of
+from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
 
 _BUFFER = 8 << 20
 _WORTH_LISTING_PARENT = 4
@@ -51,6 +52,49 @@ def read_document(client: ObjectClient, key: str) -> dict[str, Any] | None:
     """Return the JSON of one small object; None if it does not exist."""
     text = read_object(client, key)
     return None if text is None else cast(dict[str, Any], json.loads(text))
+
+
+def key_of(prefix: str, name: str) -> str:
+    """Return the key of an object below a prefix; "" names the object at the prefix itself."""
+    return f"{prefix}/{name}" if name else prefix
+
+
+class CopyDiffersError(OSError):
+    """The written bytes differ from the read bytes: the storage is faulty, or the object has changed since."""
+
+
+def copy_exactly(
+    client: ObjectClient, names: Sequence[str], origin: str, there: Mapping[str, ObjectFile], to: str
+) -> None:
+    """Copy the objects listed in `there` unless they are already copied, and compare each copy.
+
+    Raises `CopyDiffersError`, and `FileNotFoundError` if one is gone.
+    """
+
+    def is_copied(name: str) -> bool:
+        return _is_same(client, origin, there.get(name), to, copied.get(name))
+
+    def copy(name: str) -> None:
+        client.copy(key_of(origin, name), key_of(to, name), there[name].size)
+
+    def check(name: str) -> None:
+        if not is_copied(name):
+            raise CopyDiffersError(f"the copy of {name!r} is not what was copied")
+
+    copied = list_objects(client, to).files
+    each(copy, [name for name in names if not is_copied(name)])
+    copied = list_objects(client, to).files
+    each(check, names)
+
+
+def _is_same(client: ObjectClient, origin: str, file: ObjectFile | None, to: str, copy: ObjectFile | None) -> bool:
+    """Return whether a copy has the content of an object: by equal storage checksums, else by reading both."""
+    if file is None or copy is None or file.size != copy.size:
+        return False
+    if file.checksum and file.checksum == copy.checksum:
+        return True
+    one, other = (checksum_of(client.chunks(key_of(at, file.path))) for at in (origin, to))
+    return one == other
 
 
 class ObjectReader(io.RawIOBase):

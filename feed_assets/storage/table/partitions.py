@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from feed_assets.storage.errors import InstanceNotFoundError, TableRefusedError
 from feed_assets.storage.paths import parse_path
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
 from feed_assets.storage.table.partition_names import (
     PartitionSpec,
@@ -14,7 +14,7 @@ from feed_assets.storage.table.partition_names import (
     parse_partition,
     parse_partition_name,
 )
-from feed_assets.storage.table.places import OpenStore, Place, TablePlaces
+from feed_assets.storage.table.places import OpenStore, TablePlaces
 
 
 class TablePartitions:

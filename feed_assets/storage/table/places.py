@@ -5,9 +5,8 @@ commands do not take this folder for a partition. `<partition>` is the name in H
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import PartitionSpec
 
@@ -15,14 +14,6 @@ VERSIONS_FOLDER = "_feed-assets"
 
 OpenStore = Callable[[str], InstanceStore]
 """Opens the store at a URL with the options of the cluster's storage."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A directory: its store and its path below the store's root."""
-
-    store: InstanceStore
-    path: str
 
 
 def plain_location(location: str) -> str:

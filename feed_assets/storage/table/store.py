@@ -21,7 +21,7 @@ from feed_assets.storage.errors import (
     TableRefusedError,
 )
 from feed_assets.storage.paths import parse_flag, parse_path, parse_token
-from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
+from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Place, Trash
 from feed_assets.storage.records import (
     Availability,
     Clearing,
@@ -40,7 +40,7 @@ from feed_assets.storage.table.locks import partition_lock
 from feed_assets.storage.table.metastore import Metastore, Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition, parse_values
 from feed_assets.storage.table.partitions import TablePartitions
-from feed_assets.storage.table.places import VERSIONS_FOLDER, OpenStore, Place, is_own_folder, version_path
+from feed_assets.storage.table.places import VERSIONS_FOLDER, OpenStore, is_own_folder, version_path
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
 from feed_assets.storage.table.walk import PartitionTree
 
@@ -224,6 +224,9 @@ class TableStore(InstanceStore):
 
     def all_files(self, path: str) -> tuple[str, ...]:
         return self._read(path, lambda place: place.store.all_files(place.path))
+
+    def place(self, path: str) -> Place:
+        return self._partitions.place_of(path)
 
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)

@@ -5,17 +5,17 @@ The definition of each partition is written into the trash before the partition 
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import parse_token, path_name
-from feed_assets.storage.port import InstanceStore, Trash
+from feed_assets.storage.port import InstanceStore, Place, Trash
 from feed_assets.storage.records import Moved, Outcome, Purged
 from feed_assets.storage.table.metastore import Partition, Table
 from feed_assets.storage.table.partition_names import PartitionSpec, parse_partition
 from feed_assets.storage.table.partitions import TablePartitions
-from feed_assets.storage.table.places import VERSIONS_FOLDER, Place, version_path
+from feed_assets.storage.table.places import VERSIONS_FOLDER, version_path
 
 _VERSION = 1
 _SUPERSEDED = "superseded-"
@@ -178,21 +178,26 @@ class TableTrash(Trash):
         records = self._records(sweep)
         yield from (records[name].path for name in self._in_trash(sweep, records))
 
-    def receive(self, source: InstanceStore, path: str, to_path: str, *, flag: str | None = None) -> Moved:
+    def receive(self, path: str, copy: Callable[[Place], Moved]) -> Moved:
+        """Let `copy` copy an instance to the partition's directory, or to a new one that the partition then gets."""
         try:
-            table, spec = self._partitions.parse_one(to_path)
+            table, spec = self._partitions.parse_one(path)
         except StorageError as exc:
-            return Moved(path=to_path, outcome=Outcome.REFUSED, reason=exc.reason)
+            return Moved(path=path, outcome=Outcome.REFUSED, reason=exc.reason)
         partition = self._partitions.find(table, [spec]).get(spec.name)
         if partition is not None:
-            place = self._partitions.place(table, partition)
-            return replace(place.store.trash().receive(source, path, place.path, flag=flag), path=to_path)
+            return copy(self._partitions.place(table, partition))
         version = version_path(spec, f"received-{path_name(path)}")
-        received = self._root().receive(source, path, version, flag=flag)
+        received = copy(Place(store=self._partitions.root(table), path=version))
         if received.outcome in (Outcome.MOVED, Outcome.ALREADY):
             self._partitions.metastore.add_partition(table, spec.values, f"{table.location}/{version}")
-            return replace(received, path=to_path, outcome=Outcome.MOVED)
-        return replace(received, path=to_path)
+            return replace(received, outcome=Outcome.MOVED)
+        return received
+
+    def holds(self, sweep: str, path: str) -> bool:
+        table, request = self._parse_paths(sweep, [path])
+        standing = self._partitions.find(table, list(request.specs.values()))
+        return any(name in self._records(sweep) for name in request.specs if name not in standing)
 
     def _root(self) -> Trash:
         return self._partitions.root(self._partitions.table()).trash()

@@ -17,6 +17,7 @@ from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Moved, Outcome
 from tests.drills import drill_seed, sized
 from tests.storage.trees import Tree, WatchedCalls, land, memory_folder, read_tree
+from tests.transfer.archives import archive
 
 ATTACKS = sized(40, 1000)
 SWEEP = "sweep-1"
@@ -278,8 +279,7 @@ def test_an_archive_refuses_links(root: Path, outside: Path, folder: Path) -> No
     (root / "weather/05/link").symlink_to(outside / "2013-11-01/secret")
     with pytest.raises(PathRefusedError):
         LocalStore(root).all_files("weather/05")
-    archive = LocalStore(folder / "archive")
-    moved = LocalStore(root).trash().archive("weather/05", archive, "05", SWEEP)
+    moved = archive(LocalStore(root), "weather/05", LocalStore(folder / "archive"), "05", SWEEP)
     assert moved.outcome is Outcome.REFUSED
     assert (root / "weather/05/link").is_symlink()
     assert not (folder / "archive/05").exists()

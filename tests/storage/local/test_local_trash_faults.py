@@ -19,6 +19,8 @@ from feed_assets.storage.records import Outcome
 from feed_assets.storage.registry import open_store
 from tests.drills import drill_seed, sized
 from tests.storage.trees import Died, FailAt, Tree, WatchedCalls, land, memory_folder, read_tree
+from tests.transfer.archives import archive as archive_to
+from tests.transfer.archives import bring_back, receive
 
 PROJECT = Path(feed_assets.__path__[0]).parent
 KILLS = sized(3, 40)
@@ -204,15 +206,15 @@ def test_archiving_fails_anywhere_without_losing_anything_and_its_repeat_converg
         to = open_store(f"memory://{folder.name}-{number}" if archive == "memory" else str(folder / str(number)), {})
         failing = FailAt(number, error())
         store = LocalStore(root, WatchedCalls(failing))
-        attempt(lambda store=store, to=to: store.trash().archive(hour, to, "old/05", SWEEP))
+        attempt(lambda store=store, to=to: archive_to(store, hour, to, "old/05", SWEEP))
         require_whole(root, before)
         if not part_of(read_tree(root), hour):
             assert read_files(to, "old/05") == {name.removeprefix(f"{hour}/"): data for name, data in files.items()}
         good = LocalStore(root).trash()
-        assert good.archive(hour, to, "old/05", SWEEP).outcome in (Outcome.MOVED, Outcome.ALREADY)
+        assert archive_to(LocalStore(root), hour, to, "old/05", SWEEP).outcome in (Outcome.MOVED, Outcome.ALREADY)
         assert not part_of(read_tree(root), hour)
         assert good.purge(SWEEP).is_complete
-        assert good.bring_back(hour, to, "old/05", SWEEP).outcome is Outcome.MOVED
+        assert bring_back(LocalStore(root), hour, to, "old/05", SWEEP).outcome is Outcome.MOVED
         assert read_tree(root) == before
         if failing.left > 0:
             assert number > 20
@@ -228,13 +230,13 @@ def test_receiving_fails_anywhere_without_showing_a_part_and_its_repeat_converge
         to = folder / f"archive-{number}"
         failing = FailAt(number, error())
         to.mkdir()
-        trash = LocalStore(to, WatchedCalls(failing)).trash()
-        attempt(lambda trash=trash: trash.receive(source, HOURS[0], "old/05"))
+        store = LocalStore(to, WatchedCalls(failing))
+        attempt(lambda store=store: receive(store, source, HOURS[0], "old/05"))
         assert part_of(read_tree(to), "old/05/data") in ({}, {"old/05/data": HOURS[0].encode()})
         good = LocalStore(to)
-        assert good.trash().receive(source, HOURS[0], "old/05").outcome in (Outcome.MOVED, Outcome.ALREADY)
+        assert receive(good, source, HOURS[0], "old/05").outcome in (Outcome.MOVED, Outcome.ALREADY)
         assert read_files(good, "old/05") == read_files(source, HOURS[0])
-        assert not any((to / ".feed-assets").glob("*incoming*/*"))
+        assert not any((to / ".feed-assets").glob("staging/*"))
         if failing.left > 0:
             return
 

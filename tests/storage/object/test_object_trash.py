@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.object.store import ObjectStore
 from feed_assets.storage.records import Availability, Outcome
@@ -15,6 +16,7 @@ from tests.object_servers import BUCKET, s3_client
 from tests.storage.harnesses import REPLACING, allow, content_names, publish
 from tests.storage.trees import Died
 from tests.storage.watched import CHANGES, LOOKS, WatchedClient
+from tests.transfer.archives import archive, bring_back
 
 HOUR = "weather/05"
 BACKUP = "weather/05_backup"
@@ -203,16 +205,16 @@ def test_archiving_fails_anywhere_without_losing_anything_and_its_repeat_converg
 ) -> None:
     trash = store.trash()
     for failing in failures(fs, least=30):
-        attempt(fs, failing, lambda: trash.archive(HOUR, store, "old/05", SWEEP, flag="_SUCCESS"))
+        attempt(fs, failing, lambda: archive(store, HOUR, store, "old/05", SWEEP, flag="_SUCCESS"))
         require_whole(fs, store)
         archived = {f"{HOUR}{name.removeprefix('old/05')}": data for name, data in content(fs, "old").items()}
         look = store.look(["old/05"], "_SUCCESS")[0].availability
         assert look is not Availability.AVAILABLE or archived == FILES
         assert archived == FILES or instance(fs) == FILES
-        moved = trash.archive(HOUR, store, "old/05", SWEEP, flag="_SUCCESS")
+        moved = archive(store, HOUR, store, "old/05", SWEEP, flag="_SUCCESS")
         assert moved.outcome in (Outcome.MOVED, Outcome.ALREADY)
         assert trash.purge(SWEEP).is_complete
-        assert trash.bring_back(HOUR, store, "old/05", SWEEP, flag="_SUCCESS").outcome is Outcome.MOVED
+        assert bring_back(store, HOUR, store, "old/05", SWEEP, flag="_SUCCESS").outcome is Outcome.MOVED
         assert instance(fs) == FILES
         assert fs.names(".feed-assets") == set()
         fs.inner.remove(sorted(fs.names("old")))
@@ -356,14 +358,14 @@ def test_a_copy_that_is_damaged_on_the_way_is_noticed_and_nothing_is_taken_away(
 ) -> None:
     def damage(name: str) -> None:
         if name == call:
-            for area in ("trash", "incoming"):
-                for key in fs.names(f".feed-assets/{area}"):
+            for area in (".feed-assets/trash", ".feed-assets/staging", "old"):
+                for key in fs.names(area):
                     if key.endswith("part-1.csv"):
                         fs.inner.put(key, b"2X")
 
     fs.after = damage
-    with pytest.raises(StorageError, match=r"part-1\.csv"):
-        store.trash().archive(HOUR, store, "old/05", SWEEP)
+    with pytest.raises(FeedAssetsError, match=r"part-1\.csv"):
+        archive(store, HOUR, store, "old/05", SWEEP)
     fs.after = allow_any
     assert instance(fs) == FILES
     fs.remove(sorted(fs.names("old")))

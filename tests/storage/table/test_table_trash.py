@@ -16,6 +16,8 @@ from feed_assets.timing.templates import parse_path_template
 from tests.storage.harnesses import publish, read_all
 from tests.storage.shops import Shop, open_shop
 from tests.tables import Catalog
+from tests.transfer.archives import archive as archive_to
+from tests.transfer.archives import bring_back, receive
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -210,12 +212,12 @@ def test_a_partition_is_archived_and_brought_back(shop: Shop, tmp_path: Path) ->
     fill(shop)
     archive = LocalStore(tmp_path / "archive")
     trash = shop.store.trash()
-    assert trash.archive(DAYS[2], archive, "2013/11/03", "sweep-1").outcome is MOVED
+    assert archive_to(shop.store, DAYS[2], archive, "2013/11/03", "sweep-1").outcome is MOVED
     assert read_all(archive, "2013/11/03") == {"part-0": b"3"}
     assert contents(shop)[2] is None
     trash.purge("sweep-1")
-    assert trash.bring_back(DAYS[2], archive, "2013/11/03", "sweep-1").outcome is MOVED
+    assert bring_back(shop.store, DAYS[2], archive, "2013/11/03", "sweep-1").outcome is MOVED
     assert contents(shop)[2] == b"3"
-    assert replace(trash.receive(archive, "2013/11/03", DAYS[2]), reason=None).outcome is ALREADY
-    assert trash.receive(archive, "2013/11/03", DAYS[3]).outcome is Outcome.OCCUPIED
-    assert trash.receive(archive, "2013/11/03", "ds=1").outcome is Outcome.REFUSED
+    assert replace(receive(shop.store, archive, "2013/11/03", DAYS[2]), reason=None).outcome is ALREADY
+    assert receive(shop.store, archive, "2013/11/03", DAYS[3]).outcome is Outcome.OCCUPIED
+    assert receive(shop.store, archive, "2013/11/03", "ds=1").outcome is Outcome.REFUSED
