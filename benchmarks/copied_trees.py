@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from feed_assets.storage.copy_port import CHUNK
 from feed_assets.storage.manifests import read_entry, render_manifest
 from feed_assets.storage.paths import MANIFEST_NAME
 from feed_assets.storage.records import Manifest, ManifestEntry
@@ -89,4 +90,4 @@ def _write(path: str, size: int, begin: str) -> None:
 
 def _read(folder: str, name: str) -> ManifestEntry:
     with open(f"{folder}/{name}", "rb") as file:  # noqa: PTH123
-        return read_entry(name, file)
+        return read_entry(name, iter(lambda: file.read(CHUNK), b""))

@@ -15,7 +15,6 @@ VERSION = 1
 HIDDEN = "hidden"
 """The field of a manifest for the entries of hidden files."""
 _ENTRIES = b',"entries":['  # never inside a JSON string, where its quotes would be escaped
-CHUNK = 1 << 20
 _FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
 _ENTRY_FIELDS = frozenset({"path", "size", "checksum"})
 
@@ -35,24 +34,13 @@ class Publication:
         return cls(digest=manifest.digest, bytes=manifest.bytes, files=manifest.files, extra=manifest.extra)
 
 
-class SupportsRead(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
 class SupportsWrite(Protocol):
     """A sink for bytes."""
 
-    def write(self, data: bytes, /) -> object: ...
+    def write(self, data: bytes | memoryview, /) -> object: ...
 
 
-def read_entry(path: str, stream: SupportsRead, copy: SupportsWrite | None = None) -> ManifestEntry:
-    """Read a stream to its end and return its manifest entry; write every chunk to `copy`."""
-    return read_chunks(path, iter(lambda: stream.read(CHUNK), b""), copy)
-
-
-def read_chunks(path: str, chunks: Iterable[bytes], copy: SupportsWrite | None = None) -> ManifestEntry:
+def read_entry(path: str, chunks: Iterable[bytes | memoryview], copy: SupportsWrite | None = None) -> ManifestEntry:
     """Read the chunks of a file and return its manifest entry; write every chunk to `copy`."""
     checksum = Checksum()
     size = 0

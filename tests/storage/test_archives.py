@@ -4,19 +4,20 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from feed_assets.errors import FeedAssetsError
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
-from feed_assets.storage.local import staging
+from feed_assets.storage.local import files
 from feed_assets.storage.local.copying import LocalReading
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
-from tests.storage.harnesses import StoreHarness, publish
+from tests.storage.harnesses import StoreHarness, client_of, publish
 from tests.storage.trees import land
 from tests.transfer.archives import archive as archive_to
 from tests.transfer.archives import bring_back, receive
@@ -181,6 +182,26 @@ def test_what_vanishes_and_comes_again_while_it_is_archived_is_not_taken_away(
     assert read(store, HOUR)["x"] == b"1"
 
 
+def test_what_comes_into_the_archive_just_before_the_copy_appears_stays_and_so_does_the_source(
+    tmp_path: Path, archive: InstanceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, calls = LocalStore(tmp_path / "root"), count(1)
+    publish(store, HOUR, {"x": b"1"})
+
+    def come(_: object, path: str) -> Place:
+        if next(calls) == 2:
+            if isinstance(archive, LocalStore):
+                land(tmp_path / "archive", OLD, x=b"of others")
+            else:
+                client_of(archive).put(f"{OLD}/x", b"of others")
+        return Place(store=store, path=path)
+
+    monkeypatch.setattr(LocalStore, "place", come)
+    assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
+    assert read(archive, OLD) == {"x": b"of others"}
+    assert read(store, HOUR)["x"] == b"1"
+
+
 def test_a_store_that_refuses_is_an_error_and_nothing_is_taken_away(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "root")
     publish(store, HOUR, {"x": b"1"})
@@ -222,7 +243,7 @@ def test_a_copy_that_is_damaged_on_its_way_is_not_taken(tmp_path: Path, monkeypa
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for place, name, disturb, words in (
-        (staging, "write_all", damage, "the copies of x differed from what was read"),
+        (files, "write_all", damage, "the copies of x differed from what was read"),
         (os, "fsync", fail, os.strerror(errno.EIO)),
     ):
         with monkeypatch.context() as patch:

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import socket
+import stat
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -362,11 +364,18 @@ def test_filters_of_a_source_without_files_ask_nothing(any_pair: Pair) -> None:
     assert any_pair.copy(include=("**.csv",)).files == 0
 
 
-def test_pipes_and_sockets_of_a_source_are_reported(pair: Pair) -> None:
+def test_pipes_sockets_and_devices_of_a_source_are_reported(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.source.land(SMALL)
     assert pair.source.root is not None
-    os.mkfifo(pair.source.root / PATH / "pipe")
-    os.mkfifo(pair.source.root / PATH / "region=eu/other")
-    assert pair.copy().skipped == ("pipe", "region=eu/other")
-    assert pair.copy(quick=False).skipped == ("pipe", "region=eu/other")
+    monkeypatch.chdir(pair.source.root / PATH)  # the path of a socket is short
+    os.mkfifo("pipe")
+    os.mkfifo("region=eu/other")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+    others = ["pipe", "region=eu/other", "socket"]
+    with suppress(PermissionError):  # only root may make a device
+        os.mknod("device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        others.insert(0, "device")
+    assert pair.copy().skipped == tuple(others)
+    assert pair.copy(quick=False).skipped == tuple(others)
     pair.require_equal()

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from feed_assets.storage.copy_port import CHUNK
@@ -16,6 +16,10 @@ from feed_assets.storage.paths import is_content_name
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _FIRST = 1 << 16
 """Most files are smaller, and a small buffer is allocated faster."""
+_BLOCK = 1 << 12
+"""No smaller file has a hole that is worth a system call."""
+HOLE = memoryview(bytes(CHUNK))
+"""Zeros that stand for a hole: `read_chunks` yields parts of it, and `write_chunks` leaves them out."""
 _CLONE = 0x40049409
 """The ioctl FICLONE: two files share their blocks until one of them is written."""
 NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACCES, errno.ENOSYS})
@@ -110,12 +114,58 @@ def write_file(path: str, data: bytes) -> None:
         os.close(descriptor)
 
 
-def read_chunks(descriptor: int) -> Iterator[bytes]:
-    """Read an open file to its end."""
-    size = _FIRST
-    while data := os.read(descriptor, size):
+def read_chunks(descriptor: int) -> Iterator[bytes | memoryview]:
+    """Read an open file to its end. A hole of a sparse file is not read: it comes as views of `HOLE`."""
+    data = os.read(descriptor, _FIRST)
+    if len(data) > _BLOCK and _is_sparse(seen := os.fstat(descriptor)):
+        yield from _read_extents(descriptor, seen.st_size)
+        data = os.read(descriptor, CHUNK)  # what was added meanwhile
+    while data:
         yield data
-        size = CHUNK
+        data = os.read(descriptor, CHUNK)
+
+
+def _is_sparse(seen: os.stat_result) -> bool:
+    return seen.st_blocks * 512 < seen.st_size
+
+
+def _read_extents(descriptor: int, size: int) -> Iterator[bytes | memoryview]:
+    """Read the first `size` bytes of an open file, hole by hole and extent by extent."""
+    position = 0
+    while position < size:
+        try:
+            start = min(os.lseek(descriptor, position, os.SEEK_DATA), size)
+        except OSError as exc:
+            if exc.errno != errno.ENXIO:
+                raise
+            start = size  # the last hole reaches to the end
+        while position < start:
+            hole = HOLE[: start - position]
+            yield hole
+            position += len(hole)
+        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size) if start < size else size
+        os.lseek(descriptor, start, os.SEEK_SET)
+        while position < end:
+            data = os.read(descriptor, min(CHUNK, end - position))
+            if not data:
+                return
+            yield data
+            position += len(data)
+
+
+def write_chunks(descriptor: int, chunks: Iterable[bytes | memoryview]) -> int:
+    """Write chunks into an empty file; views of `HOLE` become holes. Return the size of the file."""
+    size, is_hole = 0, False
+    for chunk in chunks:
+        is_hole = isinstance(chunk, memoryview) and chunk.obj is HOLE.obj
+        if is_hole:
+            os.lseek(descriptor, len(chunk), os.SEEK_CUR)
+        else:
+            write_all(descriptor, chunk)
+        size += len(chunk)
+    if is_hole:
+        os.ftruncate(descriptor, size)
+    return size
 
 
 def clone_file(folder: int, to_folder: int, file: str) -> None:
@@ -134,7 +184,7 @@ def clone_file(folder: int, to_folder: int, file: str) -> None:
             try:
                 fcntl.ioctl(target, _CLONE, source)
             except OSError:
-                _copy(source, target)
+                write_chunks(target, read_chunks(source))
             with suppress(PermissionError):
                 os.fchmod(target, stat.S_IMODE(seen.st_mode))
             os.utime(target, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
@@ -192,11 +242,6 @@ def _opened(folder: int, name: str) -> Iterator[int]:
         yield opened
     finally:
         os.close(opened)
-
-
-def _copy(source: int, target: int) -> None:
-    for chunk in read_chunks(source):
-        write_all(target, chunk)
 
 
 def parents(file: str) -> list[str]:

@@ -26,7 +26,7 @@ from feed_assets.storage.local.files import (
     parents,
     read_chunks,
     take_all_rights,
-    write_all,
+    write_chunks,
     write_file,
 )
 from feed_assets.storage.local.partial_manifest import PartialManifest
@@ -135,14 +135,12 @@ class LocalStaging(Staging):
         self._made = {""}
 
     def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
-        data, part, written = self._opened_data(), f"{_PART}{self._writer}-{next(self._parts)}", 0
+        data, part = self._opened_data(), f"{_PART}{self._writer}-{next(self._parts)}"
         with self._translated(file):
             descriptor = os.open(part, _NEW, 0o666, dir_fd=data)
             try:
                 try:
-                    for chunk in chunks:
-                        write_all(descriptor, chunk)
-                        written += len(chunk)
+                    written = write_chunks(descriptor, chunks)
                 finally:
                     os.close(descriptor)
                 if written != size:

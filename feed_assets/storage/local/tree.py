@@ -8,11 +8,12 @@ mix of the directories at a path before and after an exchange.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from io import FileIO
+from contextlib import contextmanager
 from pathlib import Path
 
+from feed_assets.storage.local.files import read_chunks
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.records import ManifestEntry
 
@@ -22,15 +23,20 @@ _WORTH_THREADS = 32
 
 def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:
     """Read a file below an open directory to its end; `flush` also flushes it to disk."""
-    with _open_below(directory, path) as stream:
-        entry = read_entry(path, stream)
+    with _opened(directory, path) as descriptor:
+        entry = read_entry(path, read_chunks(descriptor))
         if flush:
-            os.fsync(stream.fileno())
+            os.fsync(descriptor)
     return entry
 
 
-def _open_below(directory: int, path: str) -> FileIO:
-    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags, dir_fd=directory))
+@contextmanager
+def _opened(directory: int, path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> list[ManifestEntry]:
@@ -48,8 +54,8 @@ def copy_files(directory: int, paths: Sequence[str], to: Path) -> list[ManifestE
     entries = []
     for path in paths:
         (to / path).parent.mkdir(parents=True, exist_ok=True)
-        with open(to / path, "wb") as copy, _open_below(directory, path) as stream:
-            entries.append(read_entry(path, stream, copy))
+        with open(to / path, "wb") as copy, _opened(directory, path) as descriptor:
+            entries.append(read_entry(path, read_chunks(descriptor), copy))
     return entries
 
 

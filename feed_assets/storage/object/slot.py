@@ -174,11 +174,6 @@ class ObjectSlot:
             self.remove(names)
             return
         self.begin(guard_place)
-        try:
-            self._require_vacant()  # nothing came before the marker
-        except PlaceOccupiedError:
-            self.client.remove([f"{self.path}/{PUBLISHING_NAME}"])
-            raise
         self.roll_forward(intent, names)
 
     def _require_vacant(self) -> None:

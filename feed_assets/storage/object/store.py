@@ -10,14 +10,14 @@ from typing import BinaryIO
 
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
-from feed_assets.storage.copy_port import Copying, Prepared
+from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
     InstanceNotFoundError,
     PathRefusedError,
 )
 from feed_assets.storage.listing import scan_listing
-from feed_assets.storage.manifests import CHUNK, parse_manifest, read_chunks, with_hidden
+from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, UnusableKeyError, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
@@ -283,7 +283,7 @@ class ObjectStore(InstanceStore):
             if to is not None:
                 (to / file).parent.mkdir(parents=True, exist_ok=True)
                 copy = stack.enter_context((to / file).open("wb"))
-            return read_chunks(file, self.client.chunks(f"{key}/{file}".rstrip("/")), copy)
+            return read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/")), copy)
 
     def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""

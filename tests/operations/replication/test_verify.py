@@ -1,6 +1,7 @@
 """Replicas compared with their manifests and their sources: what is missing, rotten, extra and behind."""
 
 import os
+import socket
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -236,7 +237,10 @@ def test_the_json_form_names_the_files(world: World) -> None:
     assert (first["verdict"], list(first["files"])) == ("rotten", ["lost"])
 
 
-def test_a_pipe_in_a_source_is_reported(world: World) -> None:
-    os.mkfifo(world.folder("clicks", START) / "pipe")
+def test_pipes_and_sockets_in_a_source_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder("clicks", START))  # the path of a socket is short
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
     first, *_ = verified(world, at("01T04"), start=START).copies
-    assert (first.verdict, first.reason) == (CopyVerdict.IN_SYNC, "not copied, since no file: pipe")
+    assert (first.verdict, first.reason) == (CopyVerdict.IN_SYNC, "not copied, since no file: pipe, socket")
