@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError, StorageFullError
@@ -103,10 +103,6 @@ class InstanceStore(ABC):
 
         Raises `ManifestError` if it cannot be read.
         """
-
-    @abstractmethod
-    def open(self, path: str, file: str) -> BinaryIO:
-        """Open one file of an instance for reading. Raises `InstanceNotFoundError` if it is not there."""
 
     @abstractmethod
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:

@@ -17,6 +17,7 @@ from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome
 from tests.lifecycle.retention.harness import RetentionHarness
 from tests.lifecycle.world import START, World, at, process, validity
+from tests.storage.harnesses import read_file
 from tests.tables import Catalog
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -82,8 +83,7 @@ def read(world: World, name: str, time: datetime) -> dict[str, bytes]:
     store, path = world.stores.get(record.store), record.path(time)
     found = {}
     for file in [entry.path for entry in store.manifest(path).entries]:
-        with store.open(path, file) as stream:
-            found[file] = stream.read()
+        found[file] = read_file(store, path, file)
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from feed_assets.entities.existing import Existing
 from feed_assets.storage.object.client import ObjectClient
 from feed_assets.storage.object.store import ObjectStore
+from feed_assets.storage.paths import SINGLE_FILE
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Manifest, StagingPlace
 from tests.object_servers import BUCKET, s3_client
@@ -124,6 +125,12 @@ def content_names(store: InstanceStore, path: str, flag: str | None = None) -> t
 def read_all(store: InstanceStore, path: str) -> dict[str, bytes]:
     found = {}
     for name in content_names(store, path):
-        with store.open(path, name) as stream:
-            found[name] = stream.read()
+        found[name] = read_file(store, path, name)
     return found
+
+
+def read_file(store: InstanceStore, path: str, file: str) -> bytes:
+    """Read one file of an instance; "" is the instance itself."""
+    place = store.place(path)
+    with place.store.copying().reading(place.path) as reading:
+        return b"".join(map(bytes, reading.chunks(file or SINGLE_FILE)))

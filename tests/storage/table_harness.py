@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import PathRefusedError
@@ -62,14 +62,6 @@ class PathTable(InstanceStore):
     def published_manifest(self, path: str) -> Manifest | None:
         return self.store.published_manifest(self.named(path))
 
-    def open(self, path: str, file: str) -> BinaryIO:
-        """Below the partition, wherever the path of the suite ends."""
-        parts = f"{path}/{file}".split("/")
-        paths = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
-        there = [look.path for look in self.look(paths, None) if look.availability is not Availability.MISSING]
-        path = there[0] if there else path
-        return self.store.open(self.named(path), "/".join(parts[path.count("/") + 1 :]))
-
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         return self.store.fetch(self.named(path), to, flag)
 
@@ -94,6 +86,14 @@ class PathTable(InstanceStore):
     def measure(self, paths: Sequence[str]) -> list[Measure]:
         found = self.store.measure([self.named(path) for path in paths])
         return [replace(each, path=path) for each, path in zip(found, paths, strict=True)]
+
+    def place(self, path: str) -> Place:
+        """Below the partition, wherever the path of the suite ends."""
+        parts = path.split("/")
+        paths = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]
+        there = [look.path for look in self.look(paths, None) if look.availability is not Availability.MISSING]
+        found = self.store.place(self.named(there[0] if there else path))
+        return replace(found, path=found.path + path[len(there[0]) :] if there else found.path)
 
     def all_files(self, path: str) -> tuple[str, ...]:
         return self.store.all_files(self.named(path))

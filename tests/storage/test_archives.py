@@ -17,7 +17,7 @@ from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.port import InstanceStore, Place
 from feed_assets.storage.records import Availability, Moved, Outcome
 from feed_assets.storage.registry import open_store
-from tests.storage.harnesses import StoreHarness, client_of, publish
+from tests.storage.harnesses import StoreHarness, client_of, publish, read_file
 from tests.storage.trees import land
 from tests.transfer.archives import archive as archive_to
 from tests.transfer.archives import bring_back, receive
@@ -40,8 +40,7 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instance
 def read(store: InstanceStore, path: str) -> dict[str, bytes]:
     found = {}
     for file in store.all_files(path):
-        with store.open(path, file) as stream:
-            found[file] = stream.read()
+        found[file] = read_file(store, path, file)
     return found
 
 
@@ -177,8 +176,9 @@ def test_what_vanishes_and_comes_again_while_it_is_archived_is_not_taken_away(
         publish(store, HOUR, {"x": b"1"})
         raise InstanceNotFoundError(store=store.root_url, path=HOUR)
 
-    monkeypatch.setattr(LocalStore, "place", come)
-    assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.VANISHED
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "place", come)
+        assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.VANISHED
     assert read(store, HOUR)["x"] == b"1"
 
 
@@ -196,8 +196,9 @@ def test_what_comes_into_the_archive_just_before_the_copy_appears_stays_and_so_d
                 client_of(archive).put(f"{OLD}/x", b"of others")
         return Place(store=store, path=path)
 
-    monkeypatch.setattr(LocalStore, "place", come)
-    assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "place", come)
+        assert archive_to(store, HOUR, archive, OLD, SWEEP).outcome is Outcome.OCCUPIED
     assert read(archive, OLD) == {"x": b"of others"}
     assert read(store, HOUR)["x"] == b"1"
 

@@ -23,6 +23,7 @@ from tests.storage.harnesses import (
     forbid,
     publish,
     read_all,
+    read_file,
     stage,
 )
 
@@ -190,8 +191,7 @@ def test_files_that_the_last_manifest_does_not_name_go_to_the_trash(file_harness
     assert told == [Displaced(sweep="displaced-1", store=store.root_url, path=HOUR, paths=mine, files=2)]
     assert set(store.trash().contents("displaced-1")) == set(mine)
     assert [moved.outcome for moved in store.trash().restore("displaced-1", mine)] == [Outcome.MOVED] * 2
-    with store.open(HOUR, "mine.csv") as stream:
-        assert stream.read() == b"mine"
+    assert read_file(store, HOUR, "mine.csv") == b"mine"
 
 
 def test_a_publication_over_our_own_moves_nothing_to_the_trash(harness: StoreHarness) -> None:
@@ -335,7 +335,7 @@ def test_reading_what_is_not_there_names_it(harness: StoreHarness, tmp_path: Pat
         harness.store.fetch(HOUR, tmp_path / "copy")
     harness.land(HOUR, DATA)
     with pytest.raises(InstanceNotFoundError, match=r"part-7\.csv"):
-        harness.store.open(HOUR, "part-7.csv")
+        read_file(harness.store, HOUR, "part-7.csv")
 
 
 def test_an_instance_is_fetched_with_its_content_only(harness: StoreHarness, tmp_path: Path) -> None:
@@ -350,15 +350,6 @@ def test_an_instance_is_fetched_with_its_content_only(harness: StoreHarness, tmp
     assert copied == files
     with pytest.raises(StorageError, match="holds something already"):
         harness.store.fetch(HOUR, tmp_path / "copy")
-
-
-def test_a_file_is_opened_as_a_stream(harness: StoreHarness) -> None:
-    harness.land(HOUR, {"x": bytes(range(256)) * 5000})
-    with harness.store.open(HOUR, "x") as stream:
-        stream.seek(256 * 4999 + 250)
-        assert stream.read(3) == bytes([250, 251, 252])
-        assert stream.read() == bytes([253, 254, 255])
-        assert stream.read(1) == b""
 
 
 @pytest.mark.parametrize("path", ["ä/ü ö/日本", "a b/c  d", "k=1/x=2013-11-03T05:00", "100%/a+b&c", "[x]/{y}*?"])

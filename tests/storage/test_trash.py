@@ -7,7 +7,7 @@ import pytest
 from feed_assets.storage.errors import PathRefusedError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Moved, Outcome, Purged
-from tests.storage.harnesses import StoreHarness, content_names, publish
+from tests.storage.harnesses import StoreHarness, content_names, publish, read_file
 
 HOURS = ["weather/2013/11/01/00", "weather/2013/11/01/01", "weather/2013/11/02/00"]
 DATA = {"sub/part-1.csv": b"a,b\n3,4\n", "_SUCCESS": b"", ".part-0.crc": b"\0\1"}
@@ -19,8 +19,7 @@ def snapshot(harness: StoreHarness) -> dict[str, bytes]:
     found = {}
     for name in harness.names():
         path, _, file = name.rpartition("/")
-        with harness.store.open(path, file) as stream:
-            found[name] = stream.read()
+        found[name] = read_file(harness.store, path, file)
     return found
 
 
@@ -266,7 +265,7 @@ def test_a_store_itself_cannot_take_an_instance_away() -> None:
     takes = {"stage", "publish", "discard", "recover", "sweep_staging"}
     methods = {name for name, _ in inspect.getmembers(InstanceStore, inspect.isfunction) if not name.startswith("_")}
     reads = {
-        "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "open", "place",
+        "all_files", "check_root", "copying", "fetch", "local_path", "look", "manifest", "measure", "place",
         "published_manifest", "scan", "spark_url", "standing_files", "trash", "url", "walk",
         "walk_folders",
     }  # fmt: skip

@@ -50,9 +50,6 @@ class WatchedClient(ObjectClient):
     def get_versioned(self, key: str) -> tuple[bytes, object]:
         return self._watch("get", lambda: self.inner.get_versioned(key))
 
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        return self._watch("get", lambda: self.inner.get_range(key, start, end))
-
     def chunks(self, key: str) -> Iterator[bytes]:
         yield from self._watch("chunks", lambda: list(self.inner.chunks(key)))
 

@@ -16,7 +16,7 @@ from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.mirror_snapshots import Shelf, Snapshot, SnapshotKeeper
 from feed_assets.transfer.mirroring import APPROVAL, MirrorEngine, PlannedMirror, plan_mirror
 from feed_assets.transfer.plans import Side
-from tests.storage.harnesses import allow
+from tests.storage.harnesses import allow, read_file
 from tests.transfer.sides import Pair
 
 if TYPE_CHECKING:
@@ -103,11 +103,7 @@ class Mirrored:
     def there(self, path: str = DIRECTORY) -> dict[str, bytes]:
         """All that stands at the target, whoever wrote it, but for our manifest."""
         store, names = self.pair.target.store, self.pair.target.names(path)
-        found = {}
-        for name in names:
-            with store.open(path, name) as stream:
-                found[name] = stream.read()
-        return found
+        return {name: read_file(store, path, name) for name in names}
 
     def keeper(self) -> SnapshotKeeper:
         return SnapshotKeeper(self.pair.stores, Side(store=self.pair.target.address, path=DIRECTORY))

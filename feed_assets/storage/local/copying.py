@@ -1,10 +1,9 @@
 """Use a local store as the source and target of copies: list it without reading, read it by descriptor."""
 # System calls on text and descriptors.
-# ruff: noqa: PTH112, PTH119, PTH120, PTH114, PTH116, PTH123
+# ruff: noqa: PTH112, PTH119, PTH120, PTH114, PTH123
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -12,7 +11,6 @@ from itertools import islice
 
 from feed_assets.storage.copy_port import Copying, Reading, Staging, Standing, Survey
 from feed_assets.storage.errors import (
-    InstanceChangingError,
     InstanceNotFoundError,
     ManifestError,
     PathRefusedError,
@@ -20,7 +18,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.listing import decide_availability, source_files
 from feed_assets.storage.local.calls import LocalCalls, find_mounts, is_network, touches_mount
-from feed_assets.storage.local.files import entry_of, is_at, is_wanted_content, iter_files, read_chunks
+from feed_assets.storage.local.files import entry_of, is_wanted_content, iter_files, read_chunks
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.snapshots import LocalSnapshots
 from feed_assets.storage.local.staging import LocalStaging
@@ -78,22 +76,13 @@ class LocalCopying(Copying):
 
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         with self._translated(path):
-            flag, target = parse_flag(self._root_url, flag), self._reader.target(path)
-            for _ in range(_TRIES):
-                try:
-                    folder = self._open(path, target)
-                except FileNotFoundError:
-                    self._require_root()
-                    return Survey(availability=Availability.MISSING)
-                try:
-                    survey = self._survey_folder(path, target, folder, flag, now, everything)
-                    if os.path.samestat(os.fstat(folder), os.stat(target)):
-                        return survey
-                except FileNotFoundError:
-                    continue
-                finally:
-                    os.close(folder)
-            raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+            flag = parse_flag(self._root_url, flag)
+            survey = partial(self._survey_folder, path, flag=flag, now=now, everything=everything)
+            try:
+                return self._reader.hold(path, survey, _TRIES)
+            except FileNotFoundError:
+                self._require_root()
+                return Survey(availability=Availability.MISSING)
 
     def survey_all(self, path: str, now: int) -> Survey:
         plain = parse_path(self._root_url, path)
@@ -141,7 +130,7 @@ class LocalCopying(Copying):
         with self._translated(path):
             target = self._reader.target(path)
             try:
-                folder = self._open(path, target)
+                folder = self._reader.open(path)
             except FileNotFoundError:
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
             except NotADirectoryError:
@@ -184,21 +173,6 @@ class LocalCopying(Copying):
             finally:
                 self._calls.close(folder)
 
-    def _open(self, path: str, target: str) -> int:
-        """Open the directory of an instance. Raises `PathRefusedError` if it is outside of the root."""
-        try:
-            folder = os.open(target, _FOLDER)
-        except FileNotFoundError:
-            self._reader.check_inside(path, target)
-            raise
-        try:
-            if not is_at(folder, target):
-                self._reader.check_inside(path, target)
-        except BaseException:
-            os.close(folder)
-            raise
-        return folder
-
     def _require_root(self) -> None:
         if not os.path.isdir(self._root or "/"):
             raise StorageError(
@@ -208,13 +182,12 @@ class LocalCopying(Copying):
                 next_step="Mount the storage, or correct the cluster's address; nothing is taken for deleted.",
             )
 
-    def _survey_folder(
-        self, path: str, target: str, folder: int, flag: str | None, now: int, everything: bool
-    ) -> Survey:
+    def _survey_folder(self, path: str, folder: int, *, flag: str | None, now: int, everything: bool) -> Survey:
         before = os.fstat(folder)
         wants = _is_copied if everything else is_wanted_content
         others: list[str] = []
-        walk = iter_files(folder, wants=wants, follow=partial(self._follow, path, target), skip=others.append)
+        follow = partial(self._reader.follow_or_refuse, path)
+        walk = iter_files(folder, wants=wants, follow=follow, skip=others.append)
         found = [entry_of(name, seen) for name, seen in walk if name != flag]
         has_flag = flag is not None and _has(folder, flag)
         availability = decide_availability(flag, has_flag, sum([entry.size for entry in found]))
@@ -224,19 +197,6 @@ class LocalCopying(Copying):
         files = source_files(found, known, manifest.st_mtime_ns if manifest else 0, now)
         mark = _mark(before, manifest) if manifest else ""
         return Survey(availability=availability, files=files, mark=mark, others=tuple(sorted(others)))
-
-    def _follow(self, path: str, target: str, file: str) -> os.stat_result:
-        self._reader.check_inside(f"{path}/{file}", f"{target}/{file}")
-        try:
-            seen = os.stat(f"{target}/{file}")
-        except FileNotFoundError:
-            os.lstat(f"{target}/{file}")
-            reason = "it is a symbolic link that leads nowhere"
-            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason) from None
-        if stat.S_ISDIR(seen.st_mode):
-            reason = "it is a symbolic link to a directory"
-            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason)
-        return seen
 
     def _published(self, folder: int, path: str) -> tuple[Mapping[str, ManifestEntry], os.stat_result | None]:
         """Return the entries of the published manifest by path, and its file status; nothing if it cannot be read."""

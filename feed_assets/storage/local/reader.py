@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.listing import Entry, decide_availability, look_at, scan_listing
-from feed_assets.storage.local.files import Follow, entry_of, is_wanted_content, iter_files
+from feed_assets.storage.local.files import Follow, entry_of, is_at, is_wanted_content, iter_files
 from feed_assets.storage.local.tree import read_file, read_files
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import Availability, Look, Scan, missing, nothing_to_scan
@@ -72,17 +72,42 @@ class LocalReader:
 
     def read_whole(self, path: str, flag: str | None, read: Callable[[int, Sequence[str]], Result]) -> Result:
         """Call `read` with the open directory and its content files in order; repeat if it was replaced meanwhile."""
+        follow = partial(self.follow_or_refuse, path)
+
+        def read_all(directory: int) -> Result:
+            found = iter_files(directory, wants=is_wanted_content, follow=follow)
+            return read(directory, sorted(file for file, _ in found if file != flag))
+
+        try:
+            return self.hold(path, read_all)
+        except FileNotFoundError:
+            raise InstanceNotFoundError(store=self._root_url, path=path) from None
+
+    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
+        """Scan one instance; read only the files that an earlier scan does not cover."""
         target = self.target(path)
-        for _ in range(_TRIES):
-            self.check_inside(path, target)
+        try:
+            return self.hold(path, lambda directory: self._scan_into(target, directory, flag, earlier, now), _SCANS)
+        except FileNotFoundError:
+            return nothing_to_scan(Availability.MISSING)
+        except NotADirectoryError:
+            return self._scan_file(path, target, flag, earlier, now)
+
+    def hold(self, path: str, work: Callable[[int], Result | None], tries: int = _TRIES) -> Result:
+        """Call `work` with the open directory of an instance until it holds still, and return the result.
+
+        It did not if the directory was replaced, something in it vanished, or `work` returned None.
+
+        Raises:
+            FileNotFoundError: the instance does not exist; `NotADirectoryError`: it is a file.
+            InstanceChangingError: it does not hold still.
+        """
+        target = self.target(path)
+        for _ in range(tries):
+            directory = self.open(path)
             try:
-                directory = os.open(target, _DIRECTORY)
-            except FileNotFoundError:
-                raise InstanceNotFoundError(store=self._root_url, path=path) from None
-            try:
-                found = iter_files(directory, wants=is_wanted_content, follow=self._follow_or_refuse(path, target))
-                result = read(directory, sorted(file for file, _ in found if file != flag))
-                if os.path.samestat(os.fstat(directory), os.stat(target)):
+                result = work(directory)
+                if result is not None and os.path.samestat(os.fstat(directory), os.stat(target)):
                     return result
             except FileNotFoundError:
                 continue
@@ -90,26 +115,36 @@ class LocalReader:
                 os.close(directory)
         raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
 
-    def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
-        """Scan one instance; read only the files that an earlier scan does not cover."""
+    def open(self, path: str) -> int:
+        """Open the directory of an instance. Raises `PathRefusedError` if it is outside of the root."""
         target = self.target(path)
-        for _ in range(_SCANS):
-            self.check_inside(path, os.path.dirname(target))
-            try:
-                directory = os.open(target, _DIRECTORY)
-            except FileNotFoundError:
-                return nothing_to_scan(Availability.MISSING)
-            except NotADirectoryError:
-                return self._scan_file(path, target, flag, earlier, now)
-            try:
-                scan = self._scan_into(target, directory, flag, earlier, now)
-                if scan is not None and os.path.samestat(os.fstat(directory), os.stat(target)):
-                    return scan
-            except FileNotFoundError:
-                continue
-            finally:
-                os.close(directory)
-        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+        try:
+            directory = os.open(target, _DIRECTORY)
+        except FileNotFoundError:
+            self.check_inside(path, target)
+            raise
+        try:
+            if not is_at(directory, target):
+                self.check_inside(path, target)
+        except BaseException:
+            os.close(directory)
+            raise
+        return directory
+
+    def follow_or_refuse(self, path: str, file: str) -> os.stat_result:
+        """Return the status of the file to which a link in an instance leads."""
+        link = f"{self.target(path)}/{file}"
+        self.check_inside(f"{path}/{file}", link)
+        try:
+            seen = os.stat(link)
+        except FileNotFoundError:
+            os.lstat(link)
+            reason = "it is a symbolic link that leads nowhere"
+            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason) from None
+        if stat.S_ISDIR(seen.st_mode):
+            reason = "it is a symbolic link to a directory"
+            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason)
+        return seen
 
     def _scan_into(
         self, target: str, directory: int, flag: str | None, earlier: Scan | None, now: datetime
@@ -169,18 +204,6 @@ class LocalReader:
         def follow(file: str) -> os.stat_result | None:
             link = f"{target}/{file}"
             return os.stat(link) if os.path.exists(link) and self._is_inside(link) else None
-
-        return follow
-
-    def _follow_or_refuse(self, path: str, target: str) -> Follow:
-        def follow(file: str) -> os.stat_result | None:
-            self.check_inside(f"{path}/{file}", f"{target}/{file}")
-            found = os.stat(f"{target}/{file}")
-            if stat.S_ISDIR(found.st_mode):
-                raise PathRefusedError(
-                    store=self._root_url, path=f"{path}/{file}", reason="it is a symbolic link to a directory"
-                )
-            return found
 
         return follow
 

@@ -10,12 +10,11 @@ from datetime import datetime
 from errno import EACCES, ENOTDIR
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, assert_never
+from typing import assert_never
 
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
 from feed_assets.storage.errors import (
-    InstanceNotFoundError,
     PathRefusedError,
     PlaceOccupiedError,
     StagingLostError,
@@ -114,16 +113,6 @@ class LocalStore(InstanceStore):
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return parse_manifest(text, store=self.root_url, path=path)
-
-    def open(self, path: str, file: str) -> BinaryIO:
-        whole = f"{path}/{file}"
-        target = self._reader.target(whole)
-        with self._translated(whole):
-            self._reader.check_inside(whole, target)
-            try:
-                return open(target, "rb")
-            except (FileNotFoundError, NotADirectoryError):
-                raise InstanceNotFoundError(store=self.root_url, path=whole) from None
 
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         with self._translated(path):

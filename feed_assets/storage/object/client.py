@@ -86,10 +86,6 @@ class ObjectClient(ABC):
         """Read a small object; return its bytes and the version for the condition `replaces` of `put`."""
 
     @abstractmethod
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        """Read the bytes from `start` to `end` or to the object's end; `start` must be before the object's end."""
-
-    @abstractmethod
     def chunks(self, key: str) -> Iterator[bytes]:
         """Read an object from start to end, in chunks."""
 

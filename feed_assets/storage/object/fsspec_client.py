@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from threading import RLock
-from typing import Any, cast
+from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -66,10 +66,6 @@ class FsspecClient(ObjectClient):
 
     def get_versioned(self, key: str) -> tuple[bytes, object]:
         return (data := self.get(key)), data
-
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        with self._request() as (fs, root):
-            return cast(bytes, fs.cat_file(f"{root}/{key}", start=start, end=end))
 
     def chunks(self, key: str) -> Iterator[bytes]:
         with self._request() as (fs, root):

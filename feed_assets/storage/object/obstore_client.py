@@ -88,10 +88,6 @@ class ObstoreClient(ObjectClient):
             meta = found.meta
             return bytes(found.bytes()), {name: meta[name] for name in ("e_tag", "version") if meta[name]}
 
-    def get_range(self, key: str, start: int, end: int) -> bytes:
-        with _REQUEST:
-            return bytes(obstore.get_range(self._store, key, start=start, end=end))
-
     def chunks(self, key: str) -> Iterator[bytes]:
         with _REQUEST:
             yield from obstore.get(self._store, key).stream(min_chunk_size=_PART)

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from feed_assets.storage.checksums import Checksum
 from feed_assets.storage.clearing import clearing_guard
@@ -24,7 +23,7 @@ from feed_assets.storage.object.listings import content_of, look_into, measure_l
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.trash import ObjectTrash
-from feed_assets.storage.object.tree import find_present, list_objects, open_object, read_object
+from feed_assets.storage.object.tree import find_present, list_objects, read_object
 from feed_assets.storage.object.walk import walk_keys
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
@@ -116,15 +115,6 @@ class ObjectStore(InstanceStore):
         with self._translated(path):
             text = read_object(self.client, f"{self._key(path)}/{MANIFEST_NAME}")
         return None if text is None else parse_manifest(text, store=self.root_url, path=path)
-
-    def open(self, path: str, file: str) -> BinaryIO:
-        whole = f"{path}/{file}"
-        key = self._key(whole)
-        with self._translated(whole):
-            found = self.client.find(key)
-            if found is None:
-                raise InstanceNotFoundError(store=self.root_url, path=whole)
-            return open_object(self.client, key, found.size)
 
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         with self._translated(path):

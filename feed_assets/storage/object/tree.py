@@ -1,14 +1,12 @@
-"""Read objects below a key of a storage without directories: fresh listings, small documents, byte ranges."""
+"""Read objects below a key of a storage without directories: fresh listings, small documents, copies."""
 
-import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, each
 
-_BUFFER = 8 << 20
 _WORTH_LISTING_PARENT = 4
 
 
@@ -95,47 +93,3 @@ def _is_same(client: ObjectClient, origin: str, file: ObjectFile | None, to: str
         return True
     one, other = (checksum_of(client.chunks(key_of(at, file.path))) for at in (origin, to))
     return one == other
-
-
-class ObjectReader(io.RawIOBase):
-    """An object of known size as a stream; each read is one request for a range."""
-
-    def __init__(self, client: ObjectClient, key: str, size: int) -> None:
-        super().__init__()
-        self._client = client
-        self._key = key
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, origin + offset)
-        return self._position
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        start, end = self._position, min(self._position + len(buffer), self._size)
-        if start >= end:
-            return 0
-        data = self._client.get_range(self._key, start, end)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def readall(self) -> bytes:
-        start, self._position = self._position, max(self._position, self._size)
-        return bytes(self._client.get_range(self._key, start, self._size)) if start < self._size else b""
-
-
-def open_object(client: ObjectClient, key: str, size: int) -> BinaryIO:
-    """Open an object of known size for reading."""
-    buffer = max(io.DEFAULT_BUFFER_SIZE, min(size, _BUFFER))
-    return cast(BinaryIO, io.BufferedReader(ObjectReader(client, key, size), buffer_size=buffer))

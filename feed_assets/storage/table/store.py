@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import Copying
@@ -116,13 +116,6 @@ class TableStore(InstanceStore):
             return self._read(path, lambda place: place.store.published_manifest(place.path))
         except InstanceNotFoundError:
             return None
-
-    def open(self, path: str, file: str) -> BinaryIO:
-        parse_path(self.root_url, file)
-        try:
-            return self._read(path, lambda place: place.store.open(place.path, file))
-        except InstanceNotFoundError as exc:
-            raise InstanceNotFoundError(store=self.root_url, path=f"{path}/{file}") from exc
 
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         return self._read(path, lambda place: place.store.fetch(place.path, to, flag))

@@ -19,7 +19,7 @@ from feed_assets.storage.local import staging as local_staging
 from feed_assets.storage.local.files import iter_files
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability, Look, Manifest
-from tests.storage.harnesses import REPLACING, FencedOut, allow, cannot_exchange, publish, read_all, stage
+from tests.storage.harnesses import REPLACING, FencedOut, allow, cannot_exchange, publish, read_all, read_file, stage
 
 HOUR = "weather/05"
 VERSIONS = {
@@ -63,7 +63,7 @@ def test_an_instance_that_is_a_link_out_of_the_root_is_refused(store: LocalStore
     for ask in (
         lambda: store.manifest(HOUR),
         lambda: store.published_manifest(HOUR),
-        lambda: store.open(HOUR, "secret.csv"),
+        lambda: read_file(store, HOUR, "secret.csv"),
     ):
         with pytest.raises(PathRefusedError, match="symbolic link"):
             ask()
@@ -101,7 +101,7 @@ def test_a_file_that_is_a_link_out_of_the_root_is_not_seen_and_not_read(store: L
     assert folder is not None
     (folder / "link.csv").symlink_to(outside / "secret.csv")
     assert store.look([HOUR], None)[0].bytes == 1
-    for ask in (lambda: store.manifest(HOUR), lambda: store.open(HOUR, "link.csv")):
+    for ask in (lambda: store.manifest(HOUR), lambda: read_file(store, HOUR, "link.csv")):
         with pytest.raises(PathRefusedError, match=r"link\.csv"):
             ask()
 

@@ -18,6 +18,7 @@ from feed_assets.storage.port import InstanceStore, Trash
 from feed_assets.storage.records import Outcome
 from feed_assets.storage.registry import open_store
 from tests.drills import drill_seed, sized
+from tests.storage.harnesses import read_file
 from tests.storage.trees import Died, FailAt, Tree, WatchedCalls, land, memory_folder, read_tree
 from tests.transfer.archives import archive as archive_to
 from tests.transfer.archives import bring_back, receive
@@ -244,8 +245,7 @@ def test_receiving_fails_anywhere_without_showing_a_part_and_its_repeat_converge
 def read_files(store: InstanceStore, path: str) -> dict[str, bytes]:
     found = {}
     for file in store.all_files(path):
-        with store.open(path, file) as stream:
-            found[file] = stream.read()
+        found[file] = read_file(store, path, file)
     return found
 
 
