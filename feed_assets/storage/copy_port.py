@@ -214,13 +214,16 @@ class Copying(ABC):
         """Whether requests wait for a network, so that many concurrent ones take hardly longer than one."""
         return True
 
+    def require_root(self) -> None:  # noqa: B027 - storage without mount points has none
+        """Raise `StorageError` if the root is not there, as that of an unmounted storage: nothing is then missing."""
+
     @abstractmethod
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         """List the content of a source; with `everything` also hidden files, but neither the flag nor our own files.
 
         `now` is the real time in nanoseconds since 1970. Only an AVAILABLE or EMPTY source has files.
         Raises `InstanceChangingError` if the source keeps changing, `PathRefusedError` for a link to a directory or out
-        of the root, and `StorageError` if the root is missing.
+        of the root.
         """
 
     @abstractmethod

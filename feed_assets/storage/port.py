@@ -5,33 +5,42 @@ contract; every adapter passes one behaviour suite.
 """
 
 import errno
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from feed_assets.storage.copy_port import Copying
-from feed_assets.storage.errors import InstanceNotFoundError, StorageError, StorageFullError
-from feed_assets.storage.paths import SINGLE_FILE, parse_path
+from feed_assets.storage.copy_port import Copying, Reading
+from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StorageError, StorageFullError
+from feed_assets.storage.manifests import read_entry
+from feed_assets.storage.paths import SINGLE_FILE, parse_flag, parse_path
 from feed_assets.storage.records import (
     Availability,
     Clearing,
     Guard,
     Look,
     Manifest,
+    ManifestEntry,
     Measure,
     Moved,
     Purged,
     Scan,
     StagingPlace,
 )
+from feed_assets.storage.refusals import Translated
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to
 continue with."""
 
+_TRIES = 10
+_THREADS = 8
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -78,13 +87,13 @@ class InstanceStore(ABC):
         raises only what concerns the whole store.
         """
 
-    @abstractmethod
     def manifest(self, path: str, flag: str | None = None) -> Manifest:
         """Compute the manifest of an instance by reading all of it; never a mix of two publications.
 
         Raises `InstanceNotFoundError`; `InstanceChangingError` if the instance keeps changing or is being published;
         `PathRefusedError` if a symbolic link inside leads out of the root or to a directory.
         """
+        return self._read_content(path, flag, None)
 
     @abstractmethod
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
@@ -104,12 +113,21 @@ class InstanceStore(ABC):
         Raises `ManifestError` if it cannot be read.
         """
 
-    @abstractmethod
     def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
         """Copy the content into the local directory `to`, created if needed; return the manifest of the copy.
 
         Never a mix of two publications. Raises the errors of `manifest`, and `StorageError` if `to` is not empty.
         """
+        with Translated(self._refused, path):
+            to.mkdir(parents=True, exist_ok=True)
+            if any(to.iterdir()):
+                raise StorageError(
+                    store=self.root_url,
+                    path=path,
+                    reason=f"{to} holds something already",
+                    next_step="Fetch into a directory that is empty or does not exist.",
+                )
+            return self._read_content(path, flag, to)
 
     @abstractmethod
     def stage(self, path: str, token: str) -> StagingPlace:
@@ -222,14 +240,25 @@ class InstanceStore(ABC):
         """Return the URL by which Spark's own connector opens an instance; None if Spark has no such connector."""
         return None if self.spark_scheme is None else f"{self.spark_scheme}://{self.url(path).split('://', 1)[1]}"
 
-    def _not_empty(self, path: str, to: Path) -> StorageError:
-        """Build the error for fetching into a directory that is not empty."""
-        return StorageError(
-            store=self.root_url,
-            path=path,
-            reason=f"{to} holds something already",
-            next_step="Fetch into a directory that is empty or does not exist.",
-        )
+    def _read_content(self, path: str, flag: str | None, to: Path | None) -> Manifest:
+        """Read all content, into a directory if given; repeat if the instance changed meanwhile."""
+        copying, flag = self.copying(), parse_flag(self.root_url, flag)
+        for _ in range(_TRIES):
+            before = copying.survey(path, None, 0)
+            if before.availability is Availability.MISSING:
+                raise InstanceNotFoundError(store=self.root_url, path=path)
+            if before.availability is Availability.PARTIAL:
+                raise InstanceChangingError(store=self.root_url, path=path, reason="a publication of it is under way")
+            files = [file.path for file in before.files if file.path != flag]
+            with suppress(InstanceNotFoundError), copying.reading(path) as reading:
+                if to is not None and any(to.iterdir()):
+                    shutil.rmtree(to)
+                    to.mkdir()
+                with ThreadPoolExecutor(_THREADS) as pool:
+                    entries = list(pool.map(partial(_read_file, reading, to), files))
+                if copying.survey(path, None, 0).is_like(before):
+                    return Manifest.of(entries)
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
     def _refused(self, path: str, exc: Exception) -> StorageError:
         """Translate an exception of a filesystem."""
@@ -243,6 +272,14 @@ class InstanceStore(ABC):
             reason=f"the filesystem refused: {reason}",
             next_step="Check that the storage is reachable, that it has space and that this user may use the path.",
         )
+
+
+def _read_file(reading: Reading, to: Path | None, file: str) -> ManifestEntry:
+    if to is None:
+        return read_entry(file, reading.chunks(file))
+    (to / file).parent.mkdir(parents=True, exist_ok=True)
+    with (to / file).open("wb") as copy:
+        return read_entry(file, reading.chunks(file), copy)
 
 
 class Trash(ABC):

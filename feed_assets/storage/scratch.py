@@ -73,12 +73,3 @@ class Scratch:
             changed = max(item.lstat().st_mtime for item in [folder, *folder.rglob("*")])
             if datetime.fromtimestamp(changed, UTC) < older_than:
                 shutil.rmtree(folder, ignore_errors=True)
-
-    @staticmethod
-    def clear(folder: Path) -> None:
-        """Empty a directory."""
-        for item in folder.iterdir():
-            if item.is_dir() and not item.is_symlink():
-                shutil.rmtree(item)
-            else:
-                item.unlink()

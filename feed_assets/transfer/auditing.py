@@ -128,6 +128,7 @@ def _audit_target(
 ) -> Audit:
     """Compare the target with its manifest."""
     store, part = stores.get(target.store), copy_filter(options)
+    store.copying().require_root()
     survey = store.copying().survey(target.path, None, nanoseconds(clock.now()), everything=True)
     existing = {file.path: file.size for file in survey.files}
     try:

@@ -296,6 +296,8 @@ def survey_source(stores: StorePool, source: Side, options: CopyOptions, clock: 
         survey = copying.survey_all(source.path, now)
     else:
         survey = copying.survey(source.path, source.flag, now, everything=options.hidden)
+    if survey.availability is Availability.MISSING and not options.exact:
+        copying.require_root()
     if survey.availability not in (Availability.AVAILABLE, Availability.EMPTY):
         raise SourceNotAvailableError(
             url=stores.get(source.store).url(source.path), availability=survey.availability, flag=source.flag

@@ -74,6 +74,15 @@ class LocalCopying(Copying):
     def is_remote(self) -> bool:
         return is_network(self._root)
 
+    def require_root(self) -> None:
+        if not os.path.isdir(self._root or "/"):
+            raise StorageError(
+                store=self._root_url,
+                path="",
+                reason="the root is not there",
+                next_step="Mount the storage, or correct the cluster's address; nothing is taken for deleted.",
+            )
+
     def survey(self, path: str, flag: str | None, now: int, *, everything: bool = False) -> Survey:
         with self._translated(path):
             flag = parse_flag(self._root_url, flag)
@@ -81,7 +90,6 @@ class LocalCopying(Copying):
             try:
                 return self._reader.hold(path, survey, _TRIES)
             except FileNotFoundError:
-                self._require_root()
                 return Survey(availability=Availability.MISSING)
 
     def survey_all(self, path: str, now: int) -> Survey:
@@ -172,15 +180,6 @@ class LocalCopying(Copying):
                 self._calls.flush_all(folder)
             finally:
                 self._calls.close(folder)
-
-    def _require_root(self) -> None:
-        if not os.path.isdir(self._root or "/"):
-            raise StorageError(
-                store=self._root_url,
-                path="",
-                reason="the root is not there",
-                next_step="Mount the storage, or correct the cluster's address; nothing is taken for deleted.",
-            )
 
     def _survey_folder(self, path: str, folder: int, *, flag: str | None, now: int, everything: bool) -> Survey:
         before = os.fstat(folder)

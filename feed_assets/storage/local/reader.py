@@ -4,13 +4,13 @@
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, PathRefusedError
+from feed_assets.storage.errors import InstanceChangingError, PathRefusedError
 from feed_assets.storage.listing import Entry, decide_availability, look_at, scan_listing
 from feed_assets.storage.local.files import Follow, entry_of, is_at, is_wanted_content, iter_files
 from feed_assets.storage.local.tree import read_file, read_files
@@ -69,19 +69,6 @@ class LocalReader:
             if look is not None:
                 return look
         raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
-
-    def read_whole(self, path: str, flag: str | None, read: Callable[[int, Sequence[str]], Result]) -> Result:
-        """Call `read` with the open directory and its content files in order; repeat if it was replaced meanwhile."""
-        follow = partial(self.follow_or_refuse, path)
-
-        def read_all(directory: int) -> Result:
-            found = iter_files(directory, wants=is_wanted_content, follow=follow)
-            return read(directory, sorted(file for file, _ in found if file != flag))
-
-        try:
-            return self.hold(path, read_all)
-        except FileNotFoundError:
-            raise InstanceNotFoundError(store=self._root_url, path=path) from None
 
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         """Scan one instance; read only the files that an earlier scan does not cover."""

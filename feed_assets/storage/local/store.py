@@ -29,11 +29,9 @@ from feed_assets.storage.local.slot import find_slot, remove_staging
 from feed_assets.storage.local.staging import LocalStaging, StagingState
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.local.tree import (
-    copy_files,
     list_directory,
     make_directories,
     newest_change,
-    read_files,
 )
 from feed_assets.storage.local.walk import LocalMeasure, open_measure, walk_below
 from feed_assets.storage.manifests import parse_manifest
@@ -95,10 +93,6 @@ class LocalStore(InstanceStore):
                 looks.append(obstructed(path, self._refused(path, exc).reason))
         return looks
 
-    def manifest(self, path: str, flag: str | None = None) -> Manifest:
-        with self._translated(path):
-            return Manifest.of(self._reader.read_whole(path, parse_flag(self.root_url, flag), read_files))
-
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         with self._translated(path):
             return self._reader.scan(path, parse_flag(self.root_url, flag), earlier, now)
@@ -113,17 +107,6 @@ class LocalStore(InstanceStore):
             except (FileNotFoundError, NotADirectoryError):
                 return None
         return parse_manifest(text, store=self.root_url, path=path)
-
-    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
-        with self._translated(path):
-            to.mkdir(parents=True, exist_ok=True)
-            if any(to.iterdir()):
-                raise self._not_empty(path, to)
-            return Manifest.of(
-                self._reader.read_whole(
-                    path, parse_flag(self.root_url, flag), lambda directory, files: copy_files(directory, files, to)
-                )
-            )
 
     def stage(self, path: str, token: str) -> StagingPlace:
         self.recover(path)

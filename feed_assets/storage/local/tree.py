@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 from feed_assets.storage.local.files import read_chunks
 from feed_assets.storage.manifests import read_entry
@@ -45,18 +44,6 @@ def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> 
         return [read_file(directory, path, flush=flush) for path in paths]
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda path: read_file(directory, path, flush=flush), paths))
-
-
-def copy_files(directory: int, paths: Sequence[str], to: Path) -> list[ManifestEntry]:
-    """Copy files below an open directory into the directory `to`, and replace all its content."""
-    for name in list_directory(str(to)):
-        remove_tree(str(to / name))
-    entries = []
-    for path in paths:
-        (to / path).parent.mkdir(parents=True, exist_ok=True)
-        with open(to / path, "wb") as copy, _opened(directory, path) as descriptor:
-            entries.append(read_entry(path, read_chunks(descriptor), copy))
-    return entries
 
 
 def list_directory(path: str) -> list[str]:

@@ -12,12 +12,11 @@ from feed_assets.storage.clearing import clearing_guard
 from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
-    InstanceNotFoundError,
     PathRefusedError,
 )
 from feed_assets.storage.listing import scan_listing
 from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
-from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing, UnusableKeyError, each
+from feed_assets.storage.object.client import ObjectClient, ObjectListing, UnusableKeyError, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
@@ -94,9 +93,6 @@ class ObjectStore(InstanceStore):
         except PermissionError as exc:
             return obstructed(path, self._refused(path, exc).reason)
 
-    def manifest(self, path: str, flag: str | None = None) -> Manifest:
-        return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), None))
-
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         key, flag = self._key(path), parse_flag(self.root_url, flag)
         with self._translated(path):
@@ -115,13 +111,6 @@ class ObjectStore(InstanceStore):
         with self._translated(path):
             text = read_object(self.client, f"{self._key(path)}/{MANIFEST_NAME}")
         return None if text is None else parse_manifest(text, store=self.root_url, path=path)
-
-    def fetch(self, path: str, to: Path, flag: str | None = None) -> Manifest:
-        with self._translated(path):
-            to.mkdir(parents=True, exist_ok=True)
-            if any(to.iterdir()):
-                raise self._not_empty(path, to)
-        return Manifest.of(self._read_whole(path, parse_flag(self.root_url, flag), to))
 
     def stage(self, path: str, token: str) -> StagingPlace:
         return self._staging(path, token).create()
@@ -237,43 +226,8 @@ class ObjectStore(InstanceStore):
     def _list(self, path: str) -> ObjectListing:
         return list_objects(self.client, path)
 
-    def _content(self, path: str, flag: str | None) -> dict[str, ObjectFile]:
-        """List the content files of an instance; raise `InstanceChangingError` if a publication is in progress."""
-        listing = self._list(parse_path(self.root_url, path))
-        if not listing.exists:
-            raise InstanceNotFoundError(store=self.root_url, path=path)
-        if PUBLISHING_NAME in listing.files:
-            raise InstanceChangingError(store=self.root_url, path=path, reason="a publication of it is under way")
-        if "" in listing.files:
-            raise NotADirectoryError("it is a file, and an instance is a directory")
-        return {name: file for name, file in listing.files.items() if is_content(name, flag)}
-
-    def _read_whole(self, path: str, flag: str | None, to: Path | None) -> list[ManifestEntry]:
-        """Read all content, into a directory if given; repeat if the instance changed meanwhile."""
-        key = self._key(path)
-        with self._translated(path):
-            for _ in range(_TRIES):
-                before = self._content(path, flag)
-                if to is not None:
-                    Scratch.clear(to)
-                try:
-                    entries = self._read_all(key, list(before), to)
-                except FileNotFoundError:
-                    continue
-                if self._content(path, flag) == before:
-                    return entries
-        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
-
-    def _read_all(self, key: str, files: Sequence[str], to: Path | None = None) -> list[ManifestEntry]:
-        return each(partial(self._read, key, to), files)
-
-    def _read(self, key: str, to: Path | None, file: str) -> ManifestEntry:
-        with ExitStack() as stack:
-            copy = None
-            if to is not None:
-                (to / file).parent.mkdir(parents=True, exist_ok=True)
-                copy = stack.enter_context((to / file).open("wb"))
-            return read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/")), copy)
+    def _read_all(self, key: str, files: Sequence[str]) -> list[ManifestEntry]:
+        return each(lambda file: read_entry(file, self.client.chunks(f"{key}/{file}".rstrip("/"))), files)
 
     def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""
