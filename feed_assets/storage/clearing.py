@@ -1,22 +1,24 @@
 """Clear the place of a publication, for runs and copies alike: no publication removes what is not ours.
 
-Foreign content, which no record and no manifest knows, is refused unless somebody has decided about it. Files that the
-last manifest in the place does not name go to the trash before the new content becomes visible.
+Foreign content, which no record and no manifest knows, is refused unless somebody has decided to adopt it (it stays as
+it is, and gets a manifest) or to replace it. Files that the last manifest in the place does not name go to the trash
+before the new content becomes visible.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from feed_assets.entities.existing import Existing
+from feed_assets.storage.copy_port import Prepared
 from feed_assets.storage.errors import (
     ForeignContentError,
     ManifestError,
     PathRefusedError,
     StorageError,
 )
-from feed_assets.storage.manifests import hidden_entries
-from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME
+from feed_assets.storage.manifests import hidden_entries, with_hidden
+from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, Outcome
+from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, Outcome
 
 _FLAG = "_SUCCESS"
 _GONE = frozenset({Outcome.MOVED, Outcome.ALREADY, Outcome.VANISHED})
@@ -96,6 +98,43 @@ def clearing_guard(
         clear_place(store, path, flag, rules)
 
     return clear
+
+
+def adopt_content(
+    store: InstanceStore, path: str, token: str, *, flag: str | None, guard: Guard, extra: Mapping[str, str]
+) -> Manifest:
+    """Publish the present content of a path as the instance, and return its manifest. Reads all of it.
+
+    Raises:
+        StorageError: it is a single file or a partition of a table, or keeps changing.
+    """
+    if not store.trash().takes_files or "" in store.standing_files(path):
+        raise StorageError(
+            store=store.root_url,
+            path=path,
+            reason="only a directory of files can be adopted",
+            next_step="Write `existing: replace` in the declaration of the feed, or move it away.",
+        )
+    copying = store.copying()
+    sizes = copying.standing(path).files
+    content = store.manifest(path, flag)
+    hidden = tuple(
+        ManifestEntry(name, sizes[name], "") for name in sizes if name != flag and not is_content(name, flag)
+    )
+    staging = copying.staging(path, token)
+    staging.open()
+    staging.seal()
+    try:
+        staging.adopt([*(entry.path for entry in content.entries), *(entry.path for entry in hidden)])
+        manifest = with_hidden(Manifest.of(content.entries, extra), hidden)
+        staging.prepare(Prepared(manifest=manifest, flags=(flag,) if flag else (), hidden=hidden))
+        copying.flush([staging])
+        staging.publish(guard)
+        copying.flush([staging])
+        staging.remove()
+    finally:
+        staging.close()
+    return manifest
 
 
 def _list(store: InstanceStore, path: str) -> tuple[str, ...]:

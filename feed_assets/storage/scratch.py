@@ -13,6 +13,24 @@ from feed_assets.storage.errors import PathRefusedError, StorageError
 from feed_assets.storage.paths import path_name
 
 
+def user_folder() -> Path:
+    """Return the directory for this user's temporary files of feed-assets."""
+    return Path(tempfile.gettempdir()) / f"feed-assets-{os.getuid()}"
+
+
+def make_private(folder: Path, store: str, path: str) -> None:
+    """Create a directory that only this user can enter. Raises `StorageError` if it belongs to somebody else."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StorageError(
+            store=store,
+            path=path,
+            reason=f"the directory {folder} belongs to somebody else",
+            next_step="Remove it, or name another place for temporary files by TMPDIR or the storage option 'scratch'.",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
     """The scratch directories of one store: one for each (token, path), readable by this user only."""
@@ -23,7 +41,7 @@ class Scratch:
     @classmethod
     def of(cls, store: str, root: Path | None) -> Self:
         """Return the scratch directories below `root`, or by default below the user's temporary directory."""
-        base = root if root is not None else Path(tempfile.gettempdir()) / f"feed-assets-{os.getuid()}"
+        base = user_folder() if root is None else root
         return cls(store=store, root=base / path_name(store))
 
     def folder(self, token: str, path: str) -> Path:
@@ -33,15 +51,7 @@ class Scratch:
         """Create the directory of a staging, or empty it."""
         folder = self.folder(token, path)
         shutil.rmtree(folder, ignore_errors=True)
-        self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self.root.parent.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise StorageError(
-                store=self.store,
-                path=path,
-                reason=f"the scratch directory {self.root.parent} belongs to somebody else",
-                next_step="Name another one by the storage option 'scratch'.",
-            )
+        make_private(self.root.parent, self.store, path)
         folder.mkdir(parents=True)
         return folder
 

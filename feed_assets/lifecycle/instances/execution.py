@@ -45,7 +45,7 @@ from feed_assets.state.records import (
     Lease,
     ProcessInstanceStatus,
 )
-from feed_assets.storage.adopting import adopt_content
+from feed_assets.storage.clearing import adopt_content
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Manifest, StagingPlace

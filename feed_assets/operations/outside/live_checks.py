@@ -15,13 +15,13 @@ from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locat
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
+from feed_assets.operations.outside.work_folders import find_folder_fault, find_local_folder, make_folder
 from feed_assets.plan.mirrors import compile_mirror
 from feed_assets.plan.records import Directory
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability
 from feed_assets.storage.registry import open_store
-from feed_assets.storage.work_folders import find_folder_fault, find_local_folder, make_folder
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.validation.rules_workflow import iter_files, iter_workflows

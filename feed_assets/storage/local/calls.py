@@ -163,37 +163,31 @@ class LocalCalls:
             os.close(opened)
 
 
-def _unescape(point: str) -> str:
-    """Return a mount point without its octal escapes."""
-    return _OCTAL.sub(lambda found: chr(int(found.group(1), 8)), point)
+def _list_mounts() -> list[tuple[str, str]]:
+    """Return all mount points with the kinds of their filesystems, in order; none if the system does not list them."""
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
+            lines = [line.partition(" - ") for line in stream]
+    except OSError:
+        return []
+    points = [_OCTAL.sub(lambda found: chr(int(found.group(1), 8)), fields.split(" ", 5)[4]) for fields, _, _ in lines]
+    return list(zip(points, [rest.partition(" ")[0] for _, _, rest in lines], strict=True))
 
 
 def find_mounts(root: str) -> tuple[str, ...]:
     """Return the mount points below a directory, relative to it; none if the system does not list them."""
     base = os.path.realpath(root or "/").rstrip("/") + "/"
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
-            points = [line.split(" ", 5)[4] for line in stream]
-    except OSError:
-        return ()
-    plain = map(_unescape, points)
-    return tuple(sorted({point.removeprefix(base) for point in plain if point.startswith(base) and point != base}))
+    return tuple(
+        sorted({point.removeprefix(base) for point, _ in _list_mounts() if point.startswith(base) and point != base})
+    )
 
 
 @cache
 def is_network(root: str) -> bool:
     """Return whether a directory, or its future parent, is on a network filesystem; False if unknown."""
     place = os.path.realpath(root or "/")
-    best, kind = "", ""
-    try:
-        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as stream:
-            for line in stream:
-                fields, _, rest = line.partition(" - ")
-                point = _unescape(fields.split(" ", 5)[4])
-                if len(point) >= len(best) and f"{place}/".startswith(f"{point.rstrip('/')}/"):
-                    best, kind = point, rest.partition(" ")[0]
-    except OSError:
-        return False
+    around = [each for each in _list_mounts() if f"{place}/".startswith(f"{each[0].rstrip('/')}/")]
+    _, kind = max(reversed(around), key=lambda each: len(each[0]), default=("", ""))
     return kind in _NETWORK or kind.startswith("fuse")
 
 

@@ -144,7 +144,7 @@ class LocalCopying(Copying):
             except NotADirectoryError:
                 folder = os.open(os.path.dirname(target), _FOLDER)
             try:
-                yield LocalReading(folder, path, target, self._root_url, self._reader)
+                yield LocalReading(folder, path, self._reader)
             finally:
                 os.close(folder)
 
@@ -217,18 +217,16 @@ class LocalCopying(Copying):
 class LocalReading(Reading):
     """The files below an open directory, or the single file in it that is the instance."""
 
-    def __init__(self, folder: int, path: str, target: str, root_url: str, reader: LocalReader) -> None:
+    def __init__(self, folder: int, path: str, reader: LocalReader) -> None:
         self._folder = folder
         self._path = path
-        self._target = target
-        self._root_url = root_url
         self._reader = reader
 
     def chunks(self, file: str) -> Iterator[bytes | memoryview]:
         try:
             descriptor = self._open(file)
         except (FileNotFoundError, NotADirectoryError):
-            raise InstanceNotFoundError(store=self._root_url, path=f"{self._path}/{file}") from None
+            raise InstanceNotFoundError(store=self._reader.root_url, path=f"{self._path}/{file}") from None
         except OSError as exc:
             raise self._refused(file, exc) from exc
         try:
@@ -240,18 +238,18 @@ class LocalReading(Reading):
 
     def _open(self, file: str) -> int:
         if file == SINGLE_FILE:
-            return os.open(os.path.basename(self._target), _PLAIN_FILE, dir_fd=self._folder)
+            return os.open(os.path.basename(self._reader.target(self._path)), _PLAIN_FILE, dir_fd=self._folder)
         try:
             return os.open(file, _PLAIN_FILE, dir_fd=self._folder)
         except OSError as exc:
             if exc.errno != errno.ELOOP:
                 raise
-        self._reader.check_inside(f"{self._path}/{file}", f"{self._target}/{file}")
+        self._reader.check_inside(f"{self._path}/{file}", f"{self._reader.target(self._path)}/{file}")
         return os.open(file, _FILE, dir_fd=self._folder)
 
     def _refused(self, file: str, exc: OSError) -> StorageError:
         return StorageError(
-            store=self._root_url,
+            store=self._reader.root_url,
             path=f"{self._path}/{file}",
             reason=f"the filesystem refused: {exc.strerror or exc}",
             next_step="Check that the storage is reachable and that this user may read the file.",

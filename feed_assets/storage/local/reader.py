@@ -29,17 +29,17 @@ class LocalReader:
 
     def __init__(self, root: str, root_url: str) -> None:
         self._root = root
-        self._root_url = root_url
+        self.root_url = root_url
 
     def target(self, path: str) -> str:
         """Return the absolute path of an instance without accessing the filesystem."""
-        return f"{self._root}/{parse_path(self._root_url, path)}"
+        return f"{self._root}/{parse_path(self.root_url, path)}"
 
     def check_inside(self, path: str, target: str) -> None:
         """Raise `PathRefusedError` for an absolute path that leads out of the root through a symbolic link."""
         if not self._is_inside(target):
             raise PathRefusedError(
-                store=self._root_url, path=path, reason="a symbolic link leads out of the storage root"
+                store=self.root_url, path=path, reason="a symbolic link leads out of the storage root"
             )
 
     def look(self, path: str, flag: str | None, inside: set[str]) -> Look:
@@ -55,7 +55,7 @@ class LocalReader:
                 if not os.path.isdir(target):
                     if Path(target).is_symlink() and not Path(target).exists():
                         raise PathRefusedError(
-                            store=self._root_url, path=path, reason="a symbolic link leads to nothing"
+                            store=self.root_url, path=path, reason="a symbolic link leads to nothing"
                         ) from None
                     return _look_at_file(path, target, flag)
                 directory = os.open(target, _DIRECTORY)
@@ -68,7 +68,7 @@ class LocalReader:
                 os.close(directory)
             if look is not None:
                 return look
-        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
     def scan(self, path: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         """Scan one instance; read only the files that an earlier scan does not cover."""
@@ -100,7 +100,7 @@ class LocalReader:
                 continue
             finally:
                 os.close(directory)
-        raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+        raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
 
     def open(self, path: str) -> int:
         """Open the directory of an instance. Raises `PathRefusedError` if it is outside of the root."""
@@ -127,10 +127,10 @@ class LocalReader:
         except FileNotFoundError:
             os.lstat(link)
             reason = "it is a symbolic link that leads nowhere"
-            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason) from None
+            raise PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason) from None
         if stat.S_ISDIR(seen.st_mode):
             reason = "it is a symbolic link to a directory"
-            raise PathRefusedError(store=self._root_url, path=f"{path}/{file}", reason=reason)
+            raise PathRefusedError(store=self.root_url, path=f"{path}/{file}", reason=reason)
         return seen
 
     def _scan_into(
@@ -161,7 +161,7 @@ class LocalReader:
                 availability, [before], earlier, now, lambda files: [read_file(parent, name) for _ in files]
             )
             if entry_of("", os.stat(target)) != before:
-                raise InstanceChangingError(store=self._root_url, path=path, reason="it does not hold still")
+                raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
             return scan
         except FileNotFoundError:
             return nothing_to_scan(Availability.MISSING)

@@ -1,4 +1,4 @@
-"""Use an object store as the source and target of copies."""
+"""Use an object store as the source and target of copies, and keep snapshots of it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,7 +9,6 @@ from feed_assets.storage.listing import nanoseconds, source_files
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_head, parse_manifest
 from feed_assets.storage.object.client import ObjectClient, ObjectFile, ObjectListing
 from feed_assets.storage.object.listings import entry_of, look_into, measure_listing
-from feed_assets.storage.object.snapshots import ObjectSnapshots
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.tree import list_objects, read_object
 from feed_assets.storage.paths import (
@@ -20,10 +19,12 @@ from feed_assets.storage.paths import (
     is_content,
     parse_flag,
     parse_path,
+    parse_token,
+    path_name,
 )
-from feed_assets.storage.records import Availability, ManifestEntry
+from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 from feed_assets.storage.refusals import Refuse, Translated
-from feed_assets.storage.snapshots import Snapshots
+from feed_assets.storage.snapshots import FOLDER, SUFFIX, Snapshots, pack_manifest, unpack_manifest
 
 
 class ObjectCopying(Copying):
@@ -135,6 +136,48 @@ class ObjectReading(Reading):
                 yield from self._client.chunks(path)
             except FileNotFoundError:
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
+
+
+class ObjectSnapshots(Snapshots):
+    """Snapshots below `.feed-assets/snapshots/`: only a manifest each, because object stores have no hard links."""
+
+    def __init__(
+        self,
+        client: ObjectClient,
+        root_url: str,
+        path: str,
+        shelf: str,
+        refuse: Refuse,
+    ) -> None:
+        self._client = client
+        self._root_url = root_url
+        self._path = path
+        self._prefix = f"{CONTROL_FOLDER}/{FOLDER}/{path_name(path)}/{parse_token(root_url, shelf)}"
+        self._refuse = refuse
+
+    def names(self) -> list[str]:
+        with Translated(self._refuse, self._path):
+            found = self._client.list(self._prefix).files
+        return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+    def find(self, name: str) -> Manifest | None:
+        with Translated(self._refuse, self._path):
+            data = read_object(self._client, self._key(name))
+        return None if data is None else unpack_manifest(data, store=self._root_url, path=self._path)
+
+    def keep(self, name: str, manifest: Manifest, *, with_content: bool) -> None:  # noqa: ARG002 - it cannot be kept
+        with Translated(self._refuse, self._path):
+            self._client.put(self._key(name), pack_manifest(manifest))
+
+    def content(self, name: str) -> str | None:  # noqa: ARG002 - there is none
+        return None
+
+    def drop(self, name: str) -> None:
+        with Translated(self._refuse, self._path):
+            self._client.remove([self._key(name)])
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{parse_token(self._root_url, name)}{SUFFIX}"
 
 
 def _mark(manifest: ObjectFile | None) -> str:

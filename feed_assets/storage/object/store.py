@@ -22,8 +22,7 @@ from feed_assets.storage.object.listings import content_of, look_into, measure_l
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.trash import ObjectTrash
-from feed_assets.storage.object.tree import find_present, list_objects, read_object
-from feed_assets.storage.object.walk import walk_keys
+from feed_assets.storage.object.tree import find_present, list_objects, read_object, walk_keys
 from feed_assets.storage.paths import (
     CONTROL_FOLDER,
     MANIFEST_NAME,

@@ -2,30 +2,20 @@
 
 import fcntl
 import os
-import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.paths import path_name
+from feed_assets.storage.scratch import make_private, user_folder
 
 
 @contextmanager
 def partition_lock(store: str, name: str) -> Iterator[None]:
     """Hold the lock of a partition, by table URL and partition name; all partitions share 256 locks per user."""
-    base = Path(tempfile.gettempdir()) / f"feed-assets-{os.getuid()}"
+    base = user_folder()
     try:
-        base.mkdir(mode=0o700, exist_ok=True)
-        found = base.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise StorageError(
-                store=store,
-                path=name,
-                reason=f"the directory of locks {base} belongs to somebody else",
-                next_step="Remove it, or name another place for temporary files by TMPDIR.",
-            )
+        make_private(base, store, name)
         folder = base / "table-locks"
         folder.mkdir(exist_ok=True)
         descriptor = os.open(folder / path_name(f"{store}/{name}")[:2], os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
