@@ -44,6 +44,7 @@ FeedAssetsError
 │   ├── StagingLostError      the staging to publish was discarded, swept or never made
 │   ├── ManifestError         a manifest file that cannot be read
 │   ├── ForeignContentError   the place of an instance holds content that no record and no manifest knows
+│   ├── PlaceOccupiedError    something else is in the place of an exact copy, which replaces nothing
 │   ├── TableRefusedError     a table is missing, differs from its feed, or has other writers
 │   └── StoreUnknownError     no adapter for the URL, or its packages are not installed
 ├── StateError                the state database refused

@@ -13,6 +13,7 @@ from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.errors import StorageError, StorageFullError
 from feed_assets.storage.pool import StorePool
 from feed_assets.transfer.errors import CopyDamagedError, SourceChangingError
+from feed_assets.transfer.exact_plans import plan_exactly
 from feed_assets.transfer.finishing import Finishing, RepeatError
 from feed_assets.transfer.outcomes import Copied, CopyStatus
 from feed_assets.transfer.plans import CopyPlan, Side, plan_copy
@@ -167,14 +168,12 @@ class _Work:
 
     def _plan(self, copy: _Try) -> None:
         request = copy.request
-        sides = request.source, request.target
         try:
-            adopts = request.clearing is not None and request.clearing.existing is Existing.ADOPT
-            plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
+            plan = self._compare(copy)
             if plan.is_unfinished:
                 with suppress(StorageError):  # only another publication can complete it, and this copy is one
                     self.stores.get(plan.target.store).recover(plan.target.path)
-                plan = plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
+                plan = self._compare(copy)
             if request.check is not None:
                 request.check(plan)
             if request.clearing is not None and plan.is_foreign:
@@ -186,6 +185,14 @@ class _Work:
         copy.plan = plan
         if plan.is_unchanged:
             copy.outcome = _unchanged(self.stores, plan, copy.tries, copy.watch)
+
+    def _compare(self, copy: _Try) -> CopyPlan:
+        request = copy.request
+        sides = request.source, request.target
+        if self.options.exact:
+            return plan_exactly(self.stores, *sides, self.options, self.clock)
+        adopts = request.clearing is not None and request.clearing.existing is Existing.ADOPT
+        return plan_copy(self.stores, *sides, self.options, self.clock, copy.distrusted, adopts=adopts)
 
     def _open(self, copy: _Try) -> None:
         assert copy.plan is not None

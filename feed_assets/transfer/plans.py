@@ -7,7 +7,6 @@ version of its file at the source. A copy with nothing to do therefore reads no 
 import hashlib
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -19,7 +18,7 @@ from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
-from feed_assets.storage.errors import ManifestError, PlaceOccupiedError
+from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.listing import nanoseconds
 from feed_assets.storage.manifests import Publication, hidden_entries, parse_json, render_json
 from feed_assets.storage.paths import is_content, path_name
@@ -27,7 +26,6 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 from feed_assets.transfer.errors import (
     NothingSelectedError,
-    SourceChangingError,
     SourceEmptiedError,
     SourceNotAvailableError,
 )
@@ -183,15 +181,12 @@ def plan_copy(
 
     Raises:
         SourceNotAvailableError: the source has no complete instance; an unmounted storage is a `StorageError`.
-        PlaceOccupiedError: an exact copy was asked for, and something else is in its place.
         SourceEmptiedError: a source without flag and manifest is empty and the target is not.
         NothingSelectedError: the filter matches no file of a source that has files.
         StorageError: a storage refused, or the source changed while it was listed.
     """
     store = stores.get(source.store)
     copying, to, url = store.copying(), stores.get(target.store).copying(), store.url(source.path)
-    if options.exact:
-        return _plan_exactly(stores, source, target, options, clock, url)
     published, replica = _find_replica(to, url, target, options, distrusted)
     if replica is not None and _is_marked(replica, copying, source, options):
         return _unchanged(source, target, options, url, published, replica)
@@ -201,50 +196,6 @@ def plan_copy(
     flags = copy_flags(target, copy_filter(options), options)
     comparison = _Comparison(stores, source, target, options, survey, url, flags, copying, to, distrusted, adopts)
     return comparison.plan(published)
-
-
-def _plan_exactly(
-    stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock, url: str
-) -> CopyPlan:
-    """Plan an exact copy: of everything, to a place where nothing is. Nothing is to be done if an equal copy is there.
-
-    Raises:
-        PlaceOccupiedError: something else is there.
-        SourceChangingError: the source changed while it was compared with an equal copy.
-    """
-    survey = survey_source(stores, source, options, clock)
-    standing = stores.get(target.store).copying().survey_all(target.path, nanoseconds(clock.now()))
-    is_there = standing.availability is not Availability.MISSING
-    if is_there:
-        if not _is_equal(stores, source, survey, target, standing):
-            raise PlaceOccupiedError(store=stores.get(target.store).root_url, path=target.path)
-        if not survey_source(stores, source, options, clock).is_like(survey):
-            raise SourceChangingError(url=url, tries=1, reason="it changed while it was compared")
-    return CopyPlan(
-        source=source,
-        target=target,
-        options=options,
-        source_url=url,
-        is_unchanged=is_there,
-        survey=survey,
-        transfers=survey.files,
-        flags=(target.flag,) if target.flag else (),
-    )
-
-
-def _is_equal(stores: StorePool, source: Side, survey: Survey, target: Side, standing: Survey) -> bool:
-    """Return whether two instances have the same files with the same bytes; read both."""
-    if [file[:2] for file in survey.files] != [file[:2] for file in standing.files]:
-        return False
-    with ExitStack() as stack:
-        sides = [stack.enter_context(stores.get(side.store).copying().reading(side.path)) for side in (source, target)]
-
-        def is_equal(file: SourceFile) -> bool:
-            one, other = (checksum_of(reading.chunks(file.path)) for reading in sides)
-            return one == other
-
-        with ThreadPoolExecutor(_THREADS) as pool:
-            return all(pool.map(is_equal, survey.files))
 
 
 def is_current(stores: StorePool, source: Side, target: Side, options: CopyOptions, clock: Clock) -> bool:
