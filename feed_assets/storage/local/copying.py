@@ -18,7 +18,7 @@ from feed_assets.storage.errors import (
 )
 from feed_assets.storage.listing import decide_availability, source_files
 from feed_assets.storage.local.calls import LocalCalls, find_mounts, is_network, touches_mount
-from feed_assets.storage.local.files import entry_of, is_wanted_content, iter_files, read_chunks
+from feed_assets.storage.local.files import entry_of, is_wanted_content, iter_files, opened, read_chunks
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.snapshots import LocalSnapshots
 from feed_assets.storage.local.staging import LocalStaging
@@ -121,17 +121,14 @@ class LocalCopying(Copying):
             try:
                 for flag in flags:
                     os.lstat(f"{target}/{flag}")
-                file = os.open(f"{target}/{MANIFEST_NAME}", _PLAIN_FILE)
+                with opened(f"{target}/{MANIFEST_NAME}", _PLAIN_FILE) as file:
+                    head = parse_head(os.read(file, _HEAD))
+                    if head is None:
+                        os.lseek(file, 0, os.SEEK_SET)
+                        head = parse_head(os.read(file, os.fstat(file).st_size))
+                    return head
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            try:
-                head = parse_head(os.read(file, _HEAD))
-                if head is None:
-                    os.lseek(file, 0, os.SEEK_SET)
-                    head = parse_head(os.read(file, os.fstat(file).st_size))
-            finally:
-                os.close(file)
-            return head
 
     @contextmanager
     def reading(self, path: str) -> Iterator[Reading]:

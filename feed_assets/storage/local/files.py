@@ -90,6 +90,16 @@ def entry_of(path: str, seen: os.stat_result) -> Entry:
     return Entry(path, seen.st_size, version, changed, modified, seen.st_mode & 0o7777)
 
 
+@contextmanager
+def opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    """Open a file or a directory, and close it at the end."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def is_at(descriptor: int, path: str) -> bool:
     """Return whether an open file is the one at an absolute path, without a link in the path; False if unknown."""
     try:
@@ -107,11 +117,8 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 def write_file(path: str, data: bytes) -> None:
     """Overwrite a file in place; processes that have it open see the new content."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-    try:
+    with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
         write_all(descriptor, data)
-    finally:
-        os.close(descriptor)
 
 
 def read_chunks(descriptor: int) -> Iterator[bytes | memoryview]:
@@ -176,11 +183,9 @@ def clone_file(folder: int, to_folder: int, file: str) -> None:
     except OSError as exc:
         if exc.errno not in NO_LINK:
             raise
-    source = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
-    try:
+    with opened(file, os.O_RDONLY | os.O_NOFOLLOW, folder) as source:
         seen = os.fstat(source)
-        target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=to_folder)
-        try:
+        with opened(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, to_folder) as target:
             try:
                 fcntl.ioctl(target, _CLONE, source)
             except OSError:
@@ -188,10 +193,6 @@ def clone_file(folder: int, to_folder: int, file: str) -> None:
             with suppress(PermissionError):
                 os.fchmod(target, stat.S_IMODE(seen.st_mode))
             os.utime(target, ns=(seen.st_mtime_ns, seen.st_mtime_ns))
-        finally:
-            os.close(target)
-    finally:
-        os.close(source)
 
 
 def link_tree(folder: int, to_folder: int) -> None:
@@ -201,7 +202,7 @@ def link_tree(folder: int, to_folder: int) -> None:
             name = entry.name
             if entry.is_dir(follow_symlinks=False):
                 os.mkdir(name, dir_fd=to_folder)
-                with _opened(folder, name) as below, _opened(to_folder, name) as to_below:
+                with opened(name, _FOLDER, folder) as below, opened(name, _FOLDER, to_folder) as to_below:
                     link_tree(below, to_below)
             elif entry.is_file(follow_symlinks=False):
                 os.link(name, name, src_dir_fd=folder, dst_dir_fd=to_folder, follow_symlinks=False)
@@ -229,19 +230,10 @@ def take_all_rights(folder: int, to_folder: int) -> None:
     for name in names:
         with ExitStack() as stack:
             try:
-                below = stack.enter_context(_opened(folder, name))
+                below = stack.enter_context(opened(name, _FOLDER, folder))
             except (FileNotFoundError, NotADirectoryError):
                 continue
-            take_all_rights(below, stack.enter_context(_opened(to_folder, name)))
-
-
-@contextmanager
-def _opened(folder: int, name: str) -> Iterator[int]:
-    opened = os.open(name, _FOLDER, dir_fd=folder)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+            take_all_rights(below, stack.enter_context(opened(name, _FOLDER, to_folder)))
 
 
 def parents(file: str) -> list[str]:

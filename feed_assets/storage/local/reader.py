@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from feed_assets.storage.errors import InstanceChangingError, PathRefusedError
 from feed_assets.storage.listing import Entry, decide_availability, look_at, scan_listing
-from feed_assets.storage.local.files import Follow, entry_of, is_at, is_wanted_content, iter_files
+from feed_assets.storage.local.files import Follow, entry_of, is_at, is_wanted_content, iter_files, opened
 from feed_assets.storage.local.tree import read_file, read_files
 from feed_assets.storage.paths import parse_path
 from feed_assets.storage.records import Availability, Look, Scan, missing, nothing_to_scan
@@ -150,23 +150,19 @@ class LocalReader:
 
     def _scan_file(self, path: str, target: str, flag: str | None, earlier: Scan | None, now: datetime) -> Scan:
         """Scan a file at a path where a directory is expected."""
-        parent = os.open(os.path.dirname(target), _DIRECTORY)
         try:
             before = entry_of("", os.stat(target))
             availability = decide_availability(flag, False, before.size)
             if availability is Availability.AVAILABLE:
                 self.check_inside(path, target)
-            name = os.path.basename(target)
-            scan = scan_listing(
-                availability, [before], earlier, now, lambda files: [read_file(parent, name) for _ in files]
-            )
+            with opened(os.path.dirname(target), _DIRECTORY) as parent:
+                read = partial(read_file, parent, os.path.basename(target))
+                scan = scan_listing(availability, [before], earlier, now, lambda files: [read() for _ in files])
             if entry_of("", os.stat(target)) != before:
                 raise InstanceChangingError(store=self.root_url, path=path, reason="it does not hold still")
             return scan
         except FileNotFoundError:
             return nothing_to_scan(Availability.MISSING)
-        finally:
-            os.close(parent)
 
     def _is_inside(self, target: str) -> bool:
         real = os.path.realpath(target)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from feed_assets.clock import TimeBudget
+from feed_assets.storage.local.files import opened
 from feed_assets.storage.manifests import parse_json
 
 PATIENCE = 30.0
@@ -42,13 +43,10 @@ class Slot:
 def find_slot(folder: str) -> Slot | None:
     """Return the content of a staging's `slot.json`; None if it does not exist or was never written."""
     try:
-        lock = os.open(slot_path(folder), os.O_RDONLY | os.O_CLOEXEC)
+        with opened(slot_path(folder), os.O_RDONLY) as lock:
+            return _read_slot(lock)
     except FileNotFoundError:
         return None
-    try:
-        return _read_slot(lock)
-    finally:
-        os.close(lock)
 
 
 def remove_staging(folder: str) -> None:

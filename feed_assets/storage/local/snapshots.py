@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from feed_assets.storage.errors import InstanceChangingError, ManifestError
 from feed_assets.storage.local.calls import LocalCalls
-from feed_assets.storage.local.files import NO_LINK, link_tree
+from feed_assets.storage.local.files import NO_LINK, link_tree, opened
 from feed_assets.storage.local.tree import flush_file, list_directory, make_directories, remove_tree, write_flushed
 from feed_assets.storage.manifests import parse_manifest
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME, parse_token, path_name
@@ -102,19 +102,13 @@ class LocalSnapshots(Snapshots):
 
     def _link(self, draft: str) -> bool:
         """Hard-link all files of the directory; return False if the filesystem has no hard links."""
-        source = os.open(self._target, _DIRECTORY)
-        try:
-            target = os.open(draft, _DIRECTORY)
+        with opened(self._target, _DIRECTORY) as source, opened(draft, _DIRECTORY) as target:
             try:
                 link_tree(source, target)
             except OSError as exc:
                 if exc.errno not in NO_LINK:
                     raise
                 return False
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
         return True
 
     def _read_manifest(self, folder: str) -> Manifest | None:

@@ -23,6 +23,7 @@ from feed_assets.storage.local.files import (
     clone_file,
     is_at,
     iter_files,
+    opened,
     parents,
     read_chunks,
     take_all_rights,
@@ -283,8 +284,7 @@ class LocalStaging(Staging):
             make_directories(os.path.dirname(f"{data}/{flag}"))
             with open(f"{data}/{flag}", "ab"):
                 pass
-        directory = os.open(data, _FOLDER)
-        try:
+        with opened(data, _FOLDER) as directory:
             paths = [path for path, _ in iter_files(directory, follow=follow)]
             entries = read_files(directory, paths, flush=True)
             manifest = with_hidden(
@@ -295,8 +295,6 @@ class LocalStaging(Staging):
             for folder, _, _ in os.walk(data, topdown=False):
                 flush_file(folder)
             inode = os.fstat(directory).st_ino
-        finally:
-            os.close(directory)
         slot = Slot(path=self.path, inode=inode, generation=0, is_prepared=True)
         write_flushed(f"{self._slot_path}.new", slot.render())
         os.rename(f"{self._slot_path}.new", self._slot_path)

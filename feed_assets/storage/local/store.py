@@ -23,7 +23,7 @@ from feed_assets.storage.errors import (
 from feed_assets.storage.local.calls import OBSTACLES, LocalCalls
 from feed_assets.storage.local.copying import LocalCopying
 from feed_assets.storage.local.exchange import Exchange, find_token
-from feed_assets.storage.local.files import Follow
+from feed_assets.storage.local.files import Follow, opened
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.slot import find_slot, remove_staging
 from feed_assets.storage.local.staging import LocalStaging, StagingState
@@ -296,12 +296,9 @@ class LocalStore(InstanceStore):
         """Hold the lock that serializes the swaps of a path; all paths share 256 locks."""
         folder = f"{self._control}/locks"
         make_directories(folder)
-        descriptor = os.open(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
+        with opened(f"{folder}/{path_name(path)[:2]}", os.O_RDONLY | os.O_CREAT) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(descriptor)
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)

@@ -8,11 +8,10 @@ mix of the directories at a path before and after an exchange.
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
-from feed_assets.storage.local.files import read_chunks
+from feed_assets.storage.local.files import opened, read_chunks
 from feed_assets.storage.manifests import read_entry
 from feed_assets.storage.records import ManifestEntry
 
@@ -22,20 +21,11 @@ _WORTH_THREADS = 32
 
 def read_file(directory: int, path: str, *, flush: bool = False) -> ManifestEntry:
     """Read a file below an open directory to its end; `flush` also flushes it to disk."""
-    with _opened(directory, path) as descriptor:
+    with opened(path, os.O_RDONLY, directory) as descriptor:
         entry = read_entry(path, read_chunks(descriptor))
         if flush:
             os.fsync(descriptor)
     return entry
-
-
-@contextmanager
-def _opened(directory: int, path: str) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def read_files(directory: int, paths: Sequence[str], *, flush: bool = False) -> list[ManifestEntry]:
@@ -64,11 +54,8 @@ def remove_tree(path: str) -> None:
 
 def flush_file(path: str) -> None:
     """Flush a file or directory to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_flushed(path: str, data: bytes) -> None:
