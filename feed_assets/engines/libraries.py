@@ -1,5 +1,6 @@
 """Locate the files that accompany a workflow's code (`workflow.lib`), and add them to a session."""
 
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -29,6 +30,22 @@ def resolve_file(work: Work, name: str) -> str:
             next_step="Name a file relative to the project's folder, or a URL that Spark can open.",
         )
     return str(file.resolve())
+
+
+def place_file(work: Work, name: str, folder: Path) -> str:
+    """Return the address of a file of the work with the content of the instance's release, written below `folder` if
+    the file has changed since.
+
+    Raises:
+        WorkflowNotFoundError: the path is not a file.
+    """
+    if name not in work.pinned:
+        return resolve_file(work, name)
+    below = folder / str(list(work.pinned).index(name))
+    below.mkdir(exist_ok=True)
+    file = below / PurePath(name).name
+    file.write_bytes(work.pinned[name])
+    return str(file)
 
 
 def add_libraries(spark: "SparkSession", work: Work) -> None:

@@ -107,13 +107,15 @@ class OutputTarget:
 class SubmitOptions:
     """Options for submitting an external application. With `master` None, spark-submit's own configuration decides.
 
-    `args` follow the paths of inputs and outputs on the application's command line. `more` are further options by their
-    names without dashes. The fields here, and the options that the engine sets itself, take precedence over `more`.
+    `queue` is a queue of YARN, unless `conf` or `more` names another. `args` follow the paths of inputs and outputs on
+    the application's command line. `more` are further options by their names without dashes. The fields here, and the
+    options that the engine sets itself, take precedence over `more`.
     """
 
     master: str | None = None
     deploy_mode: str | None = None
     main_class: str | None = None
+    queue: str | None = None
     args: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, str] = field(default_factory=dict)
@@ -149,7 +151,8 @@ class Work:
 
     `path` names the user's code in the notation of the engine; relative files are below `root`, the project's folder.
     `properties` have their variables filled in. `libs` are files beside the code: `.py`, `.zip`, `.egg` or `.jar`.
-    `catalog` is the address of the cluster's metastores.
+    `catalog` is the address of the cluster's metastores. `pinned` has the content of files that have changed since the
+    instance's release; it replaces what is in the files.
     """
 
     process: str
@@ -167,6 +170,11 @@ class Work:
     libs: tuple[str, ...] = ()
     submit: SubmitOptions | None = None
     catalog: str | None = None
+    pinned: Mapping[str, bytes] = field(default_factory=dict)
+
+    def read_file(self, name: str) -> bytes:
+        """Return the content of a file of the work. Raises `OSError` if it cannot be read."""
+        return self.pinned[name] if name in self.pinned else (self.root / name).read_bytes()
 
     def context(self) -> Context:
         return Context(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
+YARN_QUEUE = "spark.yarn.queue"
+
 _SQL_DEFAULTS = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",

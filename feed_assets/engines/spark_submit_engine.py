@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment, spark_home
-from feed_assets.engines.libraries import PYTHON_SUFFIXES, resolve_file
+from feed_assets.engines.libraries import PYTHON_SUFFIXES, place_file
 from feed_assets.engines.partition_filters import render_filter
 from feed_assets.engines.port import Engine, InputData, OutputReport, SubmitOptions, Work, WorkReport
-from feed_assets.engines.sessions import catalog_conf
+from feed_assets.engines.sessions import YARN_QUEUE, catalog_conf
 from feed_assets.engines.supervised import SupervisedProcess
 from feed_assets.masking import get_logger
 from feed_assets.timing.dates import render_datetime
@@ -84,14 +84,15 @@ def _logged(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def render_command(work: Work, properties_file: Path) -> list[str]:
-    """Return the command line of `spark-submit` for the work.
+    """Return the command line of `spark-submit` for the work. Pinned files are written beside `properties_file`.
 
     Raises:
         WorkflowNotFoundError: the path of the application or of a library is not a file.
     """
     submit = work.submit or SubmitOptions()
-    python_libs = [resolve_file(work, name) for name in work.libs if name.endswith(PYTHON_SUFFIXES)]
-    java_libs = [resolve_file(work, name) for name in work.libs if not name.endswith(PYTHON_SUFFIXES)]
+    folder = properties_file.parent
+    python_libs = [place_file(work, name, folder) for name in work.libs if name.endswith(PYTHON_SUFFIXES)]
+    java_libs = [place_file(work, name, folder) for name in work.libs if not name.endswith(PYTHON_SUFFIXES)]
     own = {
         "--master": submit.master,
         "--deploy-mode": submit.deploy_mode,
@@ -108,7 +109,7 @@ def render_command(work: Work, properties_file: Path) -> list[str]:
         "--load-spark-defaults",
         *(part for option, value in options.items() for part in (option, value)),
         *(part for name, value in submit.conf.items() for part in ("--conf", f"{name}={value}")),
-        resolve_file(work, work.path),
+        place_file(work, work.path, folder),
         *(argument for data in work.inputs for argument in _arguments_of(data)),
         *(target.url for target in work.outputs),
         *submit.args,
@@ -126,7 +127,8 @@ def settings_of(work: Work) -> dict[str, str]:
     """Return the Spark configuration of the application; `conf` of the submission overrides it."""
     catalog = {} if work.catalog is None else catalog_conf(work.catalog)
     facts = {f"spark.feed_assets.{name}": text for name, text in render_facts(work).items()}
-    return {_LOG_LEVEL: "WARN", **catalog, **facts}
+    queue = {} if work.submit is None or work.submit.queue is None else {YARN_QUEUE: work.submit.queue}
+    return {_LOG_LEVEL: "WARN", **queue, **catalog, **facts}
 
 
 def render_facts(work: Work) -> dict[str, str]:

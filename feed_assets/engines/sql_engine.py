@@ -49,7 +49,7 @@ class SqlEngine(Engine):
 def _load_statements(work: Work) -> tuple[Statement, ...]:
     file = work.root / work.path
     try:
-        statements = parse_statements(file.read_text(encoding="utf-8"))
+        statements = parse_statements(work.read_file(work.path).decode())
     except (OSError, UnicodeDecodeError) as exc:
         raise WorkflowNotFoundError(
             process=work.process,

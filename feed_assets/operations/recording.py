@@ -12,6 +12,7 @@ from feed_assets.definitions.store import DefinitionStore
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
+from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.loading.entity_files import digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
@@ -38,7 +39,7 @@ def values_of(settings: Settings) -> Values:
 
 
 def record_location(database: Database, settings: Settings, location: Location, as_of: datetime) -> bool:
-    """Record the definitions of a location, unless they are already recorded.
+    """Record the definitions of a location and the files of its workflows, unless they are already recorded.
 
     Returns:
         Whether the location equals the record; False if its files have changed meanwhile.
@@ -46,6 +47,8 @@ def record_location(database: Database, settings: Settings, location: Location, 
     Raises:
         DefinitionsError: the files cannot be read, or many of the declared entities have disappeared at once.
     """
+    if not store_pinned_files(database, location.plan, settings.root):
+        return False
     if location.declared is not None:
         record_declared(database, location.declared, as_of, settings)
         return True

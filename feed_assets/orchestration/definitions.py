@@ -60,7 +60,7 @@ def build_definitions(
     settings = settings or load_settings()
     now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
-    location = load(now) if entities is None else declare_location(entities, now)
+    location = load(now) if entities is None else declare_location(entities, now, settings.root)
     for issue in location.issues:
         level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
         _logger.log(level, "%s", issue.render())

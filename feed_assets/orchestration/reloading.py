@@ -63,8 +63,8 @@ def _reload(runtime: Runtime, revision: int, as_of: datetime) -> None:
         except DefinitionsError as exc:
             _logger.warning("the changed definitions cannot be loaded; the previous ones stay in effect: %s", exc)
             return
-        if location.digest != runtime.location.digest:
-            _logger.info("definitions have changed: %s", location.digest)
+        if location.plan.digest != runtime.location.plan.digest:
+            _logger.info("definitions have changed: %s", location.plan.digest)
             runtime.location = location
     runtime.revision = revision
 
@@ -98,9 +98,9 @@ def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: SensorEval
     if location.plan.digest == loaded.plan.digest or not isinstance(origin, GrpcServerCodeLocationOrigin):
         return
     with runtime.reloading:
-        if runtime.requested_digest == location.digest:
+        if runtime.requested_digest == location.plan.digest:
             return
-        runtime.requested_digest = location.digest
+        runtime.requested_digest = location.plan.digest
     threading.Timer(PAUSE_SECONDS, _request_reload, (origin,)).start()
 
 

@@ -77,7 +77,10 @@ class EntityDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """An entity whose change affects a process, and the fields that do; no fields if it was added or removed."""
+    """An entity or a file of the workflow whose change affects a process, and the entity's fields that do.
+
+    There are no fields if the entity was added or removed.
+    """
 
     key: ShownKey
     fields: tuple[str, ...]
@@ -171,7 +174,7 @@ class PlanDifference:
     @shown
     def is_empty(self) -> bool:
         """Whether there is no difference."""
-        return not self.entities
+        return not self.entities and not self.processes
 
     @shown
     def counts(self) -> dict[str, int]:

@@ -34,6 +34,8 @@ from feed_assets.plan.release_fingerprint import (
 )
 from feed_assets.timing.grids import is_same_grid
 
+_FILE = "file"
+
 Sources: TypeAlias = Mapping[EntityKey, Source]
 
 
@@ -57,6 +59,7 @@ class AffectedProcess:
 
     `reasons` are the differences of its members: the process, its feeds and its cluster. `is_alike` means that no new
     release is needed. `is_earlier` means that only the start differs, and is an earlier instance of the same grid.
+    `files` are the files of its workflows that have changed since its newest release.
     """
 
     key: Key
@@ -65,6 +68,7 @@ class AffectedProcess:
     reasons: tuple[EntityDifference, ...]
     is_alike: bool = False
     is_earlier: bool = False
+    files: tuple[str, ...] = ()
 
     @property
     def own(self) -> EntityDifference | None:
@@ -215,7 +219,7 @@ def _causes(affected: AffectedProcess, cluster: str) -> tuple[Cause, ...]:
         )
         if entity is own or fields or (own is None and entity.change is not EntityChange.CHANGED):
             found.append(Cause(key=entity.key, fields=fields))
-    return tuple(found)
+    return (*found, *(Cause(key=(_FILE, path), fields=()) for path in affected.files))
 
 
 def _has_hard_changes(process: EntityDifference, cluster: str) -> bool:

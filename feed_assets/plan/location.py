@@ -23,6 +23,7 @@ from feed_assets.issues import Issue, Severity, SourceMap
 from feed_assets.loading.entity_files import digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
 from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
+from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 
@@ -79,6 +80,7 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
         location = compile_location(load_files(files, values), as_of, settings.root)
         if not location.errors:
             _keep(cache, digest, location)
+    location = replace(location, plan=with_pinned_files(location.plan, settings.root))
     if settings.strict and location.errors:
         raise _definitions_error(settings.entities_location, location)
     return location
@@ -90,8 +92,8 @@ def find_plan_cache(environ: Mapping[str, str]) -> Path | None:
     return Path(home) / "feed_assets" / "plans" if home else None
 
 
-def declare_location(entities: Sequence[Declared], as_of: datetime) -> Location:
-    """Validate and compile entities that were built in Python.
+def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path | None = None) -> Location:
+    """Validate and compile entities that were built in Python; files of workflows are below `root`.
 
     Raises:
         DefinitionsError: the entities have errors. Declarations in code are corrected at once.
@@ -109,7 +111,8 @@ def declare_location(entities: Sequence[Declared], as_of: datetime) -> Location:
     location = compile_location(loaded, as_of)
     if location.errors:
         raise _definitions_error("entities built in Python", location)
-    return replace(location, declared=bundle.entities)
+    plan = location.plan if root is None else with_pinned_files(location.plan, root)
+    return replace(location, plan=plan, declared=bundle.entities)
 
 
 def compile_location(loaded: "LoadedBundle", as_of: datetime, root: Path | None = None) -> Location:

@@ -280,7 +280,7 @@ class ProcessRecord:
     A flow has a `copy` instead of a workflow. A process whose workflow is a `mirror` has that, too. `entity` is the
     declaring entity. An instance is created `delay` after its nominal time. `members` are the definitions that the
     record consists of: its own, its feeds' and its clusters'. `fingerprint` decides whether other definitions mean a
-    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is only displayed.
+    new release (see `plan/release_fingerprint.py`). `priority` is from 2 (first) to -2; `queue` is a queue of YARN.
     """
 
     process: str

@@ -118,7 +118,8 @@ class ReleaseFingerprint:
     """The inputs of the decision for a new release: digests of a process's facts, and of its cluster.
 
     `is_lagging` means that the cluster was changed under a later version than the process refers to; then its change
-    does not count yet.
+    does not count yet. `files` is the digest of the pinned files of its workflows (see `plan/pinned_files.py`); "" if
+    it has none or they are not known, which changes nothing.
     """
 
     facts: str
@@ -126,6 +127,7 @@ class ReleaseFingerprint:
     has_late: bool
     cluster: str
     is_lagging: bool
+    files: str = ""
 
     def render(self) -> str:
         return "|".join(
@@ -135,11 +137,19 @@ class ReleaseFingerprint:
                 "late" if self.has_late else "",
                 self.cluster,
                 "lagging" if self.is_lagging else "",
+                *([self.files] if self.files else []),
             )
         )
 
     def is_alike(self, current: "ReleaseFingerprint", *, but_for_start: bool = False) -> bool:
         """Return whether a release with the fingerprint `current` continues. Dropping late data changes nothing."""
+        return self._is_defined_alike(current, but_for_start=but_for_start) and self.has_files_of(current)
+
+    def has_files_of(self, current: "ReleaseFingerprint") -> bool:
+        """Return whether the files of the workflows are those of `current`, as far as both are known."""
+        return self.files in ("", current.files) or not current.files
+
+    def _is_defined_alike(self, current: "ReleaseFingerprint", *, but_for_start: bool = False) -> bool:
         return (
             self.facts == current.facts
             and (but_for_start or self.start == current.start)
@@ -148,16 +158,20 @@ class ReleaseFingerprint:
         )
 
     def is_same(self, current: "ReleaseFingerprint") -> bool:
-        """Return whether definitions with this fingerprint can replace those of a release with `current`."""
-        return self.is_alike(current) and self.cluster == current.cluster
+        """Return whether definitions with this fingerprint can replace those of a release with `current`.
+
+        The files of the workflows are no definitions: a release keeps its own.
+        """
+        return self._is_defined_alike(current) and self.cluster == current.cluster
 
     def after(self, current: "ReleaseFingerprint | None") -> "ReleaseFingerprint":
         """Return the fingerprint of a release after `current`.
 
-        The cluster's part stays the same while the process lags.
+        The cluster's part stays the same while the process lags, and the files while they are not known.
         """
         cluster = current.cluster if current is not None and self.is_lagging else self.cluster
-        return replace(self, cluster=cluster, is_lagging=False)
+        files = self.files or (current.files if current is not None and self.facts == current.facts else "")
+        return replace(self, cluster=cluster, is_lagging=False, files=files)
 
 
 @lru_cache(maxsize=16384)
@@ -167,8 +181,15 @@ def parse_fingerprint(text: str) -> ReleaseFingerprint:
     >>> parse_fingerprint("ab|2015-01-01T00:00Z||cd|").render()
     'ab|2015-01-01T00:00Z||cd|'
     """
-    facts, start, late, cluster, lagging = text.split("|")
-    return ReleaseFingerprint(facts=facts, start=start, has_late=bool(late), cluster=cluster, is_lagging=bool(lagging))
+    facts, start, late, cluster, lagging, *files = text.split("|")
+    return ReleaseFingerprint(
+        facts=facts,
+        start=start,
+        has_late=bool(late),
+        cluster=cluster,
+        is_lagging=bool(lagging),
+        files="".join(files),
+    )
 
 
 def is_alike(current: str, declared: str) -> bool:

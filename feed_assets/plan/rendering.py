@@ -67,7 +67,7 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
     follows = [_process_line(process) for process in difference.processes]
     follows += [_instances_line(each) for each in difference.instances]
     if follows:
-        yield ""
+        yield from [""] if difference.entities else []
         yield "Consequences:"
         yield from (f"  {line}" for line in follows)
     yield ""

@@ -368,6 +368,14 @@ releases = Table(
     sqlite_with_rowid=False,
 )
 
+workflow_files = Table(
+    "fa_workflow_files",
+    metadata,
+    Column("digest", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("digest", name="fa_workflow_files_pk"),
+)
+
 audit = Table(
     "fa_audit",
     metadata,

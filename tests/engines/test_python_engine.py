@@ -186,6 +186,15 @@ def test_a_path_that_leads_to_no_function_says_why(tmp_path: Path, path: str, me
     assert message in failure(work(tmp_path, path), WorkflowNotFoundError)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_row_104_a_pinned_file_is_loaded_as_if_it_still_stood_in_its_place(tmp_path: Path, *, is_there: bool) -> None:
+    path = write_job(tmp_path, "raise ValueError('new')")
+    if not is_there:
+        (tmp_path / "jobs" / "file.py").unlink()
+    job = replace(work(tmp_path, path), pinned={"jobs/file.py": b"raise ValueError(f'old: {__file__}')"})
+    assert f"old: {tmp_path / 'jobs' / 'file.py'}" in failure(job, WorkflowFailedError)
+
+
 def test_a_missing_package_that_the_code_imports_is_a_failure_of_the_code(tmp_path: Path) -> None:
     path = write_job(tmp_path, "import no_such_package\ndef run():\n    return None\n")
     assert "ModuleNotFoundError: No module named 'no_such_package'" in failure(

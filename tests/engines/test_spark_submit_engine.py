@@ -111,6 +111,25 @@ def test_row_27_an_input_in_a_table_has_filter_table_and_database(tmp_path: Path
     assert "spark.sql.catalogImplementation" not in settings_of(work(tmp_path, "app.jar"))
 
 
+def test_row_104_pinned_files_are_submitted_in_place_of_those_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("new")
+    job = replace(
+        work(tmp_path, "app.py", engine="spark-submit", libs=("one/lib.py", "two/lib.py")),
+        pinned={"app.py": b"old", "one/lib.py": b"1", "two/lib.py": b"2"},
+    )
+    (tmp_path / "submit").mkdir()
+    command = render_command(job, tmp_path / "submit" / "spark.properties")
+    libs = command[command.index("--py-files") + 1].split(",")
+    assert [Path(file).read_text() for file in (command[-1], *libs)] == ["old", "1", "2"]
+    assert [Path(file).name for file in (command[-1], *libs)] == ["app.py", "lib.py", "lib.py"]
+
+
+def test_the_queue_of_a_process_is_that_of_its_application(tmp_path: Path) -> None:
+    job = work(tmp_path, "app.py", engine="spark-submit", submit=SubmitOptions(queue="reports"))
+    assert settings_of(job)["spark.yarn.queue"] == "reports"
+    assert "spark.yarn.queue" not in settings_of(work(tmp_path, "app.py", engine="spark-submit"))
+
+
 def test_a_property_does_not_replace_a_fact(tmp_path: Path) -> None:
     facts = render_facts(work(tmp_path, "app.py", properties={"run_id": "mine", "carrier": "AA"}))
     assert facts["run_id"] != "mine"

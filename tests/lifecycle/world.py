@@ -30,6 +30,7 @@ from feed_assets.lifecycle.instances.requests import LaunchRequest, apply_reques
 from feed_assets.lifecycle.instances.retries import apply_retries
 from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
 from feed_assets.lifecycle.releases.decisions import ReleaseDecision
+from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
@@ -225,7 +226,7 @@ class World:
         """Replace all definitions at the time of the last tick; clusters are added."""
         base = f"{self.scheme}://{str(self.root).lstrip('/') if self.scheme == 'memory' else self.root}"
         places = [Cluster(name=name, colo=f"{name}-colo", storage=f"{base}/{name}") for name in clusters]
-        location = declare_location([*places, *entities], START)
+        location = declare_location([*places, *entities], START, self.root)
         record_declared(self.database, location.declared or (), self.now, Settings(unconfirmed_deletions=1))
         self.use(location.plan)
 
@@ -233,7 +234,13 @@ class World:
         """Work with a plan, as a code server does that has loaded it."""
         self.plan = plan
         self.timeline = ReleaseTimeline(plan)
-        self.decisions = apply_plan(self.database, self.timeline, self.now, self.policy)
+        self.decisions = apply_plan(
+            self.database,
+            self.timeline,
+            self.now,
+            self.policy,
+            lambda: store_pinned_files(self.database, plan, self.root),
+        )
 
     def feed(self, name: str, cluster: str = "primary") -> FeedRecord:
         return self.plan.feeds[name, cluster]

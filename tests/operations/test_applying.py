@@ -11,6 +11,7 @@ from feed_assets.operations.entities.context import EntityContext, open_entity_c
 from feed_assets.operations.entities.planning import plan_edits, plan_folder
 from feed_assets.operations.errors import PlanOutdatedError
 from feed_assets.plan.release_fingerprint import Step
+from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import load_settings
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import Database
@@ -96,6 +97,31 @@ def test_releases_go_on_as_the_plan_has_said(context: EntityContext, change: str
     }
     assert said == done
     assert plan_edits(context, planned.edits).difference.is_empty
+
+
+def test_row_104_a_changed_workflow_file_is_a_change_of_the_plan(
+    context: EntityContext, folder: Path, tmp_path: Path
+) -> None:
+    query = tmp_path / "count.sql"
+    query.write_text("select 1")
+    (folder / "count.yaml").write_text(PROCESS.replace('path: "jobs:count"', "engine: sql, path: count.sql"))
+    apply_planned(context, plan_folder(context))
+    put_instances(context, 1, 0)
+    assert plan_folder(context).difference.is_empty
+    query.write_text("select 2")
+    planned = plan_folder(context)
+    assert plan_edits(context, [Put(text=CLICKS)]).difference == planned.difference
+    assert render_difference(planned.difference).startswith("Consequences:\n  process 'count' on primary: ")
+    assert "(touched by file 'count.sql')" in render_difference(planned.difference)
+    query.write_text("select 3")
+    assert plan_folder(context).digest != planned.digest
+    revision = context.load().revision
+    (release,) = apply_planned(context, plan_folder(context)).releases
+    (process,) = planned.difference.processes
+    assert process.step is release.step  # type: ignore[attr-defined]
+    assert process.effective_from == release.effective_from  # type: ignore[attr-defined]
+    assert context.load().revision > revision
+    assert plan_folder(context).difference.is_empty
 
 
 def test_an_earlier_start_adds_to_the_release_that_there_is(context: EntityContext) -> None:

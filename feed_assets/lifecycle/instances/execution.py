@@ -6,7 +6,7 @@ publishes nothing. An attempt that was interrupted at any point is repeated and 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ from feed_assets.lifecycle.instances.work_data import (
     with_overrides,
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
+from feed_assets.lifecycle.releases.pinning import load_pinned_work
 from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import (
@@ -152,6 +153,7 @@ class InstanceRunner:
         began = self.context.real_clock.now()
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
+            pinned = load_pinned_work(connection, process, self.root)
         workflow = choose_workflow(process, late)
         inputs = open_gate(self.context, leased, process, nominal_time)
         values = text_context(self.context.plan, process, nominal_time)
@@ -164,6 +166,7 @@ class InstanceRunner:
             for edge in process.outputs
         ]
         work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
+        work = replace(work, pinned=pinned.contents)
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
             report = self._engine(leased, process, work).run(work, self.session)
@@ -186,6 +189,7 @@ class InstanceRunner:
                     **reader.access_modes(),
                     **target.place.details,
                     **({"existing": "adopted"} if target.is_adopted else {}),
+                    **({"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}),
                 },
                 attempt=attempt,
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
@@ -242,6 +246,7 @@ class InstanceRunner:
                 master=workflow.master or self.context.plan.clusters[process.cluster].spark_master,
                 deploy_mode=workflow.deploy_mode,
                 main_class=workflow.main_class,
+                queue=process.queue,
                 args=tuple(render_text(text, values) for text in workflow.args),
                 conf=dict(workflow.conf),
                 more={**dict(self.context.plan.clusters[process.cluster].spark_submit), **workflow.submit},

@@ -159,9 +159,8 @@ def _succession(
 ) -> Succession:
     sequence, previous = declared.record.sequence, history.sequence
     fingerprint, known = parse_fingerprint(declared.record.fingerprint), parse_fingerprint(newest.fingerprint)
-    is_alike = (
-        fingerprint.is_alike(known) or _members(declared, newest) == newest.members
-    )  # equal members: only values of references differ
+    has_same_members = _members(declared, newest) == newest.members  # then only values of references differ
+    is_alike = fingerprint.is_alike(known) or (has_same_members and fingerprint.has_files_of(known))
     if policy is DefinitionChanges.ALWAYS and history.has_begun and not is_alike:
         unended = filter(None, (*history.unstarted[:1], sequence.ceil(as_of)))
         begins = min(unended, default=None)

@@ -18,6 +18,7 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.masking import get_logger
 from feed_assets.plan.compile import compile_plan
+from feed_assets.plan.pinned_files import with_pinned_digest
 from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.cursors import Cursors
@@ -208,17 +209,18 @@ class ReleaseTimeline:
     def _active_release(
         self, connection: Connection, record: ProcessRecord, release: Release, start: datetime, stop: datetime
     ) -> ActiveRelease:
-        plan = None
-        if not parse_fingerprint(record.fingerprint).is_same(parse_fingerprint(release.fingerprint)):
+        plan, fingerprint = None, parse_fingerprint(release.fingerprint)
+        if not parse_fingerprint(record.fingerprint).is_same(fingerprint):
             plan = self._plan_of(connection, release)
         plan = plan or self.plan
+        record = plan.processes[record.key]
         return ActiveRelease(
             release=release.release,
             version=version_of(release),
             start=start,
             stop=stop,
             plan=plan,
-            record=plan.processes[record.key],
+            record=with_pinned_digest(record, fingerprint.files) if fingerprint.files else record,
         )
 
     def _find_older(self, connection: Connection, as_of: datetime) -> dict[str, tuple[ActiveRelease, ...]]:

@@ -17,6 +17,7 @@ from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutc
 from feed_assets.operations.errors import PlanOutdatedError, VerbRefusedError
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.difference_records import EntityChange, EntityDifference
+from feed_assets.state.definitions import Definitions
 from feed_assets.state.records import ProcessInstance
 
 APPLY = "apply"
@@ -62,6 +63,8 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
         _record(context, planned)
     stopped = _end_work(context, planned)
     releases = settle_releases(context)
+    if not planned.keys:
+        _tell_changed_files(context)
     newest = context.store.load(context.now).newest
     outcomes = []
     for entity in planned.difference.entities:
@@ -132,6 +135,12 @@ def _record(context: EntityContext, planned: PlannedChanges) -> None:
             raise PlanOutdatedError(digest=planned.digest)
 
     context.store.record_found(context.now, context.author, check=check, may_delete_all=True)
+
+
+def _tell_changed_files(context: EntityContext) -> None:
+    """Make running processes load the definitions again, with the files of the workflows."""
+    with context.database.begin() as connection:
+        Definitions(connection).bump_revision()
 
 
 def _end_work(context: EntityContext, planned: PlannedChanges) -> list[ProcessInstance]:

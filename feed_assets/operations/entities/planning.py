@@ -26,6 +26,7 @@ from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedul
 from feed_assets.lifecycle.releases.decisions import load_histories
 from feed_assets.loading.bundles import LoadedBundle, usable_bundle
 from feed_assets.loading.entity_files import EntityFile
+from feed_assets.operations.entities.changed_files import find_changed_files, with_changed_files
 from feed_assets.operations.entities.changes import read_documents
 from feed_assets.operations.entities.cluster_versions import with_next_version
 from feed_assets.operations.entities.context import EntityContext, find_new_issues
@@ -176,6 +177,8 @@ def compute_change(
     entities = diff_bundles(before, after, loaded.sources, only=keys)
     affected = find_affected_processes(before, after, entities)
     with context.database.read() as connection:
+        changed = find_changed_files(connection, after, context.settings.root)
+        affected = with_changed_files(affected, changed, before, after)
         schedules = load_schedules(connection, context.without_row)
         policy = context.settings.definition_changes
         states = _load_process_states(connection, affected, schedules, policy)
@@ -187,6 +190,7 @@ def compute_change(
             process.state.is_active,
             process.state.is_suspended,
             process.state.release,
+            *(file.digest for file in changed.get(process.key, ())),
         ]
         for process in processes
     ]

@@ -8,11 +8,13 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_end_of_work, decide_schedules
 from feed_assets.lifecycle.releases.decisions import ReleaseDecision
+from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.loading.bundles import LoadedBundle
 from feed_assets.operations.entities.context import EntityContext
 from feed_assets.plan.location import compile_location
+from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance
@@ -24,13 +26,23 @@ def settle_releases(context: EntityContext, declared: LoadedBundle | None = None
     `declared` avoids loading the definitions again.
     """
     timeline = load_governance(context, declared)
-    return apply_plan(context.database, timeline, context.now, context.settings.definition_changes)
+    return apply_releases(context, timeline)
+
+
+def apply_releases(context: EntityContext, timeline: ReleaseTimeline) -> tuple[ReleaseDecision, ...]:
+    """Store the files of the workflows, then begin the releases of the definitions."""
+
+    def store() -> bool:
+        return store_pinned_files(context.database, timeline.plan, context.settings.root)
+
+    return apply_plan(context.database, timeline, context.now, context.settings.definition_changes, store)
 
 
 def load_governance(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:
     """Load the release timeline of the current definitions."""
     loaded = declared or context.load().bundle
-    plan = compile_location(loaded, context.now, context.settings.root).plan
+    root = context.settings.root
+    plan = with_pinned_files(compile_location(loaded, context.now, root).plan, root)
     return ReleaseTimeline(plan, context.store.values)
 
 

@@ -7,10 +7,10 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.releases.decisions import ReleaseDecision
-from feed_assets.lifecycle.releases.plan_changes import apply_plan, touch_process
+from feed_assets.lifecycle.releases.plan_changes import touch_process
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.schedules import require_schedulable
-from feed_assets.operations.entities.settling import load_governance
+from feed_assets.operations.entities.settling import apply_releases, load_governance
 from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.timing.dates import render_datetime
@@ -51,7 +51,7 @@ def touch(
             if record.sequence.ceil(effective_from or context.now) is None:
                 notes.append(f"on {cluster} its validity is over: no new release")
             elif not context.dry_run:
-                apply_plan(context.database, timeline, context.now, context.settings.definition_changes)
+                apply_releases(context, timeline)
                 decisions.append(touch_process(context.database, timeline, key, context.now, effective_from))
     if decisions:
         begins = {each.cluster: _text(each.effective_from) for each in decisions}

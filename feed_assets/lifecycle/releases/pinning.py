@@ -1,0 +1,79 @@
+"""Pin the files of workflows: store their content before a release refers to it, and find it again for a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from feed_assets.masking import get_logger
+from feed_assets.plan.pinned_files import PinnedFiles, ProjectFiles, parse_pinned_files, pinned_digests, workflows_of
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.plan.release_fingerprint import parse_fingerprint
+from feed_assets.state.database import Database
+from feed_assets.state.workflow_files import WorkflowFiles
+
+_logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedWork:
+    """The files of an instance's release: `contents` by path, and the paths whose content has changed since.
+
+    A changed file without content is read as it is now: it was too large to keep.
+    """
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+
+def store_pinned_files(database: Database, plan: Plan, root: Path) -> bool:
+    """Store the pinned files of a plan, unless they are stored.
+
+    Returns:
+        Whether the files are those of the plan; False if one has changed since the plan was loaded.
+    """
+    pinned, project = pinned_digests(plan), ProjectFiles(root=root)
+    found: dict[str, PinnedFiles] = {}
+    for key, digest in pinned.items():
+        files = project.read(workflows_of(plan.processes[key]))
+        if files is None or files.digest != digest:
+            return False
+        found[digest] = files
+    with database.read() as connection:
+        known = WorkflowFiles(connection).known(found.keys())
+    new = [files for digest, files in found.items() if digest not in known]
+    if not new:
+        return True
+    contents = {file.digest: file.path for files in new for file in files.files if file.is_kept}
+    read = {digest: (root / path).read_bytes() for digest, path in contents.items()}
+    with database.begin() as connection:
+        WorkflowFiles(connection).put({**read, **{files.digest: files.render().encode() for files in new}})
+    return True
+
+
+def find_pinned_files(connection: Connection, digest: str) -> PinnedFiles | None:
+    """Return the pinned files of a release; None if they are not stored."""
+    content = WorkflowFiles(connection).find(digest) if digest else None
+    return None if content is None else parse_pinned_files(content.decode())
+
+
+def load_pinned_work(connection: Connection, process: ProcessRecord, root: Path) -> PinnedWork:
+    """Return the files of a process with the content that its release pins."""
+    digest = parse_fingerprint(process.fingerprint).files
+    pinned = find_pinned_files(connection, digest)
+    if pinned is None:
+        return PinnedWork()
+    project, stored = ProjectFiles(root=root), WorkflowFiles(connection)
+    differing = [file for file in pinned.files if project.find(file.path) != file]
+    changed = tuple(file.path for file in differing)
+    found = {file.path: stored.find(file.digest) for file in differing if file.is_kept}
+    contents = {path: content for path, content in found.items() if content is not None}
+    for path in changed:
+        _logger.warning(
+            "process '%s': %s has changed since the release of this instance; %s",
+            process.process,
+            path,
+            "the release's own content is used" if path in contents else "it was not kept, and is used as it is now",
+        )
+    return PinnedWork(contents=contents, changed=changed)
