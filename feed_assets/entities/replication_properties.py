@@ -46,6 +46,7 @@ WITHOUT_EFFECT: Mapping[str, str] = MappingProxyType(
 )
 """Falcon's other properties for copies, and why they have no effect."""
 
+_PRESERVING = "preserve"
 _MEGABYTE = 1_000_000
 _MOST_MEGABYTES = 1_000_000
 _LONGEST = 9
@@ -80,6 +81,11 @@ def complete_replication(written: Replication | None, properties: Mapping[str, s
     return policy.model_copy(
         update={name: value for name, value in said.items() if value is not None and getattr(policy, name) is None}
     )
+
+
+def unkept_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return Falcon's properties that ask a copy to preserve what copies do not preserve here."""
+    return tuple(name for name in WITHOUT_EFFECT if name.startswith(_PRESERVING) and _flag(properties.get(name)))
 
 
 def unreadable_properties(properties: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
-from feed_assets.engines.sessions import session_conf
+from feed_assets.engines.sessions import YARN_QUEUE, session_conf
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
@@ -204,7 +204,8 @@ class InstanceRun:
     def _session(self) -> "SparkSession":
         cluster = self.process.cluster
         spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster))
-        return _session(spark, self.runtime.plan.clusters[cluster], self.context.run.run_id)
+        queued = in_queue(spark, self.process.queue)
+        return _session(queued, self.runtime.plan.clusters[cluster], self.context.run.run_id)
 
     def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
         """Return whether the instance still needs the run that the sensor requested; always True for a run started by
@@ -271,6 +272,13 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | str | int |
     for name, value in done.details.items():
         metadata[names.META_DETAIL + name] = mask_values(value)
     return metadata
+
+
+def in_queue(spark: LazyPySparkResource, queue: str | None) -> LazyPySparkResource:
+    """Return the resource of a session in a queue of YARN, unless its configuration names another queue."""
+    if queue is None or YARN_QUEUE in spark.spark_config:
+        return spark
+    return LazyPySparkResource(spark_config={**spark.spark_config, YARN_QUEUE: queue})
 
 
 def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":

@@ -1,9 +1,9 @@
-"""Rules about deadlines, notifications, imports and exports: they are read and kept, but nothing acts on them yet."""
+"""Rules about deadlines, notifications, imports, exports and queues of retention: nothing acts on them yet."""
 
 import re
 from collections.abc import Iterator
 
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, Lifecycle
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
@@ -41,7 +41,14 @@ def _without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
     for name, entry in entity.clusters.items():
         if entry.sla is not None:
             yield ("clusters", name, "sla"), "deadlines are shown, and nobody is told of a missed one"
-    for name, on in entity.clusters.items() if isinstance(entity, Feed) else ():
+    if not isinstance(entity, Feed):
+        return
+    lifecycles: list[tuple[FieldPath, Lifecycle | None]] = [((), entity.lifecycle)]
+    lifecycles += [(("clusters", name), on.lifecycle) for name, on in entity.clusters.items()]
+    for path, lifecycle in lifecycles:
+        if lifecycle is not None and lifecycle.retention_stage is not None and lifecycle.retention_stage.queue:
+            yield (*path, "lifecycle", "retention_stage", "queue"), "the retention of a cluster's feeds is one run"
+    for name, on in entity.clusters.items():
         if on.import_ is not None:
             yield ("clusters", name, "import"), "no data are imported from the datasource"
         if on.export is not None:

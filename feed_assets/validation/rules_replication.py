@@ -8,7 +8,13 @@ from feed_assets.entities.flows import are_validities_apart, find_sources, find_
 from feed_assets.entities.globs import find_glob_fault
 from feed_assets.entities.process import effective_timeout
 from feed_assets.entities.replication import Replication
-from feed_assets.entities.replication_properties import PROPERTIES, complete_replication, unreadable_properties
+from feed_assets.entities.replication_properties import (
+    PROPERTIES,
+    WITHOUT_EFFECT,
+    complete_replication,
+    unkept_properties,
+    unreadable_properties,
+)
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.grids import is_same_grid
@@ -179,7 +185,7 @@ def check_patterns(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """Falcon's properties for copies must be readable, and agree with `replication`."""
+    """Falcon's properties for copies must be readable, agree with `replication`, and have an effect here."""
     if not find_targets(feed):
         return
     policy = feed.replication or Replication()
@@ -204,6 +210,13 @@ def check_properties(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 remedy="Remove one of them.",
                 severity=Severity.WARNING,
             )
+    for name in unkept_properties(feed.properties):
+        yield Complaint(
+            path=("properties", name),
+            message=f"the property {name} has no effect: {WITHOUT_EFFECT[name]}",
+            remedy="Remove it.",
+            severity=Severity.WARNING,
+        )
 
 
 def _without_effect(policy: Replication) -> Iterator[tuple[FieldPath, str, str]]:

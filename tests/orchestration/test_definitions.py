@@ -5,10 +5,12 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster_pyspark import LazyPySparkResource
 
 from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.orchestration.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from tests.orchestration.dagster_home import open_dagster
 
@@ -271,3 +273,10 @@ def test_strict_settings_refuse_the_location(tmp_path: Path) -> None:
     environ = {**_written(tmp_path), "FEED_ASSETS_STRICT": "true"}
     with pytest.raises(DefinitionsError, match="is not a frequency"):
         build_definitions(settings=load_settings(environ=environ, start=tmp_path))
+
+
+def test_a_queue_becomes_the_queue_of_the_session_unless_its_configuration_names_one() -> None:
+    spark, other = (LazyPySparkResource(spark_config=conf) for conf in ({"a": "b"}, {"spark.yarn.queue": "own"}))
+    assert in_queue(spark, "reports").spark_config == {"a": "b", "spark.yarn.queue": "reports"}
+    assert in_queue(spark, None) is spark
+    assert in_queue(other, "reports") is other

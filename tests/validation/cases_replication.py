@@ -246,6 +246,13 @@ REPLICATION_CASES = (
     ),
     Case(
         code="replication-property",
+        name="preserve",
+        good={"feed clicks/properties": {"preserveUser": "false", "preserveTimes": "true", "job.counter": "true"}},
+        bad={"feed clicks/properties": {"preserveAcl": "true"}},
+        text="feed 'clicks': the property preserveAcl has no effect: access lists are not copied. Remove it.",
+    ),
+    Case(
+        code="replication-property",
         name="other",
         good={"feed clicks/properties": {"parallel": "2", "preserveTimes": "true"}, POLICY: {"parallel": 2}},
         bad={"feed clicks/properties": {"removeDeletedFiles": "true"}, POLICY: {"removed_files": "keep"}},

@@ -240,4 +240,11 @@ RETENTION_CASES = (
         text="feed 'clicks': the archive on backup does not keep instances apart: it has no time variable, so all "
         "instances would share a path. Add the missing variable to archive_to.",
     ),
+    Case(
+        code="no-effect",
+        name="queue",
+        bad={"feed clicks/lifecycle": {"retention_stage": {**STAGE["retention_stage"], "queue": "etl"}}},
+        text="feed 'clicks': lifecycle.retention_stage.queue has no effect yet: the retention of a cluster's feeds is "
+        "one run. Keep it for a later release, or remove it.",
+    ),
 )
