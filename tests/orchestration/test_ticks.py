@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
 
+from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.orchestration.runtime import STATE_FILE
 from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, parse_cursor
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.orchestration.ticks import log_exhausted
+from feed_assets.plan.records import Plan
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, key, land
@@ -152,3 +156,13 @@ def test_a_cursor_goes_both_ways_and_a_strange_one_is_refused() -> None:
     assert parse_cursor(earlier) == TickCursor(reported=(ReportedEvent(seq=7),), location="d")
     with pytest.raises(ValueError, match="does not have version 1"):
         parse_cursor('{"version": 2}')
+
+
+def test_row_79_used_up_retries_are_an_error_in_the_log_of_the_sensor(caplog: pytest.LogCaptureFixture) -> None:
+    failed = tuple(ProcessKey("summing", "here", NOON + timedelta(hours=n)) for n in range(2))
+    plan = Plan(digest="", clusters={}, feeds={}, processes={})
+    log_exhausted(plan, RetryResult(again=(), exhausted=failed))
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    expected = ", ".join(render_datetime(key.nominal_time) for key in failed)
+    assert record.getMessage() == f"process 'summing' on here: all retries of instances {expected} have failed"
