@@ -26,6 +26,7 @@ from tests.documents.markdown import FENCE, ROOT, codes, fences, plain, tables_o
 
 DOCUMENTS = tuple(sorted([ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]))
 AS_OF = datetime(2013, 12, 1, tzinfo=UTC)
+LONGEST_LINE = 140
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # [entities](entities.md#rules)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 COMMAND = re.compile(r"\bfeed-assets ([a-z][a-z-]*)")
@@ -53,6 +54,12 @@ def test_commands_exist(document: Path) -> None:
     code = " ".join([*re.findall(r"`([^`\n]+)`", words), *(body for _, body in FENCE.findall(words))])
     assert set(COMMAND.findall(code)) <= set(main.list_commands(click.Context(main)))
     assert set(TARGET.findall(code)) <= make_targets()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_lines_have_140_characters_at_most(document: Path) -> None:
+    lines = enumerate(document.read_text("utf-8").splitlines(), start=1)
+    assert [(number, len(line)) for number, line in lines if len(line) > LONGEST_LINE] == []
 
 
 def make_targets() -> set[str]:
