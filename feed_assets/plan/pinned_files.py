@@ -47,9 +47,9 @@ class PinnedFiles:
         entries = [[file.path, file.digest, file.is_kept] for file in self.files]
         return json.dumps({"version": _VERSION, "files": entries}, separators=(",", ":"))
 
-    def changed_since(self, before: "PinnedFiles") -> tuple[PinnedFile, ...]:
-        """Return the files whose content differs from that of before."""
-        known = {file.path: file.digest for file in before.files}
+    def unlike(self, others: "PinnedFiles") -> tuple[PinnedFile, ...]:
+        """Return the files whose content differs in `others`."""
+        known = {file.path: file.digest for file in others.files}
         return tuple(file for file in self.files if known.get(file.path, file.digest) != file.digest)
 
 

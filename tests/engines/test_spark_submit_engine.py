@@ -65,7 +65,7 @@ def test_an_application_gets_paths_facts_and_properties(tmp_path: Path, caplog: 
     assert "rows read: 2" in caught.value.last_lines
 
 
-def test_arguments_are_in_the_order_of_falcon(tmp_path: Path) -> None:
+def test_row_26_arguments_are_in_the_order_of_falcon(tmp_path: Path) -> None:
     (tmp_path / "app.jar").write_text("")
     (tmp_path / "lib.jar").write_text("")
     data = flights(tmp_path, "", "")

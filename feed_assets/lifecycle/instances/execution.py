@@ -153,7 +153,7 @@ class InstanceRunner:
         began = self.context.real_clock.now()
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
-            pinned = load_pinned_work(connection, process, self.root)
+            pinned = load_pinned_work(connection, process, nominal_time, self.root)
         workflow = choose_workflow(process, late)
         inputs = open_gate(self.context, leased, process, nominal_time)
         values = text_context(self.context.plan, process, nominal_time)

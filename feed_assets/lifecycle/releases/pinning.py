@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -12,6 +13,12 @@ from feed_assets.plan.records import Plan, ProcessRecord
 from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.database import Database
 from feed_assets.state.workflow_files import WorkflowFiles
+from feed_assets.timing.dates import render_datetime
+
+_REMEDY = (
+    "The release's own content is used. To run this instance with the present one: feed-assets entity touch process "
+    "{process} --effective-from {time}, then feed-assets instance rerun."
+)
 
 _logger = get_logger(__name__)
 
@@ -58,10 +65,19 @@ def find_pinned_files(connection: Connection, digest: str) -> PinnedFiles | None
     return None if content is None else parse_pinned_files(content.decode())
 
 
-def load_pinned_work(connection: Connection, process: ProcessRecord, root: Path) -> PinnedWork:
-    """Return the files of a process with the content that its release pins."""
-    digest = parse_fingerprint(process.fingerprint).files
-    pinned = find_pinned_files(connection, digest)
+def find_changed_paths(connection: Connection, governing: ProcessRecord, declared: ProcessRecord) -> tuple[str, ...]:
+    """Return the files whose content a release keeps, and the declared process does not have any more."""
+    then, now = (parse_fingerprint(record.fingerprint).files for record in (governing, declared))
+    pinned = find_pinned_files(connection, then) if now != then else None
+    present = find_pinned_files(connection, now) if pinned is not None else None
+    if pinned is None or present is None:
+        return ()
+    return tuple(file.path for file in pinned.unlike(present) if file.is_kept)
+
+
+def load_pinned_work(connection: Connection, process: ProcessRecord, nominal_time: datetime, root: Path) -> PinnedWork:
+    """Return the files of an instance of a process with the content that its release pins."""
+    pinned = find_pinned_files(connection, parse_fingerprint(process.fingerprint).files)
     if pinned is None:
         return PinnedWork()
     project, stored = ProjectFiles(root=root), WorkflowFiles(connection)
@@ -71,9 +87,12 @@ def load_pinned_work(connection: Connection, process: ProcessRecord, root: Path)
     contents = {path: content for path, content in found.items() if content is not None}
     for path in changed:
         _logger.warning(
-            "process '%s': %s has changed since the release of this instance; %s",
+            "process '%s': %s has changed since the release of %s. %s",
             process.process,
             path,
-            "the release's own content is used" if path in contents else "it was not kept, and is used as it is now",
+            render_datetime(nominal_time),
+            _REMEDY.format(process=process.process, time=render_datetime(nominal_time))
+            if path in contents
+            else "It was too large to keep, and is used as it is now.",
         )
     return PinnedWork(contents=contents, changed=changed)

@@ -29,7 +29,7 @@ def find_changed_files(connection: Connection, bundle: Bundle, root: Path) -> Ma
             if present is None or digest in ("", present.digest):
                 continue
             pinned = find_pinned_files(connection, digest)
-            if pinned is not None and (files := present.changed_since(pinned)):
+            if pinned is not None and (files := present.unlike(pinned)):
                 found[process.name, cluster] = files
     return found
 

@@ -9,6 +9,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
 from feed_assets.lifecycle.instances.run_names import describe_run, origin_of
+from feed_assets.lifecycle.releases.pinning import find_changed_paths
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.facts import FeedFacts, ProcessFacts
@@ -167,10 +168,13 @@ def _made_from(
         owner = declared_by(key.process)[0].value
         version = "" if active.version is None else f", version {active.version} of the {owner}"
         release = row.release or active.release
+        declared = context.plan.processes.get(active.record.key)
+        changed = find_changed_paths(connection, active.record, declared) if declared is not None else ()
+        own = f", with its own content of {', '.join(changed)}, changed since" if changed else ""
         yield Reason(
             code=ReasonCode.GOVERNED_BY,
-            text=f"it follows release {release}{version}",
-            facts={"release": release, "version": active.version},
+            text=f"it follows release {release}{version}{own}",
+            facts={"release": release, "version": active.version, **({"changed_files": changed} if changed else {})},
         )
     for frozen in row.inputs:
         yield _read(frozen)

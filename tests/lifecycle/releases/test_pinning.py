@@ -4,13 +4,17 @@ from pathlib import Path
 import pytest
 
 from feed_assets.engines.port import Work
+from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import touch_process
+from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.plan import pinned_files
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.state.workflow_files import WorkflowFiles
 from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.operations.contexts import context_of
 
 SQL = {"engine": "sql", "path": "count.sql"}
 KEY = ("count", "primary")
@@ -102,6 +106,22 @@ def test_a_release_from_before_files_were_pinned_takes_the_present_ones(tmp_path
     change(world, "second")
     assert [each.step for each in world.decisions] == [Step.SUCCEEDED]
     assert made_again(world, 0) == "first"
+
+
+def test_why_says_that_an_instance_has_a_file_of_its_own(world: World) -> None:
+    def governed(hour: int) -> str:
+        (found,) = explain(context_of(world, world.now), Kind.PROCESS, "count", START + timedelta(hours=hour)).items
+        return next(each.text for each in found.reasons if each.code is ReasonCode.GOVERNED_BY)
+
+    assert governed(0) == "it follows release 1, version 1 of the process"
+    change(world, "second")
+    assert (
+        governed(0)
+        == "it follows release 1, version 1 of the process, with its own content of count.sql, changed since"
+    )
+    world.now = at("01T06:30")
+    world.launch(world.tick(world.now), world.now)
+    assert governed(6) == "it follows release 2, version 1 of the process"
 
 
 def test_a_file_that_is_too_large_is_not_kept_and_the_run_says_so(
