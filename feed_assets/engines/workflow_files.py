@@ -1,11 +1,17 @@
-"""Check that the code of a workflow exists. Modules are located but not imported; URLs are checked through fsspec."""
+"""Check that the code of a workflow exists, and tell which code has run.
+
+Modules are located but not imported; URLs are checked through fsspec.
+"""
 
 import ast
+import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from feed_assets.engines.errors import ServiceError
+from feed_assets.engines.port import Work
 
 
 def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | None:
@@ -28,6 +34,20 @@ def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | N
     if spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return _function_fault(Path(spec.origin), function)
+
+
+def find_code_digest(work: Work) -> str | None:
+    """Return a digest of the file with the code of work that has run; None if its code is not in a file here."""
+    where = work.path.rpartition(":")[0] if work.engine == "python" else work.path
+    try:
+        if work.engine == "python" and not where.endswith(".py"):
+            origin = sys.modules[where].__file__ if where in sys.modules else None
+            content = Path(origin).read_bytes() if origin is not None else None
+        else:
+            content = work.read_file(where)
+    except OSError:
+        return None
+    return None if content is None else f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def check_url(url: str, options: Mapping[str, object]) -> None:

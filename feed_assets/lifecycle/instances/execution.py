@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
+from feed_assets.engines.workflow_files import find_code_digest
 from feed_assets.entities.process import Workflow
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
@@ -37,7 +38,7 @@ from feed_assets.lifecycle.instances.work_data import (
     with_overrides,
 )
 from feed_assets.lifecycle.late.lateness import choose_workflow
-from feed_assets.lifecycle.releases.pinning import load_pinned_work
+from feed_assets.lifecycle.releases.pinning import PinnedWork, load_pinned_work
 from feed_assets.plan.records import FeedRecord, OutputEdge, ProcessRecord
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import (
@@ -166,10 +167,9 @@ class InstanceRunner:
             for edge in process.outputs
         ]
         work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
-        work = replace(work, pinned=pinned.contents)
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
-            report = self._engine(leased, process, work).run(work, self.session)
+            report = self._run_work(leased, process, work, pinned)
         rows = {output.name: output.rows for output in report.outputs}
         published = []
         for target in targets:
@@ -189,7 +189,6 @@ class InstanceRunner:
                     **reader.access_modes(),
                     **target.place.details,
                     **({"existing": "adopted"} if target.is_adopted else {}),
-                    **({"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}),
                 },
                 attempt=attempt,
                 seconds=(self.context.real_clock.now() - began).total_seconds(),
@@ -202,6 +201,15 @@ class InstanceRunner:
             published.append(done)
         self.on_report(nominal_time, report)
         return tuple(published)
+
+    def _run_work(self, leased: Leased, process: ProcessRecord, work: Work, pinned: PinnedWork) -> WorkReport:
+        """Run the work with the files of its release; the report says which code has run."""
+        work = replace(work, pinned=pinned.contents)
+        report = self._engine(leased, process, work).run(work, self.session)
+        code = find_code_digest(work)
+        run = {"code": code} if code is not None else {}
+        changed = {"changed_since_release": ", ".join(pinned.changed)} if pinned.changed else {}
+        return replace(report, details={**report.details, **run, **changed})
 
     def _engine(self, leased: Leased, process: ProcessRecord, work: Work) -> Engine:
         if self.engines is not None:

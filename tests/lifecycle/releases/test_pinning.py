@@ -1,3 +1,4 @@
+import hashlib
 from datetime import timedelta
 from pathlib import Path
 
@@ -50,8 +51,10 @@ def change(world: World, text: str, **more: object) -> None:
 
 def made_again(world: World, hour: int) -> str | None:
     nominal_time = START + timedelta(hours=hour)
-    world.run("count", nominal_time, max(world.now, nominal_time), world.run_id())
-    return world.content("counts", nominal_time)
+    (published,) = world.run("count", nominal_time, max(world.now, nominal_time), world.run_id())
+    content = world.content("counts", nominal_time) or ""
+    assert published.details["code"] == f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    return content
 
 
 def test_row_104_a_changed_file_takes_effect_from_the_next_instance_on(world: World) -> None:
