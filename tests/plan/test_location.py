@@ -1,3 +1,4 @@
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -6,9 +7,13 @@ import pytest
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.loading.errors import LocationUnreadableError
+from feed_assets.operations.recording import record_location
 from feed_assets.plan import location as location_module
 from feed_assets.plan.location import Location, declare_location, load_location
+from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.settings import Settings, load_settings
+from feed_assets.state.workflow_files import WorkflowFiles
+from tests.databases import open_migrated
 from tests.lifecycle.world import START, feed, process
 
 CLUSTER = """
@@ -256,3 +261,33 @@ def test_a_cache_of_another_user_is_neither_read_nor_written(project: Path, monk
     seen = compiled(monkeypatch)
     load(project)
     assert len(seen) == 1
+
+
+def test_a_changed_workflow_file_changes_a_cached_plan_and_a_missing_one_does_not(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "entities" / "ping.yaml").write_text(PING.replace('path: "jobs:ping"', "engine: sql, path: ping.sql"))
+    (project / "ping.sql").write_text("select 1")
+    key = ("ping", "primary")
+    first, done = load(project), compiled(monkeypatch)
+    (project / "ping.sql").write_text("select 2")
+    second = load(project)
+    assert first.digest == second.digest
+    assert first.plan.digest != second.plan.digest
+    assert first.plan.processes[key].fingerprint != second.plan.processes[key].fingerprint
+    (project / "ping.sql").unlink()
+    gone = parse_fingerprint(load(project).plan.processes[key].fingerprint)
+    assert gone.is_alike(parse_fingerprint(second.plan.processes[key].fingerprint))
+    assert done == []
+
+
+def test_files_of_workflows_are_recorded_with_the_location_unless_they_have_changed_since(project: Path) -> None:
+    (project / "entities" / "ping.yaml").write_text(PING.replace('path: "jobs:ping"', "engine: sql, path: ping.sql"))
+    (project / "ping.sql").write_text("select 1")
+    database, location = open_migrated(f"sqlite:///{project}/state.db"), load(project)
+    assert record_location(database, settings_of(project), location, START)
+    with database.read() as connection:
+        stored = WorkflowFiles(connection).find(hashlib.sha256(b"select 1").hexdigest())
+    assert stored == b"select 1"
+    (project / "ping.sql").write_text("select 2")
+    assert not record_location(database, settings_of(project), location, START)
