@@ -112,7 +112,9 @@ def _load_file(work: Work, name: str) -> ModuleType:
     if pinned is None:
         spec.loader.exec_module(module)
     else:
-        exec(compile(pinned, file, "exec"), vars(module))  # as the loader does with the file's present content
+        exec(
+            compile(pinned, file, "exec", dont_inherit=True), vars(module)
+        )  # as the loader does with the file's present content
     return module
 
 

@@ -9,7 +9,8 @@ from feed_assets.definitions.edits import Edit, Put, Remove
 from feed_assets.operations.entities.applying import apply_planned, require_digest
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.operations.entities.planning import plan_edits, plan_folder
-from feed_assets.operations.errors import PlanOutdatedError
+from feed_assets.operations.errors import PlanOutdatedError, SafeModeError
+from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.rendering import render_difference
 from feed_assets.settings import load_settings
@@ -116,11 +117,18 @@ def test_row_104_a_changed_workflow_file_is_a_change_of_the_plan(
     query.write_text("select 3")
     assert plan_folder(context).digest != planned.digest
     revision = context.load().revision
+    set_safe_mode(context.database, is_on=True, author="root", now=NOW)
+    with pytest.raises(SafeModeError):
+        apply_planned(context, plan_folder(context))
+    set_safe_mode(context.database, is_on=False, author="root", now=NOW)
     (release,) = apply_planned(context, plan_folder(context)).releases
     (process,) = planned.difference.processes
     assert process.step is release.step  # type: ignore[attr-defined]
     assert process.effective_from == release.effective_from  # type: ignore[attr-defined]
     assert context.load().revision > revision
+    with context.database.read() as connection:
+        (entry,) = Audit(connection).newest(1)
+    assert (entry.target, entry.details["files"]) == ("process 'count'", ["count.sql"])
     assert plan_folder(context).difference.is_empty
 
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from feed_assets.definitions.edits import Remove
 from feed_assets.definitions.errors import MassDeletionError
 from feed_assets.definitions.ownership import is_mass_deletion
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.lifecycle.instances.schedules import DELETED, TAKEN_OFF
 from feed_assets.loading.bundles import LoadedBundle
@@ -55,6 +55,8 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
         return VerbResult(verb=APPLY, outcomes=(), warnings=planned.issues)
     for entity in planned.difference.entities:
         require_mode(context.database, _operation_of(entity))
+    if not planned.keys:
+        require_mode(context.database, Operation.UPDATE)
     if not may_delete_all:
         _require_few_deleted(context, planned)
     if planned.edits:
@@ -64,7 +66,7 @@ def apply_planned(context: EntityContext, planned: PlannedChanges, *, may_delete
     stopped = _end_work(context, planned)
     releases = settle_releases(context)
     if not planned.keys:
-        _tell_changed_files(context)
+        _finish_changed_files(context, planned)
     newest = context.store.load(context.now).newest
     outcomes = []
     for entity in planned.difference.entities:
@@ -137,10 +139,14 @@ def _record(context: EntityContext, planned: PlannedChanges) -> None:
     context.store.record_found(context.now, context.author, check=check, may_delete_all=True)
 
 
-def _tell_changed_files(context: EntityContext) -> None:
-    """Make running processes load the definitions again, with the files of the workflows."""
+def _finish_changed_files(context: EntityContext, planned: PlannedChanges) -> None:
+    """Make running programs load the definitions again, for the files of the workflows, and write audit entries."""
     with context.database.begin() as connection:
         Definitions(connection).bump_revision()
+    for process in planned.difference.processes:
+        files = [cause.key[1] for cause in process.causes]
+        target = label_of((Kind.PROCESS, process.process))
+        context.audit(APPLY, target, cluster=process.cluster, files=files, digest=planned.digest)
 
 
 def _end_work(context: EntityContext, planned: PlannedChanges) -> list[ProcessInstance]:
