@@ -177,9 +177,10 @@ class SweepChunks:
         found = self._connection.execute(statement).all()
         width = len(_ITEMS.columns)
         items = tuple(SweepItem(*each[:width]) for each in found)
-        has_run = any(each.outcome is not None for each in found)
-        results = (ItemResult(*each[width:]) for each in found) if has_run else ()
-        chunk = _CHUNKS.load(row, items=items, results=dict(zip(items, results, strict=has_run)))
+        results = {
+            item: ItemResult(*each[width:]) for item, each in zip(items, found, strict=True) if each.outcome is not None
+        }
+        chunk = _CHUNKS.load(row, items=items, results=results)
         if digest_items(items) != chunk.digest:
             raise SweepDamagedError(sweep=self._sweep_id, chunk=chunk.number)
         return chunk

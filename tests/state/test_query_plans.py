@@ -228,6 +228,8 @@ def keys_come_first(plan: list[str]) -> bool:
         ("sweeps to purge", "fa_sweeps_to_purge (cluster=? AND purge_at>? AND purge_at<?)"),
         ("newest sweeps of a cluster", "fa_sweeps_by_cluster (cluster=?)"),
         ("claim a chunk", "fa_sweep_chunks_by_state (sweep_id=? AND state=?"),
+        ("outcomes of a sweep", "fa_sweep_items USING PRIMARY KEY (sweep_id=?)"),
+        ("sample paths of a sweep", "fa_sweep_items USING PRIMARY KEY (sweep_id=?)"),
         ("active holds", "fa_holds_by_release (released_at=?)"),
         ("unsent", "fa_outbox_unsent (sent_at=?)"),
         ("unsent of a topic", "fa_outbox_unsent_of_topic (topic=?)"),

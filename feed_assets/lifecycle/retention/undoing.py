@@ -241,11 +241,11 @@ class _Worker:
             self._trashed[store.root_url] = frozenset(store.trash().contents(chunk.sweep_id))
         in_trash = {item for item in chunk.items if item.path in self._trashed[store.root_url]}
         if not chunk.results:
-            return [item for item in chunk.items if item in selected & in_trash]
-        unsure = [item for item in away if item not in selected | in_trash]
+            return [item for item in chunk.items if item in selected and item in in_trash]
+        unsure = [item for item in away if item not in selected and item not in in_trash]
         measures = store.measure([item.path for item in unsure])
         back = {item for item, measure in zip(unsure, measures, strict=True) if measure.exists}
-        return [item for item in away if item in selected | back]
+        return [item for item in away if item in selected or item in back]
 
 
 def _find_origin(context: SweepContext, sweep: Sweep, chunk: SweepChunk) -> tuple[Removal, InstanceStore]:
