@@ -1,6 +1,6 @@
 """Use a local store as the source and target of copies: list it without reading, read it by descriptor."""
 # System calls on text and descriptors.
-# ruff: noqa: PTH112, PTH119, PTH120, PTH114, PTH123
+# ruff: noqa: PTH112, PTH114, PTH123
 
 import errno
 import os
@@ -139,7 +139,8 @@ class LocalCopying(Copying):
             except FileNotFoundError:
                 raise InstanceNotFoundError(store=self._root_url, path=path) from None
             except NotADirectoryError:
-                folder = os.open(os.path.dirname(target), _FOLDER)
+                self._reader.check_inside(path, target)
+                folder = os.open(target, _PLAIN_FILE)
             try:
                 yield LocalReading(folder, path, self._reader)
             finally:
@@ -212,7 +213,7 @@ class LocalCopying(Copying):
 
 
 class LocalReading(Reading):
-    """The files below an open directory, or the single file in it that is the instance."""
+    """The files below an open directory, or the single file that is the instance."""
 
     def __init__(self, folder: int, path: str, reader: LocalReader) -> None:
         self._folder = folder
@@ -235,7 +236,7 @@ class LocalReading(Reading):
 
     def _open(self, file: str) -> int:
         if file == SINGLE_FILE:
-            return os.open(os.path.basename(self._reader.target(self._path)), _PLAIN_FILE, dir_fd=self._folder)
+            return os.open(self._reader.target(self._path), _PLAIN_FILE)
         try:
             return os.open(file, _PLAIN_FILE, dir_fd=self._folder)
         except OSError as exc:
