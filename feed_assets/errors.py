@@ -141,4 +141,13 @@ def describe_error(error: BaseException) -> str:
     text = mask(" ".join(str(error).split()))
     if not isinstance(error, FeedAssetsError):
         text = f"{type(error).__name__}: {text}".rstrip(": ")
+    return shorten(text)
+
+
+def shorten(text: str) -> str:
+    """Return a text with at most `MOST_CHARACTERS` characters.
+
+    >>> shorten("x" * 5_000) == "x" * 999 + "…"
+    True
+    """
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from feed_assets.errors import FeedAssetsError
+from feed_assets.errors import FeedAssetsError, describe_error, shorten
 from feed_assets.masking import mask
 
 """Version of the JSON form."""
@@ -47,7 +47,8 @@ class Source:
 class Issue:
     """An error or warning. `message` and `remedy` are sentences; `message` has no full stop.
 
-    `code` is stable and names the rule; `entity` is the label of the entity, `feed 'clicks'`.
+    `code` is stable and names the rule; `entity` is the label of the entity, `feed 'clicks'`. Texts are kept without
+    secrets, and cut at the length of a message.
     """
 
     severity: Severity
@@ -56,6 +57,10 @@ class Issue:
     message: str
     remedy: str
     source: Source | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("message", "remedy"):
+            object.__setattr__(self, name, shorten(mask(getattr(self, name))))
 
     def render(self) -> str:
         """Return position, entity, message and remedy on one line, without secrets.
@@ -69,6 +74,18 @@ class Issue:
         who = [self.entity] if self.entity else []
         text = f"{self.message}. {self.remedy}" if self.remedy else f"{self.message}."
         return mask(": ".join([*where, *who, text]))
+
+
+def internal_error(doing: str, error: Exception, *, entity: str | None, source: Source | None) -> Issue:
+    """Return an error of the program itself as an issue of the entity or file at which it happened."""
+    return Issue(
+        severity=Severity.ERROR,
+        code="internal-error",
+        entity=entity,
+        message=f"{doing} failed: {describe_error(error)}",
+        remedy="This is an error in feed-assets: please report it, with the file.",
+        source=source,
+    )
 
 
 def order_of(issue: Issue) -> tuple[str, int, int, str, str]:

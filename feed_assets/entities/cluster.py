@@ -9,6 +9,7 @@ from pydantic import field_validator, model_validator
 from feed_assets.entities.common import Entity, EntityModel, Kind
 from feed_assets.entities.fields import Colo, FilledText, PropertyName, Text, refuse
 from feed_assets.entities.maps import EMPTY, Map
+from feed_assets.issues import FieldPath
 
 LOCAL_MASTER = "local[*]"
 STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a", "sftp")
@@ -88,6 +89,11 @@ class Cluster(Entity):
     """
 
     kind: ClassVar[Kind] = Kind.CLUSTER
+    derived_keys: ClassVar[Mapping[str, FieldPath]] = {
+        "storage": ("interfaces", "write"),
+        "catalog": ("interfaces", "registry"),
+        "spark": ("interfaces", "spark"),
+    }
 
     colo: Colo = "default"
     storage: FilledText
@@ -103,8 +109,8 @@ class Cluster(Entity):
         if not isinstance(values, dict) or not isinstance(values.get("interfaces"), Mapping):
             return values
         filled = dict(values)
-        for name, interface in (("storage", "write"), ("catalog", "registry"), ("spark", "spark")):
-            endpoint = _endpoint_of(values["interfaces"], interface)
+        for name, (_, interface) in cls.derived_keys.items():
+            endpoint = _endpoint_of(values["interfaces"], str(interface))
             if endpoint is not None and filled.get(name) is None:
                 filled[name] = dict(spark_of(endpoint)) if name == "spark" else endpoint
         return filled

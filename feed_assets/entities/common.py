@@ -1,5 +1,6 @@
 """Fields that every entity has, and models that several kinds share."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
@@ -22,7 +23,7 @@ from feed_assets.entities.fields import (
     refuse,
 )
 from feed_assets.entities.maps import EMPTY, Map
-from feed_assets.issues import EntityKey
+from feed_assets.issues import EntityKey, FieldPath
 from feed_assets.timing.dates import NEVER, render_datetime
 from feed_assets.timing.frequency import Frequency, Unit
 
@@ -76,6 +77,8 @@ class Entity(EntityModel):
     """The fields that every kind of entity has. Names are unique within a kind."""
 
     kind: ClassVar[Kind]
+    derived_keys: ClassVar[Mapping[str, FieldPath]] = EMPTY
+    """Keys whose value comes from another key, if they are not written."""
 
     name: Name
     description: Text | None = None

@@ -9,7 +9,7 @@ from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import DependencyGraph
-from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap
+from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
@@ -78,7 +78,15 @@ def parse_file(file: EntityFile, values: Values | None) -> ParsedFile:
         return ParsedFile(name=file.name, issues=(text,))
     documents: list[EntityDocument] = []
     mistakes = 0
-    for document in iter_entities(file.name, text, values):
+    found = iter_entities(file.name, text, values)
+    while True:
+        try:
+            document = next(found, None)
+        except Exception as exc:  # noqa: BLE001
+            issue = internal_error("reading the file", exc, entity=None, source=Source(file=file.name))
+            return ParsedFile(name=file.name, documents=tuple(documents), issues=(issue,))
+        if document is None:
+            break
         documents.append(document)
         mistakes += len(document.issues)
         if mistakes > MAX_MISTAKES:

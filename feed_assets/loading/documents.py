@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from feed_assets.errors import shorten
 from feed_assets.issues import FieldPath
 
 
@@ -35,6 +36,9 @@ class Note:
     kind: NoteKind
     message: str
     line: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shorten(self.message))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,19 +10,18 @@ from feed_assets.entities.bundle import ENTITY_TYPES, AnyEntity
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import LONGEST_NAME
-from feed_assets.issues import EntityKey, FieldSources, Finding, Issue, Severity, Source
+from feed_assets.issues import EntityKey, FieldPath, FieldSources, Finding, Issue, Severity, Source, internal_error
 from feed_assets.loading.documents import Note, PlainDocument
 from feed_assets.loading.falcon.documents import is_falcon, read_falcon
 from feed_assets.loading.interpolation import Interpolation, MissingValue, Values
 from feed_assets.loading.messages import alternatives, closest, explain
 from feed_assets.loading.salvaging import salvage_feed
 from feed_assets.loading.yaml_nodes import iter_documents
-from feed_assets.masking import mask, remember_credentials
+from feed_assets.masking import remember_credentials
 
 MISSING_KEY = "missing-key"
 MAX_MISTAKES = 50
 """Mistakes of one entity that are reported; further ones are dropped."""
-_LONGEST_TEXT = 1_000
 _KIND = "kind"
 
 
@@ -54,8 +53,12 @@ def iter_entities(file: str, text: str, values: Values | None) -> Iterator[Entit
 
 
 def read_entity(file: str, document: PlainDocument, values: Values | None) -> EntityDocument:
-    """Read the entity of a parsed document."""
-    return _Reader(file, document, values).read()
+    """Read the entity of a parsed document. Whatever happens then is an issue of this document alone."""
+    reader = _Reader(file, document, values)
+    try:
+        return reader.read()
+    except Exception as exc:  # noqa: BLE001
+        return reader.broken_off(exc)
 
 
 class _Reader:
@@ -83,6 +86,11 @@ class _Reader:
             notes=tuple(self._document.notes),
             salvaged=self._salvage() if self._issues else None,
         )
+
+    def broken_off(self, error: Exception) -> EntityDocument:
+        """Return the result of a reading that an exception ended."""
+        issue = internal_error("reading it", error, entity=self._label, source=self._sources.locate())
+        return EntityDocument(key=self._key, entity=None, issues=(*self._issues, issue), sources=self._sources)
 
     def _salvage(self) -> Feed | None:
         """Return what can be read of the locations of a feed with mistakes."""
@@ -115,8 +123,8 @@ class _Reader:
             return ENTITY_TYPES[kind].model_validate(content)
         except ValidationError as exc:
             for path, code, finding in islice(explain(exc, ENTITY_TYPES[kind]), MAX_MISTAKES):
-                if code == MISSING_KEY and self._document.problems and self._document.is_presence_checked:
-                    continue
+                if self._document.problems and self._document.is_presence_checked and not _is_scalar(content, path):
+                    continue  # a part is incomplete, and the problems have said what it lacks
                 self._add(code, finding, self._sources.locate(path))
             if exc.error_count() > MAX_MISTAKES:
                 message = f"it has {exc.error_count() - MAX_MISTAKES:,} further mistakes"
@@ -158,15 +166,21 @@ class _Reader:
                 severity=Severity.ERROR,
                 code=code,
                 entity=self._label,
-                message=_shortened(mask(finding.message)),
-                remedy=_shortened(mask(finding.remedy)),
+                message=finding.message,
+                remedy=finding.remedy,
                 source=source or self._sources.locate(),
             )
         )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+def _is_scalar(content: object, path: FieldPath) -> bool:
+    """Return whether the value at a path is written, and neither a map nor a list."""
+    for part in path:
+        entries = dict(enumerate(content)) if isinstance(content, list) else content
+        if not isinstance(entries, dict) or part not in entries:
+            return False
+        content = entries[part]
+    return not isinstance(content, dict | list)
 
 
 def _key_of(value: object) -> EntityKey | None:

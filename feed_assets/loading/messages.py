@@ -1,6 +1,6 @@
 """Turn pydantic errors into one sentence for people, with the position and the next step, never in pydantic's words."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -41,6 +41,7 @@ _SHAPES: Mapping[str, str] = {
     "dict_type": "a map",
     "mapping_type": "a map",
     "tuple_type": "a list",
+    "frozen_set_type": "a list",
     "list_type": "a list",
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -48,15 +49,47 @@ _SHAPES: Mapping[str, str] = {
     "int_parsing_size": "a whole number",
     "int_type": "a whole number",
     "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a number",
     "string_type": "text",
 }
 
 
 def explain(error: ValidationError, entity_type: type[Entity]) -> Iterable[tuple[FieldPath, str, Finding]]:
-    """Yield the path, the code and the message of each mistake of an entity."""
-    for details in error.errors(include_url=False):
+    """Yield the path, the code and the message of each mistake of an entity, without what only follows from others."""
+    mistakes = error.errors(include_url=False)
+    for details in _without_consequences(mistakes, entity_type):
         path = tuple(part for part in details["loc"] if part != _KEY_MARK)
         yield path, _code(details), _finding(details, path, entity_type)
+
+
+def _without_consequences(mistakes: Sequence[ErrorDetails], entity_type: type[Entity]) -> Iterator[ErrorDetails]:
+    """Yield the mistakes without those that only follow from others.
+
+    These are mistakes below a wrong key, of a list whose items are wrong, of derived values, and the lack of a key that
+    is misspelt.
+    """
+    places = [details["loc"] for details in mistakes]
+    wrong = {place[:length] for place in places for length in range(1, len(place) + 1)}
+    around = {place[:length] for place in places for length in range(1, len(place))}
+    wrong_keys = {place[:-1] for place in places if place[-1:] == (_KEY_MARK,)}
+    misspelt = {
+        (*place[:-1], closest(str(place[-1]), keys_of(type_at(entity_type, place[:-1]))))
+        for details, place in zip(mistakes, places, strict=True)
+        if details["type"] == "extra_forbidden"
+    }
+    for details, place in zip(mistakes, places, strict=True):
+        if place[-1:] != (_KEY_MARK,) and any(place[:length] in wrong_keys for length in range(1, len(place) + 1)):
+            continue
+        origin = entity_type.derived_keys.get(str(place[0])) if place else None
+        if details["type"] == "missing" and origin is not None:
+            origin = origin[:1]
+        if origin is not None and (origin in wrong or origin in misspelt):
+            continue
+        if (details["type"] == "too_short" and place in around) or (details["type"] == "missing" and place in misspelt):
+            continue
+        yield details
 
 
 def _code(details: ErrorDetails) -> str:
@@ -85,6 +118,9 @@ def _finding(details: ErrorDetails, path: FieldPath, entity_type: type[Entity]) 
             return Finding(message=f"{where} has no value", remedy="Give it one, or remove the line.")
         case _ if "message" in context:
             return Finding(message=f"{prefix}{context['message']}", remedy=context["remedy"])
+        case "enum" if details["loc"][-1] == _KEY_MARK:
+            prefix = f"{render_path(path[:-1])}: "
+            return _not_a_choice(prefix, value, _key_type(type_at(entity_type, path[:-1])))
         case "enum":
             return _not_a_choice(prefix, value, type_at(entity_type, path))
         case "too_short":
@@ -203,6 +239,11 @@ def type_at(model: object, path: FieldPath) -> object:
     return _required_type(current)
 
 
+def _key_type(annotation: object) -> object:
+    """Return the type of the keys of a map."""
+    return _required_type(next(iter(get_args(annotation)), None))
+
+
 def _step(current: object, part: str | int) -> object:
     if isinstance(current, type) and issubclass(current, BaseModel):
         for name, field in current.model_fields.items():
@@ -212,7 +253,7 @@ def _step(current: object, part: str | int) -> object:
     origin, arguments = get_origin(current), get_args(current)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return arguments[1]
-    return arguments[0] if origin is tuple else None
+    return arguments[0] if origin in (tuple, frozenset) else None
 
 
 def _required_type(annotation: object) -> object:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import Kind
-from feed_assets.issues import EntityKey, Issue, SourceMap, order_of
+from feed_assets.issues import EntityKey, Issue, SourceMap, internal_error, order_of
 from feed_assets.validation import (
     rules_cluster,
     rules_credentials,
@@ -157,7 +157,13 @@ def validate_bundle(
 def _iter_issues(scope: Scope, entities: Iterable[AnyEntity]) -> Iterator[Issue]:
     for entity in entities:
         for rule in _RULES_OF[entity.kind]:
-            for complaint in rule.check(scope, entity):
+            try:
+                complaints = tuple(rule.check(scope, entity))
+            except Exception as exc:  # noqa: BLE001
+                source = scope.sources.locate(entity.key)
+                yield internal_error(f"the rule {rule.code}", exc, entity=entity.label, source=source)
+                continue
+            for complaint in complaints:
                 yield Issue(
                     severity=complaint.severity,
                     code=rule.code,
