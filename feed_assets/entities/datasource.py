@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from feed_assets.entities.common import Entity, EntityModel, Kind, Properties
-from feed_assets.entities.fields import Colo, FilledText, refuse
+from feed_assets.entities.fields import Colo, FilledText, Text, refuse
 from feed_assets.entities.maps import EMPTY
 
 
@@ -31,10 +31,13 @@ class PasswordAlias(EntityModel):
 
 
 class Credential(EntityModel):
-    """A user, and the password as one of: text (write `${env:NAME}`), a file that contains it, or an alias."""
+    """A user, and the password as one of: text (write `${env:NAME}`), a file that contains it, or an alias.
+
+    The text may be empty.
+    """
 
     user: FilledText
-    password: FilledText | None = Field(default=None, repr=False)
+    password: Text | None = Field(default=None, repr=False)
     password_file: FilledText | None = None
     password_alias: PasswordAlias | None = None
 

@@ -20,7 +20,7 @@ from feed_assets.entities.existing import Existing
 from feed_assets.entities.fields import (
     FilledText,
     FrequencyField,
-    Labels,
+    Groups,
     Name,
     PropertyName,
     Text,
@@ -156,7 +156,7 @@ class Feed(Entity):
     replication: Replication | None = None
     partitions: tuple[Name, ...] = ()
     clusters: Annotated[Map[Name, FeedCluster], Field(min_length=1)]
-    groups: Labels = ()
+    groups: Groups = ()
     existing: Existing = Existing.REFUSE
     notification: Notification | None = None
 

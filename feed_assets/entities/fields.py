@@ -23,7 +23,8 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # daily-clicks2
 _PROPERTY = re.compile(r"\S(?:.*\S)?", re.DOTALL)  # queueName, spark.sql.shuffle.partitions
 _COLO = re.compile(r"[\w-][\w.-]*")  # us_east.1
 _TAG_KEY = re.compile(r"\w+")  # owner
-_GROUP = re.compile(r"[\w+]+")  # observations
+_GROUP = re.compile(r"[^\W_]+")  # observations
+_PIPELINE = re.compile(r"[\w+]+")  # click_stream
 _SECOND = 60
 LONGEST_NAME = 200
 
@@ -192,15 +193,18 @@ def _list_from_text(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
-def _check_labels(labels: tuple[str, ...]) -> tuple[str, ...]:
-    seen: set[str] = set()
-    for label in labels:
-        if _GROUP.fullmatch(label) is None:
-            raise refuse("label", f"{label!r} is not a name of a group", "Use letters, digits, '_' and '+'.")
-        if label in seen:
-            raise refuse("label", f"{label!r} is written twice", "Write it once.")
-        seen.add(label)
-    return labels
+def _checked_labels(pattern: re.Pattern[str], what: str, remedy: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    def checked(labels: tuple[str, ...]) -> tuple[str, ...]:
+        seen: set[str] = set()
+        for label in labels:
+            if pattern.fullmatch(label) is None:
+                raise refuse("label", f"{label!r} is not a name of a {what}", remedy)
+            if label in seen:
+                raise refuse("label", f"{label!r} is written twice", "Write it once.")
+            seen.add(label)
+        return labels
+
+    return checked
 
 
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
@@ -266,10 +270,20 @@ Names = Annotated[tuple[Name, ...], AfterValidator(_check_names)]
 TAGS_FROM_TEXT = BeforeValidator(_tags_from_text)
 CHECK_TAGS = AfterValidator(_check_tags)
 
-Labels = Annotated[
+_LABELS = WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
+
+Groups = Annotated[
     tuple[Text, ...],
     BeforeValidator(_list_from_text),
-    AfterValidator(_check_labels),
-    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+    AfterValidator(_checked_labels(_GROUP, "group", "Use letters and digits.")),
+    _LABELS,
 ]
-"""Groups and pipelines: a list, or Falcon's text `a,b`."""
+"""Groups of feeds, of letters and digits: a list, or Falcon's text `a,b`."""
+
+Pipelines = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(_list_from_text),
+    AfterValidator(_checked_labels(_PIPELINE, "pipeline", "Use letters, digits, '_' and '+'.")),
+    _LABELS,
+]
+"""Pipelines of processes: a list, or Falcon's text `a,b`."""

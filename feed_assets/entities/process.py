@@ -12,8 +12,8 @@ from feed_assets.entities.fields import (
     Count,
     FilledText,
     FrequencyField,
-    Labels,
     Name,
+    Pipelines,
     PropertyName,
     Text,
     Version,
@@ -198,7 +198,7 @@ class Process(Entity):
 
     kind: ClassVar[Kind] = Kind.PROCESS
 
-    pipelines: Labels = ()
+    pipelines: Pipelines = ()
     clusters: Annotated[Map[Name, ProcessCluster], Field(min_length=1)]
     parallel: Annotated[Count, Field(ge=1, le=12)] = 1
     order: Order = Order.FIFO

@@ -73,8 +73,9 @@ def _values(text: str, partition: str) -> Iterator[tuple[str, PathTemplate]]:
         key, _, value = part.partition("=")
         if _NAME.fullmatch(key) is None:
             raise TableAddressError(text=text, reason=f"{key!r} is not the name of a partition key")
-        if not value or "/" in value:
-            reason = f"the value of {key!r} contains a slash" if value else f"{key!r} has no value"
+        if not value or "/" in value or "=" in value:
+            wrong = "a slash" if "/" in value else "an equals sign"
+            reason = f"the value of {key!r} contains {wrong}" if value else f"{key!r} has no value"
             raise TableAddressError(text=text, reason=reason)
         if key in seen:
             raise TableAddressError(text=text, reason=f"the partition key {key!r} is written twice")

@@ -44,7 +44,8 @@ PROPERTY_NAMES = st.one_of(
 FREQUENCIES = st.builds("{}({})".format, st.sampled_from(["minutes", "hours", "days", "months"]), st.integers(1, 99))
 TIMES = st.integers(0, 500_000_000).map(lambda minutes: f"{EPOCH + timedelta(minutes=minutes):%Y-%m-%dT%H:%MZ}")
 VERSIONS = st.integers(0, 9)
-LABELS = st.lists(st.from_regex(r"[a-z_+]{1,5}", fullmatch=True), unique=True, max_size=3)
+GROUPS = st.lists(st.from_regex(r"[a-z0-9é]{1,5}", fullmatch=True), unique=True, max_size=3)
+PIPELINES = st.lists(st.from_regex(r"[a-z_+]{1,5}", fullmatch=True), unique=True, max_size=3)
 _PROPERTIES = st.dictionaries(PROPERTY_NAMES, TEXTS, max_size=3)
 _JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-99, 99), st.floats(-9, 9), TEXTS),
@@ -196,7 +197,7 @@ FEEDS = _lying(
         lifecycle=_LIFECYCLE,
         replication=_REPLICATION,
         partitions=st.lists(NAMES, max_size=2),
-        groups=LABELS,
+        groups=GROUPS,
         notification=_NOTIFICATION,
     )
 )
@@ -255,7 +256,7 @@ PROCESSES = _map(
         "workflow": _WORKFLOW,
     },
     **_COMMON,
-    pipelines=LABELS,
+    pipelines=PIPELINES,
     parallel=st.integers(1, 12),
     order=st.sampled_from(["FIFO", "LIFO", "LAST_ONLY"]),
     catch_up=st.sampled_from(["all", "latest", "none"]),

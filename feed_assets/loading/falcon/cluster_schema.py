@@ -5,7 +5,7 @@ from feed_assets.loading.falcon.shared_elements import ACL, PROPERTIES, TAGS, VE
 
 CLUSTER = Element(
     name="cluster",
-    attributes=(required("name"), optional("description"), required("colo"), VERSION),
+    attributes=(required("name"), optional("description"), required("colo", blank_is_none=True), VERSION),
     content=(
         maybe(TAGS),
         one(
@@ -76,7 +76,7 @@ DATASOURCE = Element(
     name="datasource",
     attributes=(
         required("name"),
-        required("colo"),
+        required("colo", blank_is_none=True),
         optional("description"),
         VERSION,
         required("type", choices=("mysql", "oracle", "hsql", "postgres", "db2", "netezza", "teradata", "generic")),

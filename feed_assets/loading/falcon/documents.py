@@ -55,7 +55,7 @@ def _document(root: XmlElement, kind: Kind) -> PlainDocument:
         notes = [_carried(root), *convert(kind, reading)]
     except TooManyProblemsError:
         pass
-    values: dict[str, Any] = {"kind": kind.value, **reading.values}
+    values: dict[str, Any] = {**reading.values, "kind": kind.value}
     positions: dict[FieldPath, tuple[int, int]] = reading.positions
     return PlainDocument(
         line=root.line,

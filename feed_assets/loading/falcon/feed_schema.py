@@ -1,7 +1,7 @@
 """The grammar of Falcon's feed documents, and where each value goes."""
 
 from feed_assets.loading.falcon.grammar import Element, Form, many, maybe, one, optional, required, text, wrapper
-from feed_assets.loading.falcon.shared_elements import ACL, NOTIFICATION, PROPERTIES, TAGS, VALIDITY, VERSION
+from feed_assets.loading.falcon.shared_elements import ACL, NOTIFICATION, PROPERTIES, TAGS, TIMEZONE, VALIDITY, VERSION
 
 _FEED_SLA = Element(name="sla", to="sla", attributes=(required("slaLow", to="low"), required("slaHigh", to="high")))
 _LOCATIONS = wrapper(
@@ -31,8 +31,8 @@ _LIFECYCLE = Element(
                 content=(
                     maybe(text("policy")),
                     maybe(text("frequency")),
-                    maybe(text("queue")),
-                    maybe(text("priority")),
+                    maybe(text("queue", blank_is_none=True)),
+                    maybe(text("priority", blank_is_none=True)),
                     maybe(PROPERTIES),
                 ),
             )
@@ -80,7 +80,7 @@ _IMPORT = Element(
                             to="extract",
                             attributes=(required("type", choices=("full", "incremental")),),
                             content=(
-                                maybe(text("deltacolumn", to="delta_column")),
+                                maybe(text("deltacolumn", to="delta_column", blank_is_none=True)),
                                 one(text("mergepolicy", to="merge_policy", choices=("snapshot", "append"))),
                             ),
                         )
@@ -133,10 +133,10 @@ FEED = Element(
             )
         ),
         maybe(text("groups")),
-        maybe(text("availabilityFlag", to="availability_flag")),
+        maybe(text("availabilityFlag", to="availability_flag", blank_is_none=True)),
         one(text("frequency")),
         maybe(_FEED_SLA),
-        maybe(text("timezone")),
+        maybe(TIMEZONE),
         maybe(Element(name="late-arrival", to="late_arrival", attributes=(required("cut-off", to="cut_off"),))),
         one(
             wrapper(
@@ -150,7 +150,7 @@ FEED = Element(
                         attributes=(
                             required("name"),
                             optional("type", choices=("source", "target")),
-                            optional("partition"),
+                            optional("partition", blank_is_none=True),
                             optional("delay"),
                             VERSION,
                         ),

@@ -28,13 +28,17 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """An attribute and the key of its value; `default` is the value that Falcon assumes without it."""
+    """An attribute and the key of its value; `default` is the value that Falcon assumes without it.
+
+    A blank value means none if `blank_is_none` is set.
+    """
 
     name: str
     to: str | None = None
     required: bool = False
     choices: tuple[str, ...] = ()
     default: str | None = None
+    blank_is_none: bool = False
 
     @property
     def key(self) -> str:
@@ -53,7 +57,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """An element; `content` is the sequence of its children, in any order only if `any_order` is set."""
+    """An element; `content` is the sequence of its children, in any order only if `any_order` is set.
+
+    A blank text means none if `blank_is_none` is set.
+    """
 
     name: str
     form: Form = Form.MAP
@@ -64,6 +71,7 @@ class Element:
     content: tuple[Part, ...] = ()
     any_order: bool = False
     choices: tuple[str, ...] = ()
+    blank_is_none: bool = False
     _places: dict[str, tuple[int, "Element"]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -113,19 +121,28 @@ def many(element: Element, least: int = 1) -> Part:
     return Part(elements=(element,), least=least, most=None)
 
 
-def text(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Element:
+def text(name: str, to: str | None = None, choices: tuple[str, ...] = (), *, blank_is_none: bool = False) -> Element:
     """Return an element that contains only text."""
-    return Element(name=name, form=Form.TEXT, to=to or name, choices=choices)
+    return Element(name=name, form=Form.TEXT, to=to or name, choices=choices, blank_is_none=blank_is_none)
 
 
-def required(name: str, to: str | None = None, choices: tuple[str, ...] = ()) -> Attribute:
+def required(
+    name: str, to: str | None = None, choices: tuple[str, ...] = (), *, blank_is_none: bool = False
+) -> Attribute:
     """Return a mandatory attribute."""
-    return Attribute(name=name, to=to, required=True, choices=choices)
+    return Attribute(name=name, to=to, required=True, choices=choices, blank_is_none=blank_is_none)
 
 
-def optional(name: str, to: str | None = None, choices: tuple[str, ...] = (), default: str | None = None) -> Attribute:
+def optional(
+    name: str,
+    to: str | None = None,
+    choices: tuple[str, ...] = (),
+    default: str | None = None,
+    *,
+    blank_is_none: bool = False,
+) -> Attribute:
     """Return an optional attribute."""
-    return Attribute(name=name, to=to, choices=choices, default=default)
+    return Attribute(name=name, to=to, choices=choices, default=default, blank_is_none=blank_is_none)
 
 
 def wrapper(name: str, *content: Part) -> Element:

@@ -8,6 +8,7 @@ from feed_assets.loading.falcon.shared_elements import (
     POLICIES,
     PROPERTIES,
     TAGS,
+    TIMEZONE,
     VALIDITY,
     VERSION,
 )
@@ -43,7 +44,7 @@ PROCESS = Element(
         maybe(text("timeout")),
         one(text("frequency")),
         maybe(_PROCESS_SLA),
-        maybe(text("timezone")),
+        maybe(TIMEZONE),
         maybe(
             wrapper(
                 "inputs",
@@ -58,7 +59,7 @@ PROCESS = Element(
                             required("feed"),
                             required("start"),
                             required("end"),
-                            optional("partition"),
+                            optional("partition", blank_is_none=True),
                             optional("optional", choices=BOOLEANS, default="false"),
                         ),
                     ),
@@ -87,11 +88,11 @@ PROCESS = Element(
                 name="workflow",
                 to="workflow",
                 attributes=(
-                    optional("name"),
-                    optional("version", default="1.0"),
+                    optional("name", blank_is_none=True),
+                    optional("version", default="1.0", blank_is_none=True),
                     optional("engine", choices=("oozie", "pig", "hive", "spark"), default="oozie"),
                     required("path"),
-                    optional("lib"),
+                    optional("lib", blank_is_none=True),
                 ),
             )
         ),
@@ -100,12 +101,12 @@ PROCESS = Element(
                 name="spark-attributes",
                 to="spark_attributes",
                 content=(
-                    maybe(text("master")),
-                    maybe(text("mode")),
-                    one(text("name")),
-                    maybe(text("class")),
+                    maybe(text("master", blank_is_none=True)),
+                    maybe(text("mode", blank_is_none=True)),
+                    one(text("name", blank_is_none=True)),
+                    maybe(text("class", blank_is_none=True)),
                     one(text("jar")),
-                    maybe(text("spark-opts", to="spark_opts")),
+                    maybe(text("spark-opts", to="spark_opts", blank_is_none=True)),
                     many(Element(name="arg", form=Form.LIST, to="args"), least=0),
                 ),
             )

@@ -73,12 +73,16 @@ def _in_none(node: XmlElement) -> str:
 def _read_attributes(
     reading: Reading, node: XmlElement, element: Element, values: dict[str, Any], path: FieldPath
 ) -> None:
+    known = [each.name for each in element.attributes]
+    misspelt: set[str | None] = set()
     for name, written in node.attributes.items():
         attribute = element.find_attribute(name)
         if attribute is None:
-            known = [each.name for each in element.attributes]
+            misspelt.add(closest(name, known))
             message = f"{quote(name)} is not an attribute of <{node.name}>"
             reading.note("xml-unknown-attribute", message, _suggest(name, known), written.line, written.column)
+            continue
+        if attribute.blank_is_none and not written.value.strip(_BLANKS):
             continue
         if attribute.choices and written.value not in attribute.choices:
             message = f"{name} of <{node.name}> is {quote(written.value)}, not {alternatives(attribute.choices)}"
@@ -89,7 +93,7 @@ def _read_attributes(
             values[attribute.key] = written.value
             reading.place((*path, attribute.key), written.line, written.column)
     for attribute in element.attributes:
-        if attribute.required and attribute.name not in node.attributes:
+        if attribute.required and attribute.name not in node.attributes and attribute.name not in misspelt:
             message = f"<{node.name}> has no attribute {attribute.name!r}"
             remedy = f'Add {attribute.name}="…".'
             reading.note("xml-missing-attribute", message, remedy, node.line, node.column)
@@ -111,9 +115,11 @@ def _read_children(
 ) -> None:
     seen: list[list[XmlElement]] = [[] for _ in element.content]
     last, is_out_of_order = 0, False
+    misspelt: set[str | None] = set()
     for child in node.children:
         found = element.find_child(child.name)
         if found is None:
+            misspelt.add(closest(child.name, element.child_names))
             _note_unknown(reading, node, child, element)
             continue
         position, form = found
@@ -126,7 +132,7 @@ def _read_children(
         seen[position].append(child)
         _read_child(reading, child, form, values, path)
     for part, children in zip(element.content, seen, strict=True):
-        if len(children) < part.least:
+        if len(children) < part.least and misspelt.isdisjoint(each.name for each in part.elements):
             _note_missing(reading, node, element, part, len(children))
 
 
@@ -146,8 +152,9 @@ def _read_child(reading: Reading, node: XmlElement, element: Element, values: di
             before = len(reading.problems)
             _read_content(reading, node, element, {}, at)
             reading.place(at, node.line, node.column)
-            if len(reading.problems) == before:
-                values[element.to] = node.text.strip(_BLANKS)
+            written = node.text.strip(_BLANKS)
+            if len(reading.problems) == before and (written or not element.blank_is_none):
+                values[element.to] = written
         case Form.FIELD:
             read: dict[str, Any] = {}
             _read_content(reading, node, element, read, at)

@@ -6,9 +6,16 @@ BOOLEANS = ("true", "false", "1", "0")
 POLICIES = ("periodic", "exp-backoff", "final")
 VERSION = optional("version", default="0")
 
-TAGS = text("tags")
+TAGS = text("tags", blank_is_none=True)
+TIMEZONE = text("timezone", blank_is_none=True)
 ACL = Element(
-    name="ACL", to="acl", attributes=(optional("owner"), optional("group"), optional("permission", default="*"))
+    name="ACL",
+    to="acl",
+    attributes=(
+        optional("owner", blank_is_none=True),
+        optional("group", blank_is_none=True),
+        optional("permission", default="*", blank_is_none=True),
+    ),
 )
 _PROPERTY = Element(
     name="property",

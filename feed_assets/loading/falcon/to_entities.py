@@ -10,8 +10,10 @@ from feed_assets.entities.replication_properties import PROPERTIES, WITHOUT_EFFE
 from feed_assets.issues import FieldPath
 from feed_assets.loading.documents import Note, NoteKind
 from feed_assets.loading.falcon import reserved
+from feed_assets.loading.falcon.oozie_functions import Translation, translate_text, translate_window
 from feed_assets.loading.falcon.reading import Reading, quote
 from feed_assets.loading.falcon.spark_options import parse_spark_options
+from feed_assets.loading.messages import render_path
 
 ENGINES: Mapping[str, str] = {"oozie": "oozie", "pig": "pig", "hive": "sql", "spark": "spark-submit"}
 """Falcon's engines and the corresponding engines of feed-assets."""
@@ -20,6 +22,9 @@ _MEANINGS: Mapping[str, str] = {
     PRIORITY_PROPERTY: "the priority of runs",
     QUEUE_PROPERTY: "a tag of runs; there are no queues here",
 }
+_NOBODY = "NA"
+_UNREADABLE = frozenset({"xml-unknown-element", "xml-unknown-attribute", "xml-missing-attribute", "xml-value"})
+"""The problems of an element that may be the one that seems to be missing."""
 _SPARK_NAMES = {"master": "master", "mode": "deploy_mode", "class": "main_class", "args": "args", "jar": "path"}
 
 
@@ -49,7 +54,8 @@ class _Converter:
 
     def cluster(self) -> None:
         interfaces = self._values.get("interfaces", {})
-        if self._values.get("interfaces") is not None and "write" not in interfaces:
+        is_read = _UNREADABLE.isdisjoint(problem.code for problem in self._reading.problems)
+        if self._values.get("interfaces") is not None and "write" not in interfaces and is_read:
             self._problem(
                 "xml-missing-element",
                 ("interfaces",),
@@ -92,7 +98,7 @@ class _Converter:
             self._note(NoteKind.CHECK, message, (*here, "password"))
 
     def feed(self) -> None:
-        self._split("notification", "to")
+        self._notification()
         for name, entry in self._values.get("clusters", {}).items():
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
@@ -130,12 +136,45 @@ class _Converter:
             self._note(NoteKind.CHECK, message, (*path, "locations", "data"))
 
     def process(self) -> None:
-        self._split("notification", "to")
+        self._notification()
         workflow = self._values.get("workflow")
         spark = self._values.pop("spark_attributes", None)
         if workflow is not None:
             self._workflow(workflow, spark)
+        else:
+            self._late_inputs(ENGINES["oozie"], None)
+        self._expressions(self._values.get("properties", {}))
         self._note_queue()
+
+    def _expressions(self, properties: dict[str, str]) -> None:
+        """Translate the functions and variables of Oozie."""
+        for name, text in list(properties.items()):
+            if not name.startswith(reserved.PREFIX):
+                properties[name] = self._translated(translate_text(text, properties), text, ("properties", name))
+        for part, keys in (("inputs", ("start", "end")), ("outputs", ("instance",))):
+            for name, item in self._values.get(part, {}).items():
+                for key in keys:
+                    if key in item:
+                        item[key] = self._translated(translate_window(item[key]), item[key], (part, name, key))
+                if "partition" in item:
+                    text = item["partition"]
+                    item["partition"] = self._translated(
+                        translate_text(text, properties), text, (part, name, "partition")
+                    )
+        args = self._values.get("workflow", {}).get("args", [])
+        args[:] = [
+            self._translated(translate_text(text, properties), text, ("workflow", "args", position))
+            for position, text in enumerate(args)
+        ]
+
+    def _translated(self, translation: Translation, text: str, path: FieldPath) -> str:
+        where = render_path(path)
+        if translation.text != text:
+            message = f"{where}: {quote(text)} → {quote(translation.text)}"
+            self._note(NoteKind.MAPPED, message, path)
+        for remedy in translation.remedies():
+            self._note(NoteKind.UNABLE, f"{where} {quote(text)}: {remedy}", path)
+        return translation.text
 
     def _workflow(self, workflow: dict[str, Any], spark: dict[str, Any] | None) -> None:
         self._split("workflow", "lib")
@@ -158,6 +197,8 @@ class _Converter:
             self._note(NoteKind.CHECK, message, ("workflow",))
 
     def _spark(self, workflow: dict[str, Any], spark: dict[str, Any] | None) -> None:
+        if spark is None and self._reading.problems:
+            return
         if spark is None:
             message = "<spark-attributes> is missing in <process>: the engine is spark"
             self._problem("xml-missing-element", ("workflow",), message, "Add it after <workflow>, with name and jar.")
@@ -230,11 +271,22 @@ class _Converter:
             if isinstance(found, str):
                 remedy = "Write feed_assets.<key> and a JSON value."
                 self._problem("xml-property", at, f"the property {quote(name)} is reserved: {found}", remedy)
+            elif found.path[0] == "kind":
+                message = f"the property {quote(name)} is reserved: the root of the document says its kind"
+                self._problem("xml-property", at, message, "Remove it.")
             elif not reserved.apply_override(self._values, found):
                 message = f"the property {quote(name)} leads through something that is not a map"
                 self._problem("xml-property", at, message, "Name a key of the entity.")
             else:
                 self._reading.positions[found.path] = self._reading.positions.get(at, (1, 1))
+
+    def _notification(self) -> None:
+        """Leave out a notification to nobody, which Falcon writes as `NA`."""
+        self._split("notification", "to")
+        recipients = self._values.get("notification", {}).get("to")
+        if recipients is not None and not any(each.upper() != _NOBODY for each in recipients):
+            self._note(NoteKind.CHECK, "<notification> is left out: it names nobody", ("notification",))
+            del self._values["notification"]
 
     def _split(self, part: str, key: str) -> None:
         """Split a list that is written in one attribute."""

@@ -126,7 +126,7 @@ def test_row_26_a_spark_process_becomes_a_spark_submit_of_its_jar() -> None:
         master="yarn",
         deploy_mode="cluster",
         main_class="org.example.Daily",
-        args=("--verbose", "${nominalTime}"),
+        args=("--verbose", "${formatTime(instanceTime(), 'yyyy-MM-dd-HH-mm')}"),
         conf={"spark.executor.extraJavaOptions": "-Da=1 -Db=2", "spark.ui.port": "1"},
         submit={"num-executors": "2", "name": "Daily Summary"},
     )

@@ -155,6 +155,48 @@ _CASES = {
         "xml-property a.xml:69: feed 'clicks': the property 'feed_assets.format' is reserved: its value is not JSON. "
         "Write feed_assets.<key> and a JSON value.",
     ),
+    "reserved property for another kind": (
+        CLICKS.replace("feed_assets.format", "feed_assets.kind"),
+        "xml-property a.xml:69: feed 'clicks': the property 'feed_assets.kind' is reserved: "
+        "the root of the document says its kind. Remove it.",
+    ),
+    "misspelt attribute": (
+        CLICKS.replace("cut-off=", "cutoff="),
+        "xml-unknown-attribute a.xml:13: feed 'clicks': 'cutoff' is not an attribute of <late-arrival>. "
+        "Did you mean 'cut-off'?",
+    ),
+    "misspelt element": (
+        CLICKS.replace("<frequency>hours(1)</frequency>", "<freqency>hours(1)</freqency>"),
+        "xml-unknown-element a.xml:10: feed 'clicks': <freqency> is not an element of <feed>. "
+        "Did you mean 'frequency'?",
+    ),
+    "fields without a list": (
+        CLICKS.replace("<includes><field>id</field><field>url</field></includes>", ""),
+        "xml-missing-element a.xml:25: feed 'clicks': <includes> or <excludes> is missing in <fields>. Add it.",
+    ),
+    "misspelt password": (
+        SHOP.replace("passwordFile>", "passwordFiles>"),
+        "xml-unknown-element a.xml:10: datasource 'orders-db': <passwordFiles> is not an element of <credential>. "
+        "Did you mean 'passwordFile'?",
+    ),
+    "cluster without a name": (
+        SPARK.replace('<cluster name="primary"', "<cluster"),
+        "xml-missing-attribute a.xml:6: process 'daily-spark': <cluster> has no attribute 'name'. Add name=\"…\".",
+    ),
+    "storage without a type": (
+        PRIMARY.replace('type="write" ', ""),
+        "xml-missing-attribute a.xml:8: cluster 'primary': <interface> has no attribute 'type'. Add type=\"…\".",
+    ),
+    "catalog without an address": (
+        PRIMARY.replace("thrift://hive1:9083,hive2:9083", ""),
+        "text-empty a.xml:12: cluster 'primary': interfaces.registry.endpoint: the text is empty. "
+        "Write a value, or remove the key.",
+    ),
+    "process without a workflow": (
+        SPARK[: SPARK.index("<workflow")] + SPARK[SPARK.index("<spark-attributes>") :],
+        "xml-missing-element a.xml:2: process 'daily-spark': <workflow> is missing in <process>. "
+        "Add it after <properties>.",
+    ),
     "reserved property of nothing": (
         CLICKS.replace("feed_assets.format", "feed_assets.fromat"),
         "unknown-key a.xml:69: feed 'clicks': 'fromat' is not a key of a feed. Did you mean 'format'?",
