@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from feed_assets.errors import FeedAssetsError
 
@@ -51,7 +52,7 @@ def judge(request: pytest.FixtureRequest) -> Callable[[Case], None]:
         if not listed:
             runners[kind](case)
             return
-        with pytest.raises((AssertionError, LookupError, TypeError, FeedAssetsError)):
+        with pytest.raises((AssertionError, LookupError, TypeError, FeedAssetsError, ValidationError)):
             runners[kind](case)
 
     return run

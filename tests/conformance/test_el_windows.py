@@ -5,6 +5,11 @@ from typing import Any
 
 import pytest
 
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.issues import Severity, SourceMap
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import InstanceError
 from feed_assets.timing.expressions import parse_time_expression
@@ -13,6 +18,7 @@ from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import parse_path_template
 from feed_assets.timing.text import TextContext
 from feed_assets.timing.windows import Window, parse_window
+from feed_assets.validation.rules import validate_bundle
 from tests.timing.functions import evaluate_function
 from tests.timing.outputs import output_index, producers
 
@@ -93,11 +99,30 @@ def run_runtime_window(case: Case) -> None:
 
 
 def run_validation(case: Case) -> None:
-    window, feed = window_of(case), sequence_of(case["feed"])
-    first = sequence_of(case["process"]).start
-    start, end = (expression.evaluate(first, feed.timezone) for expression in (window.start, window.end))
-    assert feed.end is not None
-    assert (feed.start <= start <= end <= feed.end) is case["valid"]
+    written, whole = case["process"], case["feed"]
+    feed = {
+        "name": "clicks",
+        "frequency": whole["frequency"],
+        "timezone": whole["timezone"],
+        "locations": {"data": "/clicks/${YEAR}-${MONTH}-${DAY}-${HOUR}-${MINUTE}"},
+        "clusters": {"primary": {"validity": {"start": whole["start"], "end": whole["end"]}}},
+    }
+    process = {
+        "name": "p",
+        "frequency": written["frequency"],
+        "timezone": written["timezone"],
+        "clusters": {"primary": {"validity": {"start": written["start"], "end": written["end"]}}},
+        "inputs": {"clicks": {"feed": "clicks", **case["input"]}},
+        "workflow": {"path": "jobs:run"},
+    }
+    entities = (
+        Cluster(name="primary", storage="memory://x"),
+        Feed.model_validate(feed),
+        Process.model_validate(process),
+    )
+    issues = validate_bundle(Bundle(entities=entities), SourceMap(), parse_datetime(written["start"]))
+    errors = {issue.code for issue in issues if issue.severity is Severity.ERROR}
+    assert errors == (set() if case["valid"] else {"window-range"})
 
 
 def run_output_path(case: Case) -> None:

@@ -1,15 +1,33 @@
-"""Availability of instances against Falcon's feed instance listing, on a local store."""
+"""Listing and triage of feed instances against Falcon's, on a local store."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.feed_listings import ListedInstance, list_feed
+from feed_assets.operations.instances.ranges import PAGE, decide_range
+from feed_assets.operations.instances.triage import find_triage
+from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
+from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.sequence import InstanceSequence
+from tests.lifecycle.world import World, feed
+from tests.operations.contexts import context_of, put, row
 
 Case = dict[str, Any]
 TABLE = "feed_listing.json"
+LATER = parse_datetime("2018-01-01T00:00Z")
 
 
 def run_status(case: Case) -> None:
@@ -25,7 +43,120 @@ def run_status(case: Case) -> None:
         assert (-1 if look.availability is Availability.MISSING else look.bytes) == case["expected_size"]
 
 
-RUNNERS = {"status": run_status}
+def feed_of(written: Mapping[str, str]) -> Feed:
+    """The feed of a case. Raises `LookupError` if it is a table."""
+    content = {
+        "name": "clicks",
+        "frequency": written["frequency"],
+        "timezone": written["timezone"],
+        "availability_flag": written.get("availability_flag"),
+        "locations": {"data": written["path"]},
+        "clusters": {"primary": {"validity": {"start": written["start"], "end": written["end"]}}},
+    }
+    return Feed.model_validate(content)
+
+
+@contextmanager
+def world(*entities: Feed | Process) -> Iterator[World]:
+    with tempfile.TemporaryDirectory() as root:
+        made = World.of(Path(root), *entities)
+        yield made
+        made.database.close()
+
+
+def listing_of(case: Case, start: datetime, end: datetime) -> tuple[ListedInstance, ...]:
+    """What the storage of a case holds for a range."""
+    with world(feed_of(case["feed"])) as made:
+        for path, files in case["directories"].items():
+            folder = Path(made.root, "primary", path.strip("/"))
+            folder.mkdir(parents=True)
+            for name, size in files.items():
+                with (folder / name).open("wb") as file:
+                    file.truncate(size)
+        return list_feed(context_of(made, LATER), "clicks", start=start, end=end, look=True).instances
+
+
+def run_listing(case: Case) -> None:
+    listed = listing_of(case, parse_datetime(case["start"]), parse_datetime(case["end"]))
+    found = [
+        {
+            "instance": render_datetime(each.nominal_time),
+            "status": each.status.value,
+            "size": -1 if each.bytes is None else each.bytes,
+        }
+        for each in listed
+    ]
+    assert found == [{key: each[key] for key in ("instance", "status", "size")} for each in case["expected"]]
+    assert all(each.url.endswith(one["uri"]) for each, one in zip(listed, case["expected"], strict=True))
+
+
+def run_single_status(case: Case) -> None:
+    time = parse_datetime(case["instance"])
+    (listed,) = listing_of(case, time, time)
+    assert listed.status == case["expected"]
+
+
+def run_request_range(case: Case) -> None:
+    sequence = InstanceSequence(
+        start=parse_datetime(case["validity"]["start"]),
+        frequency=parse_frequency(case["frequency"]),
+        timezone=parse_timezone("UTC"),
+        end=parse_datetime(case["validity"]["end"]),
+    )
+    start, end = (parse_datetime(case[key]) if key in case else None for key in ("start", "end"))
+
+    def answer() -> list[str]:
+        found = decide_range([sequence], start=start, end=end, results=PAGE, now=parse_datetime(case["now"]))
+        return [render_datetime(time) for time in found]
+
+    if case["expected"] == "error":
+        with pytest.raises(InstanceQueryError):
+            answer()
+    else:
+        assert answer() == case["expected"]
+
+
+def run_triage(case: Case) -> None:
+    entities: list[Feed | Process] = []
+    for written in case["world"].values():
+        start = parse_datetime(written["start"])
+        if "input" not in written:
+            entities.append(feed(written["name"], written["frequency"], start=start))
+            continue
+        content = {
+            "name": written["name"],
+            "frequency": written["frequency"],
+            "clusters": {"primary": {"validity": {"start": start, "end": written["end"]}}},
+            "inputs": {f"from-{key}": written[key] for key in ("input", "input2") if key in written},
+            "outputs": {"to": written["output"]},
+            "workflow": {"path": "jobs:run"},
+        }
+        entities.append(Process.model_validate(content))
+    kind, name, time = case["of"]
+    with world(*entities) as made:
+        waiting = [each for each in entities if isinstance(each, Process)]
+        put(
+            made,
+            *(
+                row(each.name, each.clusters["primary"].validity.start, ProcessInstanceStatus.WAITING)
+                for each in waiting
+            ),
+        )
+        graph = find_triage(context_of(made, parse_datetime(time)), Kind(kind), name, parse_datetime(time)).items[0]
+    labels = [(each.name, render_datetime(each.nominal_time)) for each in graph.vertices]
+    vertices = [[*label, each.status] for label, each in zip(labels, graph.vertices, strict=True)]
+    assert sorted(vertices) == sorted(case["expected"]["vertices"])
+    edges = [["@".join(labels[each.source]), "@".join(labels[each.target])] for each in graph.edges]
+    assert sorted(edges) == sorted(case["expected"]["edges"])
+
+
+RUNNERS = {
+    "status": run_status,
+    "listing": run_listing,
+    "single_status": run_single_status,
+    "request_range": run_request_range,
+    "triage": run_triage,
+}
 
 
 def test_each_case_of_the_table_holds_or_is_listed_with_a_reason(case: Case, judge: Callable[[Case], None]) -> None:

@@ -18,7 +18,7 @@ from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
-from feed_assets.lifecycle.late.checks import cut_off_at, decide_feed_check, next_check, process_cut_off
+from feed_assets.lifecycle.late.checks import decide_feed_check, next_check, process_cut_off
 from feed_assets.lifecycle.late.lateness import (
     InputContents,
     LateVerdict,
@@ -136,8 +136,11 @@ def check_late_check(case: Case) -> None:
 
 
 def check_feed_cutoff(case: Case) -> None:
-    cut_off = parse_frequency(case["cut_off"]).as_duration()
-    assert cut_off_at(parse_datetime(case["nominal_time"]), cut_off) > NOW
+    nominal_time = parse_datetime(case["nominal_time"])
+    plan = plan_of(feed("clicks", start=nominal_time, late_arrival={"cut_off": case["cut_off"]}))
+    check = decide_feed_check(plan.feeds["clicks", "primary"], nominal_time, nominal_time)
+    assert check is not None
+    assert check.cut_off_at > NOW
 
 
 def check_process_cutoff(case: Case) -> None:

@@ -4,11 +4,22 @@ from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
+
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.feed import Feed
+from feed_assets.issues import SourceMap
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
+from feed_assets.timing.errors import TableAddressError
+from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import parse_path_template
+from feed_assets.validation.rules_paths import variables_of
+from feed_assets.validation.scope import Scope
 
 Case = dict[str, Any]
 TABLE = "paths.json"
+AS_OF = parse_datetime("2015-06-01T00:00Z")
 
 
 def run_path_date(case: Case) -> None:
@@ -41,7 +52,37 @@ def run_evaluation(case: Case) -> None:
 
 
 def run_pattern(case: Case) -> None:
-    assert str(list(parse_path_template(case["path"]).variables)) == case["expected"]
+    assert str(list(variables_of(case["path"]) or ())) == case["expected"]
+
+
+def run_table_uri(case: Case) -> None:
+    if not case["valid"]:
+        with pytest.raises(TableAddressError):
+            parse_table_address(case["uri"])
+        return
+    address, parsed = parse_table_address(case["uri"]), case["parsed"]
+    assert (address.database, address.table) == (parsed["database"], parsed["table"])
+    assert [(key, value.text) for key, value in address.partition] == list(parsed["partitions"].items())
+    if "dated_keys" in case:
+        assert [key for key, value in address.partition if value.variables] == case["dated_keys"]
+
+
+def run_table_partition(case: Case) -> None:
+    assert parse_table_address(case["uri"]).template.text == case["expected"]
+
+
+def run_table_identity(case: Case) -> None:
+    """Two feeds lie in one place if they share the address by which overlaps are found."""
+
+    def place(side: Case) -> str | None:
+        catalog = side["catalog_url"].replace("${hcatNode}", "thrift://localhost:9083")
+        cluster = Cluster(name="c", storage="memory://x", catalog=catalog)
+        validity = {"c": {"validity": {"start": "2015-01-01T00:00Z"}}}
+        feed = Feed(name="f", frequency="days(1)", table=side["uri"], clusters=validity)  # type: ignore[arg-type]
+        scope = Scope(bundle=Bundle(entities=(cluster, feed)), sources=SourceMap(), as_of=AS_OF)
+        return scope.find_address(feed, "c")
+
+    assert (place(case["a"]) == place(case["b"])) is case["expected"]
 
 
 RUNNERS = {
@@ -51,6 +92,9 @@ RUNNERS = {
     "path_lookup": run_lookup,
     "evaluate_template": run_evaluation,
     "date_pattern": run_pattern,
+    "table_uri": run_table_uri,
+    "table_partition_path": run_table_partition,
+    "table_identical": run_table_identity,
 }
 
 
