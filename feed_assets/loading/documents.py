@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from feed_assets.errors import shorten
 from feed_assets.issues import FieldPath
+from feed_assets.json_form import Hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,12 @@ class NoteKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """An import note about a part of a document, for the person who imports it."""
+    """An import note about a part of a document, for the person who imports it; `path` leads to the part."""
 
     kind: NoteKind
     message: str
     line: int | None = None
+    path: Hidden[FieldPath] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", shorten(self.message))

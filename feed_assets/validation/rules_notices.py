@@ -1,19 +1,23 @@
 """Rules about deadlines, notifications, imports, exports and queues of retention: nothing acts on them yet."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from feed_assets.entities.feed import Feed, Lifecycle
 from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.validation.scope import Complaint, Scope
 
+_PROPERTIES: Mapping[str, str] = {
+    "userJMSNotificationEnabled": "no message is sent to a topic",
+    "catalog.table": "no data are imported into a table of the catalog",
+}
 _ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+")  # ops@example.com
 
 
 def check_effect(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
     """What is declared should have an effect."""
-    for path, effect in _without_effect(entity):
+    for path, effect in iter_without_effect(entity):
         yield Complaint(
             path=path,
             message=f"{'.'.join(map(str, path))} has no effect yet: {effect}",
@@ -33,7 +37,11 @@ def check_recipients(_: Scope, entity: Feed | Process) -> Iterator[Complaint]:
             )
 
 
-def _without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
+def iter_without_effect(entity: Feed | Process) -> Iterator[tuple[FieldPath, str]]:
+    """Yield the path of each part that is declared and not acted on, and what does not happen."""
+    for name, effect in _PROPERTIES.items():
+        if name in entity.properties:
+            yield ("properties", name), effect
     if entity.sla is not None:
         yield ("sla",), "deadlines are shown, and nobody is told of a missed one"
     if entity.notification is not None:

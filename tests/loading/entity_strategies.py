@@ -18,7 +18,7 @@ _ODD = st.sampled_from(
      "-inf", "--conf a=b", "feed_assets.format", ",", "a, b", "conf", "verbose"]
 )  # fmt: skip
 TEXTS = st.one_of(_ODD, st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
-FILLED = TEXTS.filter(lambda text: bool(text.strip()))
+FILLED = TEXTS.filter(lambda text: bool(text.strip()) and "\0" not in text)
 PROPERTY_NAMES = st.one_of(
     st.sampled_from(
         [

@@ -15,6 +15,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.loading.bundles import MAX_MISTAKES, LoadedBundle, load_bundle, load_files, usable_bundle
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile
 from feed_assets.loading.interpolation import Values
@@ -94,6 +95,7 @@ TOKENS = (
         "nan",
         "\U0001f600",
     ),
+    *(f"{'9' * 5_000}", f"days({'9' * 5_000})", f"now({'9' * 5_000},0)", f"{'9' * 5_000}GB", "0x" + "f" * 5_000),
     *("Asia/Kolkata", "America/New_York", "Pacific/Apia", "oozie", "pig", "sql", "spark-submit", "thrift://", "null"),
 )
 
@@ -110,7 +112,8 @@ def _check(content: bytes) -> None:
         assert issue.message
         assert issue.source is not None
         assert issue.source.line or issue.code == "file-too-big"
-        assert "Traceback" not in issue.render()
+        assert issue.code != "internal-error", issue.render()
+        assert len(issue.message) <= MOST_CHARACTERS
     usable, _ = usable_bundle(loaded, issues)
     compile_plan(usable)
 

@@ -1,20 +1,34 @@
 """A wrong value in any field of any entity: our own words, one sentence for one mistake, and no exception."""
 
 import copy
+import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from feed_assets.loading.documents import PlainDocument
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import Kind
+from feed_assets.entities.feed import Feed
+from feed_assets.issues import Issue, Severity, Source, SourceMap
+from feed_assets.loading import entity_documents
+from feed_assets.loading.bundles import gather_files, load_files, parse_file
+from feed_assets.loading.documents import Note, NoteKind, PlainDocument
 from feed_assets.loading.entity_documents import read_entity
+from feed_assets.loading.entity_files import EntityFile
+from feed_assets.loading.interpolation import Values
+from feed_assets.validation.rules import _RULES_OF, validate_bundle
+from feed_assets.validation.scope import Complaint, Rule
 
 FOLDER = Path(__file__).parents[1] / "validation/documents"
 DOCUMENTS: list[dict[str, Any]] = list(yaml.safe_load_all((FOLDER / "everything.yaml").read_text("utf-8")))
 FOREIGN = ("Input should", "Field required", "Value error", "Assertion", "Extra inputs", "pydantic", "another value")
 WRONG: tuple[object, ...] = (None, -7, "", "x y", [], {}, [None], {"a": {"b": []}}, "9" * 5_000, float("nan"))
+NO_VALUES = Values(variables={}, environ={})
 IDS = [f"{document['kind']} {document['name']}" for document in DOCUMENTS]
 
 
@@ -87,3 +101,64 @@ def test_a_list_with_a_wrong_item_is_not_empty() -> None:
     late = {"policy": "final", "delay": "hours(1)", "inputs": {"1": None}}
     document = next(each for each in DOCUMENTS if each["kind"] == "process")
     assert len(_read({**document, "late_process": late})) == 1
+
+
+DIGITS = "9" * 5_000
+HUGE = (DIGITS, f"days({DIGITS})", f"now({DIGITS},0)", f"{DIGITS}GB", f"{DIGITS}-01-01T00:00Z", "/${YEAR}" + DIGITS)
+
+
+def test_a_number_of_any_length_is_a_mistake_of_its_entity_alone() -> None:
+    bystander = {"kind": "cluster", "name": "other", "storage": "file:///other"}
+    chance = random.Random(1)
+    for document in DOCUMENTS:
+        for value in HUGE[:: 1 + len(DOCUMENTS) // 5]:
+            path = chance.choice([each for each in _paths(document) if each and each != ("kind",)])
+            file = _file(_with(document, path, value), bystander)
+            found = gather_files([parse_file(file, None)], "").bundle.find_cluster("other")
+            assert found is not None, path
+
+
+def _file(*documents: dict[str, Any]) -> EntityFile:
+    return EntityFile(name="a.yaml", content=yaml.safe_dump_all(documents, sort_keys=False).encode())
+
+
+def test_an_exception_in_reading_an_entity_is_its_own_issue(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(value: object) -> None:
+        raise ZeroDivisionError(value)
+
+    monkeypatch.setattr(Feed, "model_validate", fail)
+    feed = {"kind": "feed", "name": "clicks"}
+    loaded = load_files([_file(feed, {"kind": "cluster", "name": "c", "storage": "file:///d"})], NO_VALUES)
+    assert [(issue.code, issue.entity) for issue in loaded.issues] == [("internal-error", "feed 'clicks'")]
+    assert [entity.name for entity in loaded.bundle.entities] == ["c"]
+    assert loaded.broken == {("feed", "clicks")}
+
+
+def test_an_exception_in_reading_a_file_is_an_issue_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> None:
+        raise RecursionError(text)
+
+    monkeypatch.setattr(entity_documents, "read_falcon", fail)
+    cluster = _file({"kind": "cluster", "name": "c", "storage": "file:///d"})
+    loaded = load_files([EntityFile(name="b.xml", content=b"<feed/>"), cluster], NO_VALUES)
+    assert [(issue.code, issue.source) for issue in loaded.issues] == [("internal-error", Source(file="b.xml"))]
+    assert [entity.name for entity in loaded.bundle.entities] == ["c"]
+
+
+def test_an_exception_in_a_rule_is_an_issue_of_the_entity(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object, cluster: Cluster) -> Iterator[Complaint]:
+        if cluster.name == "a":
+            raise ZeroDivisionError
+        yield from ()
+
+    monkeypatch.setitem(_RULES_OF, Kind.CLUSTER, (Rule(code="broken", kind=Kind.CLUSTER, check=fail),))  # type: ignore[misc]
+    bundle = Bundle(entities=tuple(Cluster(name=name, storage=f"memory://{name}") for name in "ab"))
+    (issue,) = validate_bundle(bundle, SourceMap(), datetime(2015, 6, 1, tzinfo=UTC))
+    assert (issue.entity, issue.message) == ("cluster 'a'", "the rule broken failed: ZeroDivisionError")
+
+
+def test_messages_are_cut_wherever_they_are_made() -> None:
+    long = "x" * 5_000
+    issue = Issue(severity=Severity.ERROR, code="a", entity=None, message=long, remedy=long)
+    assert (len(issue.message), len(issue.remedy)) == (1_000, 1_000)
+    assert len(Note(kind=NoteKind.CHECK, message=long).message) == 1_000

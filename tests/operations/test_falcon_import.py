@@ -193,9 +193,39 @@ def test_storage_that_nothing_opens_is_named_and_addresses_are_mapped(tmp_path: 
 
 def test_a_replica_in_a_table_is_told_not_to_come(tmp_path: Path) -> None:
     (file,) = _import(tmp_path, "clicks").files
-    assert _notes(file, NoteKind.UNABLE) == [
+    assert _notes(file, NoteKind.UNABLE)[-1] == (
         "the feed is a table on backup: tables are not replicated, so nothing is copied there"
-    ]
+    )
+
+
+def test_what_is_declared_and_not_acted_on_is_named(tmp_path: Path) -> None:
+    (document,) = _files("clicks")
+    topics = b'<property name="queueName"'
+    more = b'<property name="userJMSNotificationEnabled" value="true"/><property name="catalog.table" value="a"/>'
+    changed = EntityFile(name="clicks.xml", content=document.content.replace(topics, more + topics))
+    (file,) = import_documents([changed], open_folder(tmp_path), NOTHING).files
+    named = {note.partition(" has no effect yet")[0] for note in _notes(file, NoteKind.UNABLE)}
+    assert named >= {
+        "properties.userJMSNotificationEnabled",
+        "properties.catalog.table",
+        "sla",
+        "notification",
+        "clusters.primary.sla",
+        "clusters.primary.import",
+        "clusters.primary.export",
+    }
+
+
+def test_the_report_is_about_the_document_after_its_replacements(tmp_path: Path) -> None:
+    mapping = ImportMapping(urls={"hdfs://nn:8020": "s3://lake"}).with_workflows(
+        {"daily-spark": Workflow(path="jobs:run")}
+    )
+    cluster, spark = _import(tmp_path, "primary", "daily-spark", mapping=mapping).files
+    assert "interface write → storage: 's3://lake'" in _notes(cluster, NoteKind.MAPPED)
+    told = [note.message for note in spark.notes]
+    of_the_old_one = ("spark-submit of", "paths of workflows", "Falcon never runs", "workflow.args")
+    assert not any(words in each for words in of_the_old_one for each in told)
+    assert any("as you asked" in each for each in told)
 
 
 def test_a_report_says_of_each_file_what_became_of_it(tmp_path: Path) -> None:

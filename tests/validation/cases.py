@@ -59,6 +59,13 @@ CASES = (
         "remove it.",
     ),
     Case(
+        code="no-effect",
+        name="property",
+        bad={"feed clicks/properties": {"catalog.table": "web.clicks"}},
+        text="feed 'clicks': properties.catalog.table has no effect yet: no data are imported into a table of the "
+        "catalog. Keep it for a later release, or remove it.",
+    ),
+    Case(
         code="clear-text-credential",
         bad={"cluster primary/properties": {"fs.s3a.secret.key": "wJalrXUtnFEMI"}},
         text="cluster 'primary': properties.fs.s3a.secret.key is a credential in clear text: whoever reads the file or "

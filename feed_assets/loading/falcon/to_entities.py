@@ -300,7 +300,7 @@ class _Converter:
         self._reading.positions |= {new + path[len(old) :]: place for path, place in found.items()}
 
     def _note(self, kind: NoteKind, message: str, path: FieldPath = ()) -> None:
-        self.notes.append(Note(kind=kind, message=message, line=self._place_of(path)[0]))
+        self.notes.append(Note(kind=kind, message=message, line=self._place_of(path)[0], path=path))
 
     def _problem(self, code: str, path: FieldPath, message: str, remedy: str) -> None:
         self._reading.note(code, message, remedy, *self._place_of(path))

@@ -25,6 +25,7 @@ from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.falcon.mapping import Addresses, ImportMapping
 from feed_assets.storage.errors import StoreUnknownError
 from feed_assets.storage.registry import open_store
+from feed_assets.validation.rules_notices import iter_without_effect
 
 
 class FileFormat(StrEnum):
@@ -181,24 +182,32 @@ class _Importer:
         if isinstance(text, Issue):
             return ImportedFile(source=file.name, key=None, target=None, outcome=ImportOutcome.REFUSED, issues=(text,))
         document = read_falcon(text)
-        changes = self._apply_mapping(document)
+        self._apply_mapping(document)
         read = read_entity(file.name, document, None)
         if read.entity is None:
             return ImportedFile(
                 source=file.name, key=read.key, target=None, outcome=ImportOutcome.REFUSED, issues=read.issues
             )
-        notes = (*read.notes, *changes, *_iter_checks(read.entity, read))
+        notes = (*read.notes, *_iter_checks(read.entity, read))
         return self._placed(file, read, read.entity, notes)
 
-    def _apply_mapping(self, document: PlainDocument) -> list[Note]:
+    def _apply_mapping(self, document: PlainDocument) -> None:
+        """Replace what the mapping replaces, and make the notes of the document say what it now is."""
         values = document.value
         if not isinstance(values, dict):
-            return []
-        notes = self._replace_workflow(document, values)
+            return
+        replaced = self._replace_workflow(document, values)
+        document.notes += replaced
         for change in self._addresses.rewrite(values):
-            message = f"{render_path(change.path)}: {change.before!r} → {change.after!r}"
-            notes.append(Note(kind=NoteKind.MAPPED, message=message, line=_line_of(document, change.path)))
-        return notes
+            before, after = repr(change.before), repr(change.after)
+            document.notes = [
+                replace(note, message=note.message.replace(before, after))
+                if note.path and note.path == change.path[: len(note.path)]
+                else note
+                for note in document.notes
+            ]
+            message = f"{render_path(change.path)}: {before} → {after}"
+            document.notes.append(Note(kind=NoteKind.MAPPED, message=message, line=_line_of(document, change.path)))
 
     def _replace_workflow(self, document: PlainDocument, values: dict[str, Any]) -> list[Note]:
         name = values.get("name")
@@ -207,6 +216,7 @@ class _Importer:
         if workflow is None or not isinstance(old, dict):
             return []
         self._replaced.add(str(name))
+        document.notes = [note for note in document.notes if not _is_about_workflow(note)]
         engine = old.get("engine")
         values["workflow"] = workflow.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         line = _line_of(document, ("workflow",))
@@ -260,6 +270,10 @@ class _Importer:
         return replace(file, outcome=ImportOutcome.REFUSED, issues=(issue,))
 
 
+def _is_about_workflow(note: Note) -> bool:
+    return note.path[:1] in (("workflow",), ("spark_attributes",)) or note.path[:2] == ("late_process", "inputs")
+
+
 def _line_of(document: PlainDocument, path: tuple[str | int, ...]) -> int | None:
     for length in range(len(path), -1, -1):
         if (place := document.positions.get(path[:length])) is not None:
@@ -277,6 +291,10 @@ def _iter_checks(entity: AnyEntity, read: EntityDocument) -> Iterator[Note]:
             "python:module:function), or workflows: in the mapping file"
         )
         yield Note(kind=NoteKind.UNABLE, message=message, line=line)
+    if isinstance(entity, Feed | Process):
+        for path, effect in iter_without_effect(entity):
+            message = f"{render_path(path)} has no effect yet: {effect}"
+            yield Note(kind=NoteKind.UNABLE, message=message, line=read.sources.locate(path).line)
     addresses: dict[tuple[str, ...], str] = {}
     if isinstance(entity, Cluster):
         addresses["storage",] = entity.storage
