@@ -154,7 +154,7 @@ def _check_filled(value: str) -> str:
     if not value.strip():
         raise refuse("text-empty", "the text is empty", "Write a value, or remove the key.")
     if "\0" in value:
-        raise refuse("text", f"{value!r} contains the character NUL", "Remove it.")
+        raise refuse("text-nul", f"{value!r} contains the character NUL", "Remove it.")
     return value
 
 
