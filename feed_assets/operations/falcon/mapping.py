@@ -18,6 +18,13 @@ from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_nodes import iter_documents
 
 
+_WORDS: Mapping[str, str] = {
+    "extra_forbidden": "there is no such key",
+    "missing": "it is missing",
+    "enum": "there is no such choice",
+}
+
+
 class ImportMapping(EntityModel):
     """Replacement `workflows` by process name; `urls` maps prefixes of addresses to their replacements.
 
@@ -58,7 +65,7 @@ def parse_mapping(file: EntityFile) -> ImportMapping:
 def _mistake(sources: FieldSources, location: tuple[str | int, ...], details: Mapping[str, Any]) -> Issue:
     path = tuple(part for part in location if part != "[key]")
     context = details.get("ctx", {})
-    what = context.get("message") or str(details["msg"])
+    what = context.get("message") or _WORDS.get(details["type"], "the value does not fit")
     where = render_path(path)
     remedy = "Write workflows: {name: {engine: sql, path: file.sql}} and urls: {old: new}."
     return _issue(sources, path, f"{where}: {what}" if where else what, remedy)
