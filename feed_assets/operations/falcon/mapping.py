@@ -17,7 +17,6 @@ from feed_assets.loading.entity_files import EntityFile
 from feed_assets.loading.messages import render_path
 from feed_assets.loading.yaml_nodes import iter_documents
 
-
 _WORDS: Mapping[str, str] = {
     "extra_forbidden": "there is no such key",
     "missing": "it is missing",
