@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ class Settings(BaseSettings):
     a warning fails a validation. `schedule` applies to feeds and processes that no command has scheduled or suspended.
     `namespace` separates this project's tables from those of other projects in the same database: letters, digits and
     `_`, beginning with a letter. At most `unconfirmed_deletions` of the declared entities, as a share from 0 to 1, may
-    disappear from the files at once without a confirmation. `webserver` is the URL of Dagster's webserver, which
+    disappear from the files at once without a confirmation. The schedule acts on a retention that became stricter after
+    `retention_grace_hours`. `webserver` is the URL of Dagster's webserver, which
     commands ask to reload changed definitions.
     """
 
@@ -94,6 +96,7 @@ class Settings(BaseSettings):
     state: str | None = None
     namespace: str | None = Field(default=None, pattern="^[a-z][a-z0-9_]{0,39}$")
     unconfirmed_deletions: float = Field(default=0.5, ge=0, le=1)
+    retention_grace_hours: float = Field(default=24, ge=0)
     strict: bool = False
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
@@ -127,6 +130,11 @@ class Settings(BaseSettings):
         root = str(self._root)
         values = {name: value.replace(f"${{{PROJECT_ROOT}}}", root) for name, value in self.variables.items()}
         return {PROJECT_ROOT: root, **values}
+
+    @property
+    def retention_grace(self) -> timedelta:
+        """`retention_grace_hours` as a duration."""
+        return timedelta(hours=self.retention_grace_hours)
 
     @property
     def replay(self) -> ReplaySettings | None:

@@ -134,6 +134,8 @@ def _tell_who_waits(planned: "RetentionPlan") -> None:
     for feed in planned.feeds:
         if feed.left_out:
             say(f"feed '{feed.feed}' on {feed.cluster} is left out: {feed.left_out}", err=True)
+        elif grace := feed.render_grace():
+            say(f"feed '{feed.feed}' on {feed.cluster}: {grace}", err=True)
     for sweep in planned.sweeps:
         if sweep.state is SweepState.ASKING:
             say(f"{sweep.sweep_id} asks: {' '.join(each.sentence for each in sweep.obstacles)}", err=True)

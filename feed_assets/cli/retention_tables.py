@@ -35,6 +35,8 @@ def print_plan(planned: RetentionPlan) -> None:
         if feed.present is None:
             rows.append((None, feed.cluster, feed.feed, *([None] * 8), "; ".join(remarks)))
             continue
+        grace = feed.render_grace()
+        remarks += [grace] if grace else []
         remarks += feed.render_protections()
         remarks += [f"{place.kind.value} never: {place.reason}" for place in feed.never_swept]
         rows.append(

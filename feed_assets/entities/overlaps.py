@@ -31,6 +31,9 @@ class Overlaps:
         return self.reasons.get((feed, cluster, kind))
 
 
+NO_OVERLAPS = Overlaps({})
+
+
 def find_overlaps(bundle: Bundle, cluster: str | None = None, left_out: Sequence[Feed] = ()) -> Overlaps:
     """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out.
 

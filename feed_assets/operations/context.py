@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import NoReturn, assert_never
 
@@ -41,6 +41,7 @@ class OperationContext(LifecycleContext):
     as_of: datetime
     without_row: ScheduleState = ScheduleState.SCHEDULED
     webserver: str | None = None
+    retention_grace: timedelta = timedelta(0)
 
     @property
     def plan(self) -> Plan:
@@ -165,4 +166,5 @@ def open_context(settings: Settings, database: Database) -> OperationContext:
         as_of=as_of,
         without_row=state_without_row(settings.schedule),
         webserver=settings.webserver,
+        retention_grace=settings.retention_grace,
     )

@@ -74,7 +74,8 @@ def run_retention_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
         return SkipReason("safe mode is on")
-    apply_retention_schedule(database, active.plan, cluster, as_of)
+    timeline = runtime.timeline(active.location)
+    apply_retention_schedule(database, timeline, cluster, as_of, runtime.settings.retention_grace)
     work = _find_work(runtime, database, active.plan, cluster, as_of)
     if not work:
         return SkipReason("retention is not due for any feed")
@@ -111,7 +112,8 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
     """Plan the sweeps of due feeds; return the ids of the sweeps to run, including interrupted ones."""
     sweep_context = _sweep_context(runtime, context)
     require_mode(sweep_context.database, Operation.RETENTION_RUN)
-    now = sweep_context.clock.now()
+    now, grace = sweep_context.clock.now(), runtime.settings.retention_grace
+    apply_retention_schedule(sweep_context.database, sweep_context.timeline, cluster, now, grace)
     with sweep_context.database.read() as connection:
         due = _find_due(runtime, connection, sweep_context.plan, cluster, now)
     request = SweepRequest(
@@ -121,6 +123,7 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
         author=AUTHOR,
         origin=sweep_context.origin,
         automatic=True,
+        grace=grace,
     )
     planned = plan_sweeps(
         sweep_context.database,

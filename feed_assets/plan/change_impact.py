@@ -5,10 +5,12 @@ Instances are counted by ranges and never enumerated, so ten years cost no more 
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import ClusterRole, Feed
+from feed_assets.entities.overlaps import NO_OVERLAPS
 from feed_assets.entities.process import CatchUp, Order, Process
 from feed_assets.plan.difference_records import (
     Effect,
@@ -16,13 +18,19 @@ from feed_assets.plan.difference_records import (
     InstancesDifference,
     PlanDifference,
     ProcessDifference,
+    RetentionDifference,
 )
 from feed_assets.plan.differences import find_running
-from feed_assets.plan.records import Key
+from feed_assets.plan.records import Key, RetentionRecord
 from feed_assets.plan.release_fingerprint import Step
+from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.plan.spans import FOREVER, InstanceRange, Span, count_ranges, validity_of
+from feed_assets.timing.errors import TimingError
 from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
+
+_Retained: TypeAlias = tuple[RetentionRecord | None, RetentionRecord | None]
+"""The retention of a feed on a cluster before and after."""
 
 
 def decide_impact(
@@ -32,21 +40,34 @@ def decide_impact(
     processes: tuple[ProcessDifference, ...],
     as_of: datetime,
     on_time: timedelta,
+    grace: timedelta,
 ) -> PlanDifference:
     """Return the whole difference: results of `diff_bundles` and `decide_processes`, and their impact on instances.
 
     An instance counts as due from its nominal time on, whether or not its data exist. It counts as skipped if it is
-    then more than `on_time` late and its process does not catch up with it. It counts as expired if it is older than a
-    new retention limit, and as copied if a new replication copies it, older instances included.
+    then more than `on_time` late and its process does not catch up with it. It counts as expired if it is beyond a new
+    limit of age or number, and as copied if a new replication copies it, older instances included. The schedule acts on
+    a stricter retention after `grace`.
     """
     instances: list[InstancesDifference] = []
+    stricter: list[RetentionDifference] = []
     for process in processes:
         instances.extend(_of_process(before, after, process, as_of, on_time))
     changed = [entity.key[1] for entity in entities if entity.key[0] == Kind.FEED]
     written = _written(after, changed) if changed else frozenset()
     for name in changed:
-        instances.extend(_of_feed(before.find_feed(name), after.find_feed(name), written, as_of))
-    return PlanDifference(as_of=as_of, entities=entities, processes=processes, instances=tuple(instances))
+        old, new = before.find_feed(name), after.find_feed(name)
+        if new is None:
+            continue
+        for cluster in new.clusters:
+            retained = _find_retained(before, name, cluster), _find_retained(after, name, cluster)
+            instances.extend(_of_feed(old, new, cluster, retained, written, as_of))
+            if old is not None and cluster in old.clusters and (fields := find_stricter(*retained)):
+                acts_from = as_of + grace
+                stricter.append(RetentionDifference(feed=name, cluster=cluster, fields=fields, acts_from=acts_from))
+    return PlanDifference(
+        as_of=as_of, entities=entities, processes=processes, instances=tuple(instances), retention=tuple(stricter)
+    )
 
 
 def _of_process(
@@ -102,20 +123,20 @@ def _running_span(process: Process, declared: InstanceSequence, as_of: datetime,
 
 
 def _of_feed(
-    old: Feed | None, new: Feed | None, written: frozenset[Key], as_of: datetime
+    old: Feed | None, new: Feed, cluster: str, retained: _Retained, written: frozenset[Key], as_of: datetime
 ) -> Iterator[InstancesDifference]:
-    if new is None:
-        return
-    for cluster in new.clusters:
-        key = (new.name, cluster)
-        declared = new.sequence_on(cluster)
-        previous = old.sequence_on(cluster) if old is not None and cluster in old.clusters else None
-        if key not in written and (previous is None or is_same_grid(previous, declared)):
-            expected = count_ranges(declared, _new_spans(declared, previous, as_of))
-            yield from _difference(Effect.DUE, Kind.FEED, key, expected)
-        yield from _difference(Effect.EXPIRED, Kind.FEED, key, _expiring(old, new, cluster, as_of))
-        if new.clusters[cluster].type is ClusterRole.TARGET:
-            yield from _iter_copied(old, new, cluster, as_of)
+    key = (new.name, cluster)
+    declared = new.sequence_on(cluster)
+    previous = old.sequence_on(cluster) if old is not None and cluster in old.clusters else None
+    if key not in written and (previous is None or is_same_grid(previous, declared)):
+        expected = count_ranges(declared, _new_spans(declared, previous, as_of))
+        yield from _difference(Effect.DUE, Kind.FEED, key, expected)
+    expired = _find_expired(retained[1], declared, as_of)
+    known = _find_expired(retained[0], previous, as_of) if previous is not None else None
+    if expired is not None:
+        yield from _difference(Effect.EXPIRED, Kind.FEED, key, count_ranges(declared, expired.without(known)))
+    if new.clusters[cluster].type is ClusterRole.TARGET:
+        yield from _iter_copied(old, new, cluster, as_of)
 
 
 def _new_spans(declared: InstanceSequence, previous: InstanceSequence | None, as_of: datetime) -> tuple[Span, ...]:
@@ -125,22 +146,31 @@ def _new_spans(declared: InstanceSequence, previous: InstanceSequence | None, as
     return validity_of(declared).upto(as_of).without(known)
 
 
-def _expiring(old: Feed | None, new: Feed, cluster: str, as_of: datetime) -> tuple[InstanceRange, ...]:
-    declared = new.sequence_on(cluster)
-    expired = _expired(new, cluster, as_of)
-    if expired is None:
-        return ()
-    known = _expired(old, cluster, as_of) if old is not None and cluster in old.clusters else None
-    return count_ranges(declared, expired.without(known))
-
-
-def _expired(feed: Feed, cluster: str, as_of: datetime) -> Span | None:
-    """Return the part of the validity that is older than the limit; None without a limit."""
-    limit, sequence = feed.retention_limit_on(cluster), feed.sequence_on(cluster)
-    if limit is None:
+def _find_retained(bundle: Bundle, name: str, on: str) -> RetentionRecord | None:
+    """Return the retention of a feed on a cluster; None if it keeps everything, is not there, or is wrong."""
+    feed, cluster = bundle.find_feed(name), bundle.find_cluster(on)
+    if feed is None or cluster is None or on not in feed.clusters:
         return None
-    judged = as_of if sequence.end is None or not feed.retention_ends_on(cluster) else min(as_of, sequence.end)
-    return validity_of(sequence).before(judged - limit.as_duration())
+    try:
+        return compile_retention(feed, cluster, NO_OVERLAPS)
+    except TimingError:
+        return None
+
+
+def _find_expired(policy: RetentionRecord | None, sequence: InstanceSequence, as_of: datetime) -> Span | None:
+    """Return the part of the validity that is beyond the limits of age and number, if all instances exist."""
+    if policy is None:
+        return None
+    judged = as_of if policy.stops_at is None else min(as_of, policy.stops_at)
+    due = validity_of(sequence).upto(judged)
+    indices = sequence.indices_between(due.start, due.stop)
+    cuts = [judged - policy.limit.as_duration()] if policy.limit is not None else []
+    if policy.max_instances is not None and len(indices) >= policy.max_instances:
+        cuts.append(sequence.at(indices[-policy.max_instances]))
+    if not cuts or len(indices) < policy.keep_newest:
+        return None
+    kept_from = sequence.at(indices[-policy.keep_newest]) if policy.keep_newest else FOREVER
+    return validity_of(sequence).before(min(max(cuts), kept_from))
 
 
 def _iter_copied(old: Feed | None, new: Feed, target: str, as_of: datetime) -> Iterator[InstancesDifference]:

@@ -163,6 +163,16 @@ class InstancesDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionDifference:
+    """A retention that becomes stricter by some fields; the schedule acts on it from `acts_from` on."""
+
+    feed: str
+    cluster: str
+    fields: tuple[str, ...]
+    acts_from: NominalTime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDifference:
     """The whole difference. No change of a definition runs instances again that have ended."""
 
@@ -170,6 +180,7 @@ class PlanDifference:
     entities: tuple[EntityDifference, ...]
     processes: tuple[ProcessDifference, ...]
     instances: tuple[InstancesDifference, ...]
+    retention: tuple[RetentionDifference, ...] = ()
 
     @shown
     def is_empty(self) -> bool:

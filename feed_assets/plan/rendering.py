@@ -14,6 +14,7 @@ from feed_assets.plan.difference_records import (
     InstancesDifference,
     PlanDifference,
     ProcessDifference,
+    RetentionDifference,
 )
 from feed_assets.plan.release_fingerprint import Step, Weight
 from feed_assets.timing.dates import render_datetime
@@ -66,6 +67,7 @@ def _lines(difference: PlanDifference) -> Iterator[str]:
         yield from _entity_lines(entity)
     follows = [_process_line(process) for process in difference.processes]
     follows += [_instances_line(each) for each in difference.instances]
+    follows += [_retention_line(each) for each in difference.retention]
     if follows:
         yield from [""] if difference.entities else []
         yield "Consequences:"
@@ -163,6 +165,12 @@ def _instances_line(each: InstancesDifference) -> str:
     return f"{where}: {counted(each.count, 'instance')} {_effect_text(each)}: {', '.join(shown)}"
 
 
+def _retention_line(each: RetentionDifference) -> str:
+    where, fields = f"feed {each.feed!r} on {each.cluster}", ", ".join(each.fields)
+    acts = f"the schedule acts on it from {render_datetime(each.acts_from)}, commands at once"
+    return f"{where}: retention becomes stricter ({fields}); {acts}"
+
+
 def _effect_text(each: InstancesDifference) -> str:
     match each.effect:
         case Effect.DUE if each.kind is Kind.FEED:
@@ -174,7 +182,7 @@ def _effect_text(each: InstancesDifference) -> str:
         case Effect.DROPPED:
             return "dropped, unless they have ended"
         case Effect.EXPIRED:
-            return "older than the retention limit at once"
+            return "beyond the limits of retention at once"
         case Effect.COPIED:
             return f"to copy from {each.of}"
         case _:

@@ -1,6 +1,8 @@
-"""The compiler of retention: the limits of a feed, the interval between sweeps, and the locations under retention."""
+"""The compiler of retention: limits, the interval between sweeps, and locations; and which of two is stricter."""
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind, Retention, RetentionAction
@@ -74,6 +76,41 @@ def decide_cadence(
     if stage is not None:
         return stage.frequency or max(_SIX_HOURS, of_feed, key=Frequency.as_duration)
     return declared or (_SIX_HOURS if (limit or of_feed).as_duration() < _ONE_DAY else _DAILY)
+
+
+def find_stricter(old: RetentionRecord | None, new: RetentionRecord | None) -> tuple[str, ...]:
+    """Return the fields by which `new` may remove more than `old` at once; empty if it does not. None keeps everything.
+
+    >>> from feed_assets.timing.frequency import parse_frequency
+    >>> long = RetentionRecord(limit=parse_frequency("days(9)"), cadence=_DAILY, trash=_DAILY)
+    >>> short = replace(long, limit=parse_frequency("days(3)"))
+    >>> find_stricter(long, short), find_stricter(short, long), find_stricter(None, short)
+    (('limit',), (), ('limit',))
+    """
+    if new is None:
+        return ()
+    old = old or replace(new, limit=None, max_instances=None, max_bytes=None)
+    is_stricter = {
+        "limit": _is_lower(new.limit and new.limit.as_duration(), old.limit and old.limit.as_duration()),
+        "max_instances": _is_lower(new.max_instances, old.max_instances),
+        "max_bytes": _is_lower(new.max_bytes, old.max_bytes),
+        "keep_newest": new.keep_newest < old.keep_newest,
+        "until_read_by": not set(old.until_read_by) <= set(new.until_read_by),
+        "until_replicated_to": not set(old.until_replicated_to) <= set(new.until_replicated_to),
+        "after_validity": _is_lower(old.stops_at, new.stops_at),
+        "action": (new.action, new.archive) != (old.action, old.archive),
+        "locations": not _places(new) <= _places(old),
+    }
+    return tuple(field for field, answer in is_stricter.items() if answer)
+
+
+def _is_lower(new: Any, old: Any) -> bool:
+    """Return whether a limit is lower than another; None is no limit."""
+    return new is not None and (old is None or new < old)
+
+
+def _places(record: RetentionRecord) -> set[tuple[LocationKind, str, str]]:
+    return {(each.kind, each.store.url, each.template.text) for each in record.locations}
 
 
 def _priority(feed: Feed, stage: RetentionStage | None) -> int:

@@ -180,7 +180,7 @@ def test_what_is_there_says_until_when_it_is_kept(harness: RetentionHarness) -> 
 
 def test_what_has_expired_says_when_retention_comes_next(harness: RetentionHarness) -> None:
     assert not of(why(harness), C.NEXT_SWEEP)
-    apply_retention_schedule(harness.world.database, harness.world.plan, "primary", at("04T06:00"))
+    apply_retention_schedule(harness.world.database, harness.world.timeline, "primary", at("04T06:00"), timedelta(0))
     (coming,) = of(why(harness), C.NEXT_SWEEP)
     assert coming.text == "retention of its feed is next due at 2013-11-04T06:00:00Z"
     assert coming.facts == {"at": "2013-11-04T06:00:00Z"}
@@ -196,7 +196,7 @@ def test_a_feed_without_retention_keeps_everything(tmp_path: Path) -> None:
 
 def test_a_limit_that_counts_has_no_time_at_which_it_is_over(tmp_path: Path) -> None:
     harness = landed(RetentionHarness.of(tmp_path, kept_feed(limit=None, max_instances=10)))
-    apply_retention_schedule(harness.world.database, harness.world.plan, "primary", SWEPT)
+    apply_retention_schedule(harness.world.database, harness.world.timeline, "primary", SWEPT, timedelta(0))
     assert not of(why(harness), C.EXPIRES, C.KEPT)
 
 

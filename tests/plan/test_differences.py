@@ -53,7 +53,7 @@ def difference(
     old, new = bundle(*before), bundle(*after)
     entities = diff_bundles(old, new)
     processes = decide_processes(find_affected_processes(old, new, entities), states, as_of)
-    return decide_impact(old, new, entities, processes, as_of, ON_TIME)
+    return decide_impact(old, new, entities, processes, as_of, ON_TIME, timedelta(days=1))
 
 
 def with_fields(entity: Any, **fields: Any) -> Any:
@@ -220,7 +220,34 @@ def test_a_shorter_retention_expires_what_lies_between_the_limits() -> None:
     found = difference((kept("hours(40)"),), (kept("hours(10)"),))
     (expired,) = found.instances
     assert [(run.first, run.last, run.count) for run in expired.ranges] == [(at("01T08:00"), at("02T13:00"), 30)]
-    assert counts(difference((kept("hours(10)"),), (kept("hours(40)"),))) == {}
+    (stricter,) = found.retention
+    assert (stricter.fields, stricter.acts_from) == (("limit",), NOW + timedelta(days=1))
+    line = "retention becomes stricter (limit); the schedule acts on it from 2013-11-04T00:00Z, commands at once"
+    assert f"  feed 'clicks' on primary: {line}\n" in render_difference(found)
+    longer = difference((kept("hours(10)"),), (kept("hours(40)"),))
+    assert (counts(longer), longer.retention) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expired"),
+    [
+        ({}, {"max_instances": 40}, 9),
+        ({"limit": "hours(40)"}, {"limit": "hours(40)", "max_instances": 10}, 31),
+        ({"limit": "hours(10)", "keep_newest": 30}, {"limit": "hours(10)"}, 19),
+        ({"limit": "hours(10)", "keep_newest": 50}, {"limit": "hours(10)"}, 38),
+        ({"limit": "hours(40)"}, {"limit": "hours(40)", "max_bytes": "1GiB"}, 0),
+    ],
+)
+def test_limits_of_number_expire_what_they_would_remove_if_everything_exists(
+    before: dict[str, Any], after: dict[str, Any], expired: int
+) -> None:
+    old, new = (
+        with_fields(CLICKS, clusters={"primary": {"validity": {"start": START}, "retention": retention}})
+        for retention in (before, after)
+    )
+    found = difference((old,), (new,))
+    assert found.count(Effect.EXPIRED) == expired
+    assert [each.feed for each in found.retention] == ["clicks"]
 
 
 def test_the_limit_of_a_retention_stage_stands_in_the_place_of_the_retention() -> None:

@@ -15,6 +15,7 @@ from feed_assets.json_form import Hidden
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
+from feed_assets.lifecycle.retention.grace import Grace, find_graces
 from feed_assets.lifecycle.retention.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.lifecycle.retention.movers import DriverMeasurer, Measurer
 from feed_assets.lifecycle.retention.policies import digest_policy
@@ -44,6 +45,7 @@ class SweepRequest:
 
     `as_of` is the moment at which ages count, `now` the time of the data, `real_now` the real time, which leases use.
     An `automatic` plan skips feeds whose sweep waits for approval, or was planned by somebody else within `PATIENCE`.
+    Others do not wait for the end of a `grace` period, but tell it.
     """
 
     as_of: datetime
@@ -52,17 +54,22 @@ class SweepRequest:
     author: str
     origin: str = "retention"
     automatic: bool = False
+    grace: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """The plan of one feed: its survey and obstacles, or why it was left out; `error` if storage refused."""
+    """The plan of one feed: its survey and obstacles, or why it was left out; `error` if storage refused.
+
+    With a `grace`, the schedule would not act yet.
+    """
 
     record: FeedRecord
     survey: FeedSurvey | None = None
     obstacles: tuple[SweepObstacle, ...] = ()
     left_out: str | None = None
     sweep_id: str | None = None
+    grace: Grace | None = None
     error: Hidden[StorageError | None] = None
 
 
@@ -109,6 +116,8 @@ def plan_sweeps(
         open_sweeps = _by_feed(each for each in others if _is_open(each, request))
         seen = load_known_times(connection, cluster)
         log_seq = EventLog(connection).last_seq()
+        told = () if request.automatic else feeds
+        graces = find_graces(connection, timeline, told, request.now, request.grace)
     planned = []
     measurer = measurer or DriverMeasurer(stores)
     for record in feeds:
@@ -125,12 +134,15 @@ def plan_sweeps(
     )
     superseded: tuple[Sweep, ...] = ()
     if not dry_run:
-        superseded = _store(database, cluster, drafts, request, is_sane=is_sane)
+        superseded = _store(database, timeline, cluster, drafts, request, is_sane=is_sane)
     stored = () if dry_run else drafts
     sweep_of = {count.feed: sweep.sweep_id for sweep, _ in stored for count in sweep.counts}
     return PlannedSweeps(
         sweeps=tuple(sweep for sweep, _ in drafts),
-        feeds=tuple(replace(each, sweep_id=sweep_of.get(each.record.feed)) for each in planned),
+        feeds=tuple(
+            replace(each, sweep_id=sweep_of.get(each.record.feed), grace=graces.get(each.record.key))
+            for each in planned
+        ),
         superseded=superseded,
     )
 
@@ -234,6 +246,7 @@ def _with_survey(count: FeedCount, survey: FeedSurvey) -> FeedCount:
 
 def _store(
     database: Database,
+    timeline: ReleaseTimeline,
     cluster: str,
     drafts: Sequence[tuple[Sweep, list[SweepChunk]]],
     request: SweepRequest,
@@ -244,7 +257,7 @@ def _store(
     with database.begin() as connection:
         sweeps = Sweeps(connection)
         _require_idle(sweeps, cluster, feeds)
-        superseded = _supersede(connection, sweeps, cluster, feeds, request)
+        superseded = _supersede(connection, timeline, cluster, feeds, request)
         for sweep, chunks in drafts:
             sweeps.add(sweep, chunks)
         if is_sane:
@@ -264,10 +277,10 @@ def _require_idle(sweeps: Sweeps, cluster: str, feeds: set[str]) -> None:
 
 
 def _supersede(
-    connection: Connection, sweeps: Sweeps, cluster: str, feeds: set[str], request: SweepRequest
+    connection: Connection, timeline: ReleaseTimeline, cluster: str, feeds: set[str], request: SweepRequest
 ) -> tuple[Sweep, ...]:
     """End the unstarted plans of the feeds; the other feeds of these plans become due at once."""
-    found = []
+    found, sweeps = [], Sweeps(connection)
     for other in sweeps.with_state(cluster, _UNSTARTED):
         of_other = {count.feed for count in other.counts}
         if of_other & feeds and sweeps.transition(
@@ -278,5 +291,6 @@ def _supersede(
             note="a newer plan took its place",
         ):
             found.append(other)
-            schedule_retention_now(connection, [(feed, cluster) for feed in of_other - feeds], request.now)
+            keys = [(feed, cluster) for feed in of_other - feeds]
+            schedule_retention_now(connection, timeline, keys, request.now, request.grace)
     return tuple(found)

@@ -1,16 +1,21 @@
-"""Schedule the retention of feeds: at once when a feed is scheduled or its policy changes, then by its cadence."""
+"""Schedule the retention of feeds: at once when a feed is new or its policy changes, then by its cadence.
+
+A policy that became stricter is scheduled after its grace period.
+"""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.schedules import ScheduleView
+from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.lifecycle.retention.grace import find_graces
 from feed_assets.lifecycle.retention.policies import digest_policy
-from feed_assets.plan.records import FeedRecord, Plan, RetentionRecord
+from feed_assets.plan.records import FeedRecord, Key, Plan, RetentionRecord
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.retention_schedule import RetentionSchedule
@@ -76,22 +81,41 @@ def decide_retention_schedule(
     return changed, sorted(known.keys() - declared.keys())
 
 
-def apply_retention_schedule(database: Database, plan: Plan, cluster: str, as_of: datetime) -> int:
+def apply_retention_schedule(
+    database: Database, timeline: ReleaseTimeline, cluster: str, as_of: datetime, grace: timedelta
+) -> None:
     """Make a cluster's schedule match the plan; costs one query if it does already.
 
-    Returns the number of feeds that become due at once.
+    A feed whose retention became stricter is due after the grace period.
     """
+    plan = timeline.plan
     name = f"retention/schedule/{cluster}"
     with database.read() as connection:
         if Cursors(connection).get(name) == plan.digest:
-            return 0
+            return
     with database.begin() as connection:
         schedule = RetentionSchedule(connection)
         changed, gone = decide_retention_schedule(plan, cluster, schedule.of_cluster(cluster), as_of)
-        schedule.put(changed)
+        schedule.put(_after_graces(connection, timeline, changed, as_of, grace))
         schedule.remove([(feed, cluster) for feed in gone])
         Cursors(connection).put(name, plan.digest)
-    return len(changed)
+
+
+def _after_graces(
+    connection: Connection,
+    timeline: ReleaseTimeline,
+    entries: Iterable[ScheduledRetention],
+    as_of: datetime,
+    grace: timedelta,
+) -> list[ScheduledRetention]:
+    """Return the entries, due at the earliest when their grace period is over."""
+    entries = list(entries)
+    records = [record for each in entries if (record := timeline.plan.feeds.get(each.key)) is not None]
+    graces = find_graces(connection, timeline, records, as_of, grace)
+    return [
+        each._replace(next_at=max(each.next_at, graces[each.key].until)) if each.key in graces else each
+        for each in entries
+    ]
 
 
 def find_due(connection: Connection, plan: Plan, view: ScheduleView, cluster: str, as_of: datetime) -> list[Due]:
@@ -112,20 +136,27 @@ def find_due(connection: Connection, plan: Plan, view: ScheduleView, cluster: st
     return due[:FEEDS_A_RUN]
 
 
-def reschedule_retention(connection: Connection, due: Iterable[Due], as_of: datetime) -> None:
-    """Record that retention of feeds ran at `as_of`, and when it is due next."""
-    RetentionSchedule(connection).put(
-        each.scheduled._replace(next_at=decide_next(each.record.retention, each.scheduled, as_of), last_at=as_of)
+def reschedule_retention(connection: Connection, due: Sequence[Due], as_of: datetime) -> None:
+    """Record that retention of feeds ran at `as_of`, and when it is due next; not if the policy has changed since."""
+    schedule = RetentionSchedule(connection)
+    current = schedule.find_many([each.record.key for each in due])
+    schedule.put(
+        entry._replace(next_at=decide_next(each.record.retention, each.scheduled, as_of), last_at=as_of)
         for each in due
         if each.record.retention is not None
+        and (entry := current.get(each.record.key)) is not None
+        and entry.policy_digest == each.scheduled.policy_digest
     )
 
 
-def schedule_retention_now(connection: Connection, keys: Iterable[tuple[str, str]], as_of: datetime) -> None:
-    """Make (feed, cluster) keys due now; keys without an entry are ignored."""
+def schedule_retention_now(
+    connection: Connection, timeline: ReleaseTimeline, keys: Iterable[Key], as_of: datetime, grace: timedelta
+) -> None:
+    """Make (feed, cluster) keys due now, or when their grace period is over; keys without an entry are ignored."""
     schedule = RetentionSchedule(connection)
     found = schedule.find_many(list(keys)).values()
-    schedule.put(each._replace(next_at=min(each.next_at, as_of)) for each in found)
+    entries = [each._replace(next_at=min(each.next_at, as_of)) for each in found]
+    schedule.put(_after_graces(connection, timeline, entries, as_of, grace))
 
 
 def decide_next_retention(policy: RetentionRecord, last: datetime | None, as_of: datetime) -> datetime | None:

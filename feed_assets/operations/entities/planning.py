@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -194,7 +194,9 @@ def compute_change(
         ]
         for process in processes
     ]
-    difference = decide_impact(before, after, entities, processes, context.now, ON_TIME)
+    difference = decide_impact(
+        before, after, entities, processes, context.now, ON_TIME, context.settings.retention_grace
+    )
     return ComputedChange(difference=difference, state=state)
 
 
@@ -257,11 +259,8 @@ def _planned(
     found = computed.difference
     by_key = {entity.key: entity for entity in (*found.entities, *shown)}
     entities = tuple(by_key[key] for key in sorted(by_key))
-    difference = PlanDifference(
-        as_of=found.as_of, entities=entities, processes=found.processes, instances=found.instances
-    )
     return PlannedChanges(
-        difference=difference,
+        difference=replace(found, entities=entities),
         issues=tuple(sorted(issues, key=order_of)),
         edits=edits,
         keys=frozenset(entity.key for entity in entities),

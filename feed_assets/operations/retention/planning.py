@@ -8,6 +8,7 @@ from datetime import datetime
 from feed_assets.entities.common import Kind, LocationKind, label_of
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.lifecycle.instances.schedules import load_schedules
+from feed_assets.lifecycle.retention.grace import Grace
 from feed_assets.lifecycle.retention.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
@@ -58,6 +59,14 @@ class ShownFeed:
     kept: Mapping[str, int] = field(default_factory=dict)
     kept_paths: tuple[KeptPath, ...] = ()
     never_swept: tuple[UnsweptPath, ...] = ()
+    grace: Grace | None = None
+
+    def render_grace(self) -> str | None:
+        """Return since what the schedule waits, and until when; None outside a grace period."""
+        if self.grace is None:
+            return None
+        fields, until = ", ".join(self.grace.fields), render_datetime(self.grace.until)
+        return f"its retention became stricter ({fields}): the schedule acts on it from {until}, commands at once"
 
     def render_protections(self) -> list[str]:
         """Return for each kind of protection the number of paths, and an example."""
@@ -125,7 +134,14 @@ def plan_retention(
     """
     requested = _requested_feeds(context, feeds, clusters)
     moment = as_of or context.as_of
-    request = SweepRequest(as_of=moment, now=context.as_of, real_now=context.real_now, author=author, origin=origin)
+    request = SweepRequest(
+        as_of=moment,
+        now=context.as_of,
+        real_now=context.real_now,
+        author=author,
+        origin=origin,
+        grace=context.retention_grace,
+    )
     with context.read() as connection:
         view = load_schedules(connection, context.without_row)
     planned = []
@@ -158,6 +174,7 @@ def show_feed(feed: PlannedFeed) -> ShownFeed:
         sweep_id=feed.sweep_id,
         left_out=feed.left_out,
         obstacles=feed.obstacles,
+        grace=feed.grace,
     )
     if survey is None:
         return shown

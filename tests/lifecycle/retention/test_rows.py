@@ -24,12 +24,12 @@ def turns(
     harness: RetentionHarness, start: datetime, stop: datetime, step: timedelta = timedelta(hours=1)
 ) -> list[datetime]:
     """When retention comes, if it is looked for every hour."""
-    found, database, plan = [], harness.world.database, harness.world.plan
+    found, database, timeline = [], harness.world.database, harness.world.timeline
     moment = start
     while moment < stop:
-        apply_retention_schedule(database, plan, "primary", moment)
+        apply_retention_schedule(database, timeline, "primary", moment, timedelta(days=1))
         with database.begin() as connection:
-            due = find_due(connection, plan, EVERYTHING_SCHEDULED, "primary", moment)
+            due = find_due(connection, timeline.plan, EVERYTHING_SCHEDULED, "primary", moment)
             reschedule_retention(connection, due, moment)
         found += [moment] * len(due)
         moment += step
