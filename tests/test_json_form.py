@@ -20,8 +20,9 @@ from feed_assets.operations.entities.verb_results import VerbResult
 from feed_assets.operations.explaining.records import Explanation
 from feed_assets.operations.instances.arrival_notices import NoticeResult
 from feed_assets.operations.instances.control import Controlled
+from feed_assets.operations.instances.counts import InstanceSummary
 from feed_assets.operations.instances.feed_listings import FeedListing
-from feed_assets.operations.instances.queries import InstancePage, InstanceSummary
+from feed_assets.operations.instances.queries import InstancePage
 from feed_assets.operations.instances.triage import TriageGraph
 from feed_assets.operations.mirrors.reading import MirrorPlans, MirrorSnapshotList
 from feed_assets.operations.replication.auditing import Verified

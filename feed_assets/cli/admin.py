@@ -3,7 +3,7 @@
 import click
 
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.cli.state import open_state
 from feed_assets.clock import open_clock
 from feed_assets.operations.safe_mode import SafeMode, load_safe_mode, set_safe_mode
@@ -59,9 +59,9 @@ def audit(limit: int, output: str) -> None:
     """Show who changed what and when, newest first."""
     database = open_state(load_settings())
     with database.read() as connection:
-        entries = Audit(connection).newest(limit)
+        entries, total = Audit(connection).newest(limit), Audit(connection).count()
     if output == "json":
-        print_json(audit=entries)
+        print_list_json("audit", entries, total)
         return
     rows = [
         (
@@ -74,6 +74,7 @@ def audit(limit: int, output: str) -> None:
         for entry in entries
     ]
     print_table(("at", "author", "action", "target", "details"), rows)
+    say_shown(len(entries), total, "entries", "--limit shows more")
 
 
 @admin.command()
@@ -91,9 +92,9 @@ def messages(after: int, limit: int, output: str) -> None:
     """
     database = open_state(load_settings())
     with database.read() as connection:
-        found = Outbox(connection).read(after, limit)
+        found, total = Outbox(connection).read(after, limit), Outbox(connection).count(after)
     if output == "json":
-        print_json(messages=found)
+        print_list_json("messages", found, total)
         return
     rows = [
         (
@@ -105,6 +106,7 @@ def messages(after: int, limit: int, output: str) -> None:
         for each in found
     ]
     print_table(("seq", "at", "topic", "payload"), rows)
+    say_shown(len(found), total, "messages", "--after and --limit show more")
 
 
 def _sentence(mode: SafeMode) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from feed_assets.cli.options import ListType, MomentType, kind_argument, open_entity_context_for, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.definitions.verification import verify_store
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
@@ -32,6 +32,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 FAILED = 1
+_MORE = "--num-results and --offset show more"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Known = TypeVar("_Known", bound=StrEnum)
@@ -160,7 +161,7 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
         for each in page.entities
     ]
     print_table(("kind", "name", *(field.value.lower() for field in shown)), rows)
-    say(f"{len(page.entities)} of {page.total} entities", err=True)
+    say_shown(len(page.entities), page.total, "entities", _MORE)
 
 
 def _cell(value: object) -> str:
@@ -217,7 +218,7 @@ def summary(
         for each in entity.instances
     ]
     print_table(("name", "status", "instance", "instance status"), rows)
-    say(f"{len(found.entities)} of {found.total} entities", err=True)
+    say_shown(len(found.entities), found.total, "entities", _MORE)
 
 
 @click.command()

@@ -6,7 +6,7 @@ import click
 
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.operations.retention.holding import (
     add_holds,
     find_spans,
@@ -84,7 +84,12 @@ def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
 @output_option
 def list_(feed: str | None, everything: bool, limit: int, output: str) -> None:
     """List the active holds, newest first."""
-    _print(list_holds(open_context_for(), limit=limit, everything=everything, feed=feed), output)
+    found = list_holds(open_context_for(), everything=everything, feed=feed)
+    if output == "json":
+        print_list_json("holds", found[:limit], len(found))
+        return
+    _print(found[:limit], output)
+    say_shown(min(limit, len(found)), len(found), "holds", "--limit shows more")
 
 
 def _print(holds: list[Hold], output: str) -> None:

@@ -8,6 +8,7 @@ import click
 from feed_assets.cli.instance_control import kill, rerun, resume, suspend
 from feed_assets.cli.instance_graph import dependency, search, triage
 from feed_assets.cli.instance_options import (
+    MORE,
     end_with,
     instance_of,
     lifecycle_option,
@@ -20,10 +21,11 @@ from feed_assets.cli.instance_options import (
     subject_options,
 )
 from feed_assets.cli.options import clusters_option, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
+from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
-from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances, summarize_instances
+from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances
 from feed_assets.operations.instances.ranges import PAGE, Lifecycle, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow, rendered
 from feed_assets.operations.instances.runs import find_logs, find_params
@@ -129,6 +131,7 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
             for action in each.actions or ():
                 place = action.log or f"run {each.run_id}"
                 say(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
+        say_shown(found.shown, found.total, "instances", MORE)
     end_with(ctx, found.result, found.message)
 
 
@@ -181,6 +184,7 @@ def listing(
                 for each in found.instances
             ],
         )
+        say_shown(len(found.instances), found.total, "instances", "--start and --num-results show more")
     end_with(ctx, found.result, found.message)
 
 
@@ -207,8 +211,7 @@ def _print_page(ctx: click.Context, page: InstancePage, output: str) -> None:
         print_json(page)
     else:
         print_table(_HEADER, map(_cells, page.instances))
-        if page.has_more:
-            say("More instances follow: see --offset and --num-results.", err=True)
+        say_shown(page.shown, page.total, "instances", MORE)
     end_with(ctx, page.result, page.message)
 
 

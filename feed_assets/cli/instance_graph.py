@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from feed_assets.cli.instance_options import (
+    MORE,
     SCHEDULABLE,
     end_with,
     find_about,
@@ -16,7 +17,7 @@ from feed_assets.cli.instance_options import (
     range_options,
 )
 from feed_assets.cli.options import KindType, ListType, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.search import SearchQuery, search_instances
@@ -119,5 +120,4 @@ def search(
         for each in found.instances
     ]
     print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows)
-    if found.has_more:
-        say("More instances follow: see --offset and --num-results.", err=True)
+    say_shown(found.shown, found.total, "instances", MORE)

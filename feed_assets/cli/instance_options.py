@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
 FAILED = 1
+MORE = "--num-results and --offset show more"
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

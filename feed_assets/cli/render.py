@@ -44,6 +44,17 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     Console(markup=False, highlight=False).print(table)
 
 
+def print_list_json(name: str, items: Sequence[object], total: int) -> None:
+    """Print the first of all items as a JSON document, and how many there are."""
+    print_json(**{name: items}, total=total, has_more=total > len(items))
+
+
+def say_shown(shown: int, total: int, what: str, more: str) -> None:
+    """Say on standard error how many of all things were printed, and which options show others; nothing if all were."""
+    if total > shown:
+        say(f"{shown:,} of {total:,} {what}; {more}", err=True)
+
+
 def print_result(result: "VerbResult", output: str) -> None:
     """Print the result of a verb on standard output, and warnings on standard error."""
     for issue in result.warnings:

@@ -8,7 +8,7 @@ import click
 from feed_assets.cli.instance_options import FAILED, range_options
 from feed_assets.cli.options import author_of, change_options, output_option
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.operations.instances.feed_listings import render_size
 from feed_assets.operations.instances.ranges import PAGE, join_consecutive, render_range
 from feed_assets.operations.instances.rows import rendered
@@ -39,7 +39,7 @@ _page_option = click.option(
     type=click.IntRange(min=1),
     default=PAGE,
     show_default=True,
-    help="How long the range is without --start.",
+    help="How many copies of each flow are shown.",
 )
 _newest_option = click.option(
     "--num-results", "results", type=click.IntRange(min=1), help="Only so many of the newest instances; default: all."
@@ -65,21 +65,28 @@ _deep_option = click.option("--deep", is_flag=True, help="Read every byte of the
 @_copy_options
 @_page_option
 @output_option
-def status(output: str, **options: Any) -> None:
-    """Show each copy from the record: bytes, files, time, and whether the source has changed since.
+def status(output: str, results: int, **options: Any) -> None:
+    """Show the copies from the record: bytes, files, time, and whether the source has changed since.
 
-    Starts with a line for each flow: the number of copies by state, the newest copied instance, and how far it is
-    behind the newest instance of the source.
+    Starts with a line for each flow: the number of all copies by state, the newest copied instance, and how far it is
+    behind the newest instance of the source. The newest copies follow, or with --start the oldest.
     """
     from feed_assets.operations.replication.status import find_status
 
     context = _open()
-    found = find_status(context, CopyQuery(**options))
+    with Progress() as progress:
+        found = find_status(
+            context,
+            CopyQuery(**options),
+            page=results,
+            progress=lambda settled, total: progress.show("status", settled, total),
+        )
     if output == "json":
         print_json(found)
         return
     print_table(_FLOWS, map(_flow_cells, found.flows))
     print_table(_COPIES, map(_copy_cells, found.instances))
+    say_shown(len(found.instances), found.total, "copies", "--num-results shows more")
 
 
 @replication.command()
@@ -157,7 +164,7 @@ def _open() -> "OperationContext":
     return open_context(settings, open_state(settings))
 
 
-_FLOWS = ("source", "target", "in the range", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")
+_FLOWS = ("source", "target", "copies", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")
 _COPIES = (
     "source",
     "target",

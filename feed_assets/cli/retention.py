@@ -15,7 +15,7 @@ from feed_assets.cli.options import (
     output_option,
 )
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
@@ -60,9 +60,16 @@ def plan(
     from feed_assets.operations.retention.planning import plan_retention
 
     context, _ = _open(author)
-    planned = plan_retention(
-        context, author=author_of(author), feeds=feeds, clusters=clusters, as_of=at, dry_run=dry_run
-    )
+    with Progress() as progress:
+        planned = plan_retention(
+            context,
+            author=author_of(author),
+            feeds=feeds,
+            clusters=clusters,
+            as_of=at,
+            dry_run=dry_run,
+            progress=progress.show,
+        )
     if output == "json":
         print_json(planned)
     else:
@@ -204,8 +211,7 @@ def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, out
         return
     print_sweep(shown.sweep)
     print_items(shown.items)
-    if shown.matching > len(shown.items):
-        say(f"{len(shown.items):,} of {shown.matching:,} paths; --limit shows more", err=True)
+    say_shown(len(shown.items), shown.matching, "paths", "--limit shows more")
 
 
 @retention.command("list")
@@ -225,11 +231,12 @@ def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output
 
     context, _ = _open(None)
     wanted = [SweepState(state.upper()) for state in states]
-    sweeps = list_sweeps(context, limit=limit, clusters=clusters, states=wanted)
+    sweeps, total = list_sweeps(context, limit=limit, clusters=clusters, states=wanted)
     if output == "json":
-        print_json(sweeps=sweeps)
+        print_list_json("sweeps", sweeps, total)
     else:
         print_sweeps(sweeps)
+        say_shown(len(sweeps), total, "sweeps", "--limit shows more")
 
 
 @retention.command()

@@ -27,3 +27,7 @@ class Audit:
     def newest(self, limit: int) -> list[AuditEntry]:
         """Return the newest entries, newest first."""
         return _ROWS.find(self._connection, _ROWS.select.order_by(_T.seq.desc()).limit(limit))
+
+    def count(self) -> int:
+        """Return how many entries there are."""
+        return self._connection.scalar(select(func.count()).select_from(audit)) or 0

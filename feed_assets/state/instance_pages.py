@@ -80,16 +80,22 @@ class InstancePages:
         return ROWS.find(self._connection, statement.order_by(*turned).limit(limit))
 
     def process_counts(
-        self, process: str, cluster: str, start: datetime, stop: datetime
+        self, process: str, cluster: str, start: datetime, stop: datetime, *, started_after: datetime | None = None
     ) -> dict[ProcessInstanceStatus, int]:
         """Return how many instances have each status; a status without instances is left out."""
         statement = select(_T.status, func.count()).where(*_is_of(process, cluster, start, stop)).group_by(_T.status)
+        if started_after is not None:
+            statement = statement.where(_T.started_at > started_after)
         return dict(self._connection.execute(statement).all())
 
-    def feed_counts(self, feed: str, cluster: str, start: datetime, stop: datetime) -> dict[FeedInstanceStatus, int]:
+    def feed_counts(
+        self, feed: str, cluster: str, start: datetime, stop: datetime, *, available_after: datetime | None = None
+    ) -> dict[FeedInstanceStatus, int]:
         """Return how many instances with a row have each status; a status without instances is left out."""
         is_of = (_F.feed == feed, _F.cluster == cluster, _F.nominal_time >= start, _F.nominal_time < stop)
         statement = select(_F.status, func.count()).where(*is_of).group_by(_F.status)
+        if available_after is not None:
+            statement = statement.where(_F.available_at > available_after)
         return dict(self._connection.execute(statement).all())
 
 

@@ -62,6 +62,10 @@ class Outbox:
         statement = _ROWS.select.where(_T.seq > after).order_by(_T.seq).limit(limit)
         return _ROWS.find(self._connection, statement)
 
+    def count(self, after: int) -> int:
+        """Return how many messages have a number above `after`."""
+        return self._connection.scalar(select(func.count()).select_from(outbox).where(_T.seq > after)) or 0
+
     def last_seq(self) -> int:
         """Return the number of the newest message; 0 if there is none."""
         return self._connection.scalar(select(func.max(_T.seq))) or 0

@@ -118,10 +118,12 @@ class ProcessInstances:
         process: str | None = None,
         cluster: str | None = None,
         *,
-        limit: int,
+        limit: int | None,
         newest_first: bool = False,
     ) -> list[ProcessInstance]:
-        """Return at most `limit` instances with a status, by nominal time; of one process and one cluster if given."""
+        """Return the first `limit` instances with a status (None: all), by nominal time; of one process and one cluster
+        if given.
+        """
         is_wanted = [_T.status == status]
         if process is not None:
             is_wanted.append(_T.process == process)

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Unpack
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from feed_assets.state.retention_schema import IS_TO_PURGE, sweeps
 from feed_assets.state.rows import RowMapper
@@ -42,16 +42,15 @@ class Sweeps:
         statement = _ROWS.select.where(_T.sweep_id >= prefix, _T.sweep_id < f"{prefix}\U0010ffff")
         return _ROWS.find(self._connection, statement.order_by(_T.sweep_id).limit(limit))
 
-    def newest(
-        self, limit: int, *, cluster: str | None = None, states: AbstractSet[SweepState] | None = None
-    ) -> list[Sweep]:
-        """Return at most `limit` sweeps, the last planned first; of one cluster and in some states if given."""
-        statement = _ROWS.select.order_by(_T.created_at.desc(), _T.sweep_id)
-        if cluster is not None:
-            statement = statement.where(_T.cluster == cluster)
-        if states is not None:
-            statement = statement.where(_T.state.in_(sorted(states)))
+    def newest(self, limit: int, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> list[Sweep]:
+        """Return at most `limit` sweeps, the last planned first; of some clusters and in some states if given."""
+        statement = _ROWS.select.where(*_is_one_of(clusters, states)).order_by(_T.created_at.desc(), _T.sweep_id)
         return _ROWS.find(self._connection, statement.limit(limit))
+
+    def count(self, clusters: Collection[str] = (), states: Collection[SweepState] = ()) -> int:
+        """Return how many sweeps there are; of some clusters and in some states if given."""
+        statement = select(func.count()).select_from(sweeps).where(*_is_one_of(clusters, states))
+        return self._connection.scalar(statement) or 0
 
     def with_state(self, cluster: str, states: AbstractSet[SweepState] = OPEN_STATES) -> list[Sweep]:
         """Return the sweeps of a cluster in some states, by default open ones, in the order of planning."""
@@ -75,3 +74,12 @@ class Sweeps:
         """
         is_expected = (_T.sweep_id == sweep_id, _T.state.in_(sorted(expected)))
         return self._connection.execute(update(sweeps).where(*is_expected).values(**changes)).rowcount == 1
+
+
+def _is_one_of(clusters: Collection[str], states: Collection[SweepState]) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if clusters:
+        conditions.append(_T.cluster.in_(sorted(clusters)))
+    if states:
+        conditions.append(_T.state.in_(sorted(states)))
+    return conditions

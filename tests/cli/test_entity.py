@@ -117,7 +117,10 @@ def test_from_submit_to_delete(submitted: Path) -> None:
 
 def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None:
     listed = run("entity", "list", "--kind", "feed", "--fields", "CLUSTERS", "--num-results", "1")
-    assert (listed.stdout, listed.stderr) == ("feed\tclicks\tprimary\n", "1 of 2 entities\n")
+    assert (listed.stdout, listed.stderr) == (
+        "feed\tclicks\tprimary\n",
+        "1 of 2 entities; --num-results and --offset show more\n",
+    )
     assert json.loads(run("entity", "list", "--output", "json").stdout)["total"] == 4
     assert run("entity", "dependency", "feed", "counts").stdout == "cluster\tprimary\t\nprocess\tcounting\tOutput\n"
     looked = run("entity", "lookup", "/clicks/2013-11-02/05")

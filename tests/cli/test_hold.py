@@ -113,6 +113,8 @@ def test_a_list_can_be_of_one_feed_and_short(project: Path) -> None:
             "every",
             "mine",
         ]
+    assert run("hold", "list", "--limit", "2").stderr == "2 of 3 holds; --limit shows more\n"
+    assert run("hold", "list").stderr == ""
 
 
 @pytest.mark.parametrize(

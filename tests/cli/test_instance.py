@@ -33,7 +33,7 @@ def test_a_list_has_a_line_for_each_instance_and_says_that_there_are_more(projec
         ["primary", "2013-11-03T00:00Z", "MISSING"],
         ["primary", "2013-11-03T01:00Z", "MISSING"],
     ]
-    assert "More instances follow" in result.stderr
+    assert result.stderr == "2 of 12 instances; --num-results and --offset show more\n"
     assert ok(run("instance", "status", "process", "counting")) == ""
 
 
@@ -90,7 +90,8 @@ def test_row_121_a_partial_result_exits_with_1(project: Path) -> None:
     result = run("instance", "list", "feed", "clicks", "--clusters", "primary,mars")
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == 10
-    assert result.stderr == "mars/feed 'clicks': it is not on cluster 'mars'. It is on primary.\nfeed-assets: PARTIAL\n"
+    refused = "mars/feed 'clicks': it is not on cluster 'mars'. It is on primary.\nfeed-assets: PARTIAL\n"
+    assert result.stderr == f"10 of 60 instances; --num-results and --offset show more\n{refused}"
 
 
 def test_why_ends_with_the_root_causes(project: Path) -> None:

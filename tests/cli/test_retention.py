@@ -387,3 +387,19 @@ def test_what_was_done_is_in_the_audit(project: Path) -> None:
         entries = Audit(connection).newest(10)
     told = [(entry.action, entry.author) for entry in entries if "retention" in entry.action]
     assert told == [("retention undo", "bob"), ("retention run", "ann"), ("retention plan", "ann")]
+    for arguments, more in (
+        (["admin", "audit"], "entries; --limit shows more"),
+        (["admin", "messages"], "messages; --after and --limit show more"),
+    ):
+        every = json.loads(ok(run(*arguments, "--output", "json")))
+        some = run(*arguments, "--limit", "1")
+        assert some.stderr == f"1 of {every['total']} {more}\n"
+        assert (every["has_more"], every["total"] > 1) == (False, True)
+
+
+def test_a_list_of_sweeps_says_how_many_there_are(project: Path) -> None:
+    planned("clicks")
+    swept()
+    assert run("retention", "list", "--limit", "1").stderr.endswith("1 of 2 sweeps; --limit shows more\n")
+    asked = retention("list", "--limit", "1", "--state", "SUPERSEDED")
+    assert (len(asked["sweeps"]), asked["total"], asked["has_more"]) == (1, 1, False)

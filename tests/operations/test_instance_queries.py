@@ -6,7 +6,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.queries import find_running, list_instances, summarize_instances
+from feed_assets.operations.instances.counts import summarize_instances
+from feed_assets.operations.instances.feed_listings import list_feed
+from feed_assets.operations.instances.queries import find_running, list_instances
 from feed_assets.operations.instances.ranges import (
     InstanceFilter,
     InstanceQuery,
@@ -45,7 +47,7 @@ def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, sta
     assert {each.status for each in page.instances} == {"WAITING"}
     clicks = context.feed_url(world.feed("clicks"), at("01T12:00"))
     assert page.instances[0].details == (clicks,)
-    assert not page.has_more
+    assert (page.shown, page.total, page.has_more) == (10, 13, True)
 
 
 def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path: Path, state_url: str) -> None:
@@ -66,7 +68,40 @@ def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
     context = context_of(world, at("01T12:30"))
     pages = [listed(context, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
-    assert [page.has_more for page in pages] == [True, True, False]
+    assert [(page.shown, page.total, page.has_more) for page in pages] == [(5, 13, True), (5, 13, True), (3, 13, False)]
+
+
+def test_pages_without_a_start_follow_one_another_into_the_past(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.tick(at("01T12:30"))
+    context = context_of(world, at("01T12:30"))
+    pages = [listed(context, "count", offset=offset, results=5) for offset in (0, 5, 10)]
+    assert [hours_of(page) for page in pages] == [[12, 11, 10, 9, 8], [7, 6, 5, 4, 3], [2, 1, 0]]
+    assert [(page.total, page.has_more) for page in pages] == [(13, True), (13, True), (13, False)]
+
+
+def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.land("clicks", *hours(4))
+    world.flag("clicks", *hours(4))
+    world.tick(at("01T12:30"))
+    context = context_of(world, at("01T12:30"))
+
+    def told(kind: Kind, name: str, *filters: str) -> tuple[int, int]:
+        query = InstanceQuery(kind=kind, name=name, filter=parse_filter(kind, filters), results=2)
+        page = list_instances(context, query)
+        return page.shown, page.total
+
+    assert told(Kind.PROCESS, "count") == (2, 13)
+    assert told(Kind.PROCESS, "count", "STATUS:READY") == (0, 4)
+    assert told(Kind.FEED, "clicks") == (2, 13)
+    assert told(Kind.FEED, "clicks", "STATUS:MISSING") == (2, 9)
+    assert told(Kind.FEED, "clicks", "STARTEDAFTER:2013-11-01T12:00Z") == (0, 4)
+    assert told(Kind.FEED, "clicks", "STARTEDAFTER:2013-11-01T13:00Z") == (0, 0)
+    listing = list_feed(context, "clicks", results=2)
+    assert (len(listing.instances), listing.total, listing.has_more) == (2, 13, True)
+    every = list_feed(context, "clicks", start=START, statuses=frozenset({"AVAILABLE"}))
+    assert (len(every.instances), every.total, every.has_more) == (4, 4, False)
 
 
 def test_row_107_filters_and_orders(tmp_path: Path, state_url: str) -> None:
@@ -284,7 +319,11 @@ def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> N
             context, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
         )
     assert len(page.instances) == 3
-    assert len([text for text in statements if "fa_feed_instances" in text]) == 1
+    rows, counts = (
+        [text for text in statements if "fa_feed_instances" in text and ("count(*)" in text) is is_count]
+        for is_count in (False, True)
+    )
+    assert (len(rows), len(counts)) == (1, 1)
 
 
 def test_row_113_what_began_each_attempt_is_told(tmp_path: Path) -> None:

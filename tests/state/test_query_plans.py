@@ -125,7 +125,7 @@ QUESTIONS: dict[str, Callable[[Connection], Any]] = {
     "sweep": lambda c: Sweeps(c).find("s1"),
     "sweeps": lambda c: Sweeps(c).find_many(["s1"]),
     "sweeps by prefix": lambda c: Sweeps(c).find_prefix("s"),
-    "newest sweeps of a cluster": lambda c: Sweeps(c).newest(9, cluster="primary"),
+    "newest sweeps of a cluster": lambda c: Sweeps(c).newest(9, ["primary"]),
     "open sweeps": lambda c: Sweeps(c).with_state("primary"),
     "sweeps to purge": lambda c: Sweeps(c).to_purge("primary", hour(0), 9),
     "begin a sweep": lambda c: Sweeps(c).transition("s1", {SweepState.PLANNED}, state=SweepState.RUNNING),

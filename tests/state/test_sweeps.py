@@ -72,8 +72,9 @@ def test_the_newest_sweeps_come_first_and_the_beginning_of_an_id_finds_it(databa
         sweeps = Sweeps(connection)
         assert [sweep.sweep_id for sweep in sweeps.newest(9)] == ["b", "a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.newest(1)] == ["b"]
-        assert [sweep.sweep_id for sweep in sweeps.newest(9, cluster="primary")] == ["a1", "a2"]
+        assert [sweep.sweep_id for sweep in sweeps.newest(9, ["primary"])] == ["a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.newest(9, states={DONE})] == ["a2"]
+        assert (sweeps.count(), sweeps.count(["primary"]), sweeps.count(states={DONE})) == (3, 2, 1)
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a")] == ["a1", "a2"]
         assert [sweep.sweep_id for sweep in sweeps.find_prefix("a2")] == ["a2"]
         assert sweeps.find_prefix("c") == []

@@ -5,7 +5,7 @@ its own that needs approval, so that it does not block the others.
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -92,6 +92,7 @@ def plan_sweeps(
     *,
     measurer: Measurer | None = None,
     dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> PlannedSweeps:
     """Plan sweeps of feeds on a cluster and store them, to be inspected, approved and run.
 
@@ -107,6 +108,7 @@ def plan_sweeps(
         request: the author and the times.
         measurer: measures paths; this process if None.
         dry_run: store nothing.
+        progress: called before each feed with the numbers of planned and of all feeds.
 
     Raises:
         SweepRefusedError: a sweep of one of the feeds began meanwhile.
@@ -120,7 +122,9 @@ def plan_sweeps(
         graces = find_graces(connection, timeline, told, request.now, request.grace)
     planned = []
     measurer = measurer or DriverMeasurer(stores)
-    for record in feeds:
+    for number, record in enumerate(feeds):
+        if progress is not None:
+            progress(number, len(feeds))
         if record.retention is None:
             continue
         other = open_sweeps.get(record.feed)

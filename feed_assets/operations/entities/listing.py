@@ -91,10 +91,11 @@ class ListedEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityPage:
-    """One page of a list; `total` counts the entities on all pages."""
+    """One page of a list; `total` counts the entities on all pages, and `has_more` says that another page follows."""
 
     entities: tuple[ListedEntity, ...]
     total: int
+    has_more: bool
 
 
 StatusOf = Callable[[AnyEntity], EntityStatus]
@@ -104,8 +105,9 @@ def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: St
     """Return one page of the entities that match a query, by name. `status_of` is called only if states are needed."""
     found = select_entities(entities, query, status_of)
     offset = max(0, query.offset)
-    page = found[offset : offset + query.results]
-    return EntityPage(entities=tuple(_listed(entity, query, status_of) for entity in page), total=len(found))
+    end = offset + query.results
+    page = tuple(_listed(entity, query, status_of) for entity in found[offset:end])
+    return EntityPage(entities=page, total=len(found), has_more=len(found) > end)
 
 
 def select_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> list[AnyEntity]:

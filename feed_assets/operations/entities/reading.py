@@ -64,11 +64,14 @@ class SummarizedEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntitySummary:
-    """One page of entities with their newest instances; `total` counts the entities on all pages."""
+    """One page of entities with their newest instances; `total` counts the entities on all pages, and `has_more` says
+    that another page follows.
+    """
 
     cluster: str
     entities: tuple[SummarizedEntity, ...]
     total: int
+    has_more: bool
 
 
 def find_status(context: EntityContext, kind: Kind, name: str) -> EntityStatus:
@@ -126,7 +129,8 @@ def summarize(
         if isinstance(entity, Feed | Process) and entity.kind is kind and cluster in entity.clusters
     ]
     found = select_entities(on_cluster, query, status_of)
-    page = found[max(0, query.offset) : max(0, query.offset) + query.results]
+    offset = max(0, query.offset)
+    end_of_page = offset + query.results
     with context.database.read() as connection:
         entities = tuple(
             SummarizedEntity(
@@ -135,9 +139,9 @@ def summarize(
                 status=status_of(entity).clusters[cluster].value,
                 instances=tuple(_newest(connection, entity, cluster, start, end, instances)),
             )
-            for entity in page
+            for entity in found[offset:end_of_page]
         )
-    return EntitySummary(cluster=cluster, entities=entities, total=len(found))
+    return EntitySummary(cluster=cluster, entities=entities, total=len(found), has_more=len(found) > end_of_page)
 
 
 def show_definition(

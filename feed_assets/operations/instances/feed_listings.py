@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import NominalTime, shown
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.lifecycles import find_data
 from feed_assets.operations.instances.queries import range_of
-from feed_assets.operations.instances.ranges import InstanceQuery
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter, InstanceQuery
 from feed_assets.operations.instances.rows import due_between, iter_feed_instances
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
@@ -40,13 +41,21 @@ class ListedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedListing:
-    """The instances with `start <= nominal time <= end` that are due, by cluster, oldest first."""
+    """The instances with `start <= nominal time <= end` that are due, by cluster, oldest first. `total` counts, by the
+    record, all up to the end; `has_more` says that there are others before the start.
+    """
 
     result: Result
     message: str
     start: NominalTime
     end: NominalTime
     instances: tuple[ListedInstance, ...]
+    total: int
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether there are others before the start."""
+        return self.total > len(self.instances)
 
 
 def list_feed(
@@ -72,19 +81,30 @@ def list_feed(
         InstanceQueryError: the range is invalid.
     """
     subjects = find_data(context, name, tuple(clusters) or None)
-    query = InstanceQuery(kind=Kind.FEED, name=name, start=start, end=end, results=results)
+    only = InstanceFilter(statuses=statuses)
+    query = InstanceQuery(kind=Kind.FEED, name=name, start=start, end=end, results=results, filter=only)
     first, last = range_of(context, query, subjects)
+    since, _ = range_of(context, query, subjects, is_whole=True)
     with context.read() as connection:
+        total = 0
 
         def read(cluster: str) -> Sequence[ListedInstance]:
-            record = context.feed_on(name, cluster)
-            due = due_between(record, first, last + _MOMENT, context.as_of)
+            nonlocal total
+            record, beyond = context.feed_on(name, cluster), last + _MOMENT
+            total += count_listed(
+                ClusterQuery(
+                    context=context, connection=connection, query=query, cluster=cluster, start=since, stop=beyond
+                )
+            )
+            due = due_between(record, first, beyond, context.as_of)
             rows = list(iter_feed_instances(connection, record, due, descending=False))
             return _looked(context, record, [time for time, _ in rows]) if look else _recorded(context, record, rows)
 
         parts = consolidate(subjects.clusters, read)
     found = [each for each in parts.items if statuses is None or each.status in statuses]
-    return FeedListing(result=parts.result, message=parts.message, start=first, end=last, instances=tuple(found))
+    return FeedListing(
+        result=parts.result, message=parts.message, start=first, end=last, instances=tuple(found), total=total
+    )
 
 
 def _recorded(

@@ -10,7 +10,8 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import flow_name, parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle, statuses_of
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceQuery, Lifecycle, statuses_of
+from feed_assets.operations.instances.rows import source_cluster
 from feed_assets.timing.sequence import InstanceSequence
 
 _OF_KIND = {
@@ -57,11 +58,12 @@ class Subjects:
         """Return the subjects on a cluster."""
         return dict(self.by_cluster)[cluster]
 
-    def queries_on(self, query: InstanceQuery, cluster: str) -> Iterator[InstanceQuery]:
-        """Yield the query for each subject of a cluster."""
-        for subject in self.on(cluster):
+    def queries_on(self, whole: ClusterQuery) -> Iterator[ClusterQuery]:
+        """Yield a query on a cluster for each of its subjects."""
+        for subject in self.on(whole.cluster):
             chosen = frozenset([subject.lifecycle] if subject.lifecycle else [])
-            yield replace(query, kind=subject.kind, name=subject.name, lifecycles=chosen)
+            one = replace(whole.query, kind=subject.kind, name=subject.name, lifecycles=chosen)
+            yield replace(whole, query=one)
 
     def filtered(self, is_wanted: Callable[[Subject, str], bool]) -> "Subjects":
         """Return the wanted subjects; a cluster without any is not queried."""
@@ -120,6 +122,30 @@ def find_subjects(
     if not chosen:
         found.append(Subject(kind=Kind.FEED, name=name, lifecycle=None))
     return _everywhere(context, found, clusters)
+
+
+def subjects_of(context: OperationContext, query: InstanceQuery) -> Subjects:
+    """Return the filtered subjects of a query on its clusters, by default all clusters of the entity.
+
+    Raises:
+        EntityNotFoundError: nothing of that name is declared.
+        InstanceQueryError: the entity does not have the lifecycle.
+    """
+    found = find_subjects(context, query.kind, query.name, query.lifecycles, query.clusters)
+    clusters, sources = query.filter.clusters, query.filter.source_clusters
+    return found.filtered(
+        lambda subject, cluster: (
+            (clusters is None or cluster in clusters)
+            and (sources is None or _source_of(context, subject, cluster) in sources)
+        )
+    )
+
+
+def _source_of(context: OperationContext, subject: Subject, cluster: str) -> str | None:
+    if subject.kind is Kind.PROCESS:
+        return subject.source
+    record = context.plan.feeds.get((subject.name, cluster))
+    return source_cluster(context.plan, record) if record is not None else None
 
 
 def find_data(context: OperationContext, feed: str, clusters: Collection[str] | None = None) -> Subjects:

@@ -1,10 +1,9 @@
-"""`list`, `status`, `running` and `summary`: the instances of one feed or process, and their states. No query
-enumerates all instances of an entity: ranges are index ranges of a sequence, and rows are read by a database index.
+"""`list`, `status` and `running`: the instances of one feed or process. No query enumerates all instances of an
+entity: ranges are index ranges of a sequence, and rows are read by a database index.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -16,9 +15,10 @@ from feed_assets.json_form import NominalTime
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.lifecycles import Subject, Subjects, find_subjects, require_statuses
+from feed_assets.operations.instances.counts import count_listed
+from feed_assets.operations.instances.lifecycles import Subjects, require_statuses, subjects_of
 from feed_assets.operations.instances.ranges import (
-    SUMMARY_FILTERS,
+    ClusterQuery,
     InstanceQuery,
     Lifecycle,
     OrderField,
@@ -33,21 +33,10 @@ from feed_assets.operations.instances.rows import (
     iter_feed_instances,
     missing_dependencies,
     process_row,
-    source_cluster,
 )
-from feed_assets.plan.records import FeedRecord
 from feed_assets.state.instance_pages import InstancePages, PageOrder
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import (
-    FeedInstanceStatus,
-    ProcessInstance,
-    ProcessInstanceStatus,
-    WatermarkKind,
-)
-from feed_assets.state.watermarks import Watermarks
-
-UNSCHEDULED = "UNSCHEDULED"
-_RUNNING_AT_ONCE = 10_000
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstance, ProcessInstanceStatus
 
 _PAGE_ORDER = {
     OrderField.STATUS: PageOrder.STATUS,
@@ -58,33 +47,18 @@ _PAGE_ORDER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage:
-    """One page of instances. `has_more` says that another page follows; `start` and `end` are None without a range."""
+    """One page of instances: `shown` of `total` ones up to the end, each with one row or more. `has_more` says that
+    others come after the page; `start` and `end` are None without a range.
+    """
 
     result: Result
     message: str
     start: NominalTime | None
     end: NominalTime | None
     instances: tuple[InstanceRow, ...]
+    shown: int
+    total: int
     has_more: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSummary:
-    """The number of instances by status on a cluster; UNSCHEDULED instances are not created yet."""
-
-    cluster: str
-    counts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceSummary:
-    """The counts of each cluster over the nominal times `[start, end)`."""
-
-    result: Result
-    message: str
-    start: NominalTime
-    end: NominalTime
-    clusters: tuple[ClusterSummary, ...]
 
 
 def list_instances(context: OperationContext, query: InstanceQuery) -> InstancePage:
@@ -107,14 +81,21 @@ def list_instances(context: OperationContext, query: InstanceQuery) -> InstanceP
             next_step="List the attempts of the process that writes them.",
         )
     start, stop = range_of(context, query, subjects)
+    since, _ = range_of(context, query, subjects, is_whole=True)
     with context.read() as connection:
+        total = 0
 
         def read(cluster: str) -> Sequence[InstanceRow]:
-            queries = subjects.queries_on(query, cluster)
-            return [row for each in queries for row in find_rows(context, connection, each, cluster, start, stop)]
+            nonlocal total
+            whole = ClusterQuery(
+                context=context, connection=connection, query=query, cluster=cluster, start=start, stop=stop
+            )
+            queries = list(subjects.queries_on(whole))
+            total += sum(count_listed(replace(each, start=since)) for each in queries)
+            return [row for each in queries for row in find_rows(each)]
 
         parts = consolidate(subjects.clusters, read)
-        return _page(context, connection, query, parts, start, stop)
+        return _page(context, connection, query, parts, total, start, stop)
 
 
 def find_running(context: OperationContext, query: InstanceQuery) -> InstancePage:
@@ -129,145 +110,68 @@ def find_running(context: OperationContext, query: InstanceQuery) -> InstancePag
     with context.read() as connection:
 
         def read(cluster: str) -> Sequence[InstanceRow]:
-            queries = subjects.queries_on(query, cluster)
-            return [row for each in queries for row in _running(context, connection, each, cluster)]
+            found = (each.name for each in subjects.on(cluster) if each.kind is Kind.PROCESS)
+            return [row for name in found for row in _find_running(context, connection, query, name, cluster)]
 
         parts = consolidate(subjects.clusters, read)
-        return _page(context, connection, query, parts, None, None)
+        return _page(context, connection, query, parts, len(parts.items), None, None)
 
 
-def _running(
-    context: OperationContext, connection: Connection, query: InstanceQuery, cluster: str
+def _find_running(
+    context: OperationContext, connection: Connection, query: InstanceQuery, name: str, cluster: str
 ) -> list[InstanceRow]:
-    running = ProcessInstanceStatus.RUNNING
-    if query.kind is not Kind.PROCESS or running not in (query.filter.statuses or {running}):
-        return []
-    context.process_on(query.name, cluster)
-    found = ProcessInstances(connection).with_status(running, query.name, cluster, limit=_RUNNING_AT_ONCE)
-    after = query.filter.started_after
-    is_wanted = [after is None or (row.started_at is not None and row.started_at > after) for row in found]
-    return [process_row(context, row) for row, wanted in zip(found, is_wanted, strict=True) if wanted]
+    context.process_on(name, cluster)
+    found = ProcessInstances(connection).with_status(ProcessInstanceStatus.RUNNING, name, cluster, limit=None)
+    return [process_row(context, row) for row in found if query.filter.is_met(row.status.value, row.started_at)]
 
 
-def summarize_instances(context: OperationContext, query: InstanceQuery, results: int | None = None) -> InstanceSummary:
-    """Count the instances of a range by status, on each cluster: by default all, or the newest `results`.
-
-    Raises:
-        EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: the range is invalid, or a filter or order does not apply to counts.
-    """
-    unfit = query.filter.fields - SUMMARY_FILTERS
-    if unfit or query.order not in (None, OrderField.CLUSTER):
-        raise InstanceQueryError(
-            subject="the summary",
-            reason=f"counts cannot be filtered or ordered by {', '.join(sorted(unfit)) or query.order}",
-            next_step="Filter by STATUS or CLUSTER, and order by cluster.",
-        )
-    subjects = subjects_of(context, query)
-    require_statuses(query, subjects.all)
-    sequences = subjects.sequences(context)
-    start, stop = decide_range(sequences, start=query.start, end=query.end, results=results, now=context.as_of)
-    with context.read() as connection:
-
-        def read(cluster: str) -> Sequence[ClusterSummary]:
-            counts: Counter[str] = Counter()
-            for each in subjects.queries_on(query, cluster):
-                counts.update(_counts(context, connection, each, cluster, start, stop))
-            shown = {
-                status: number
-                for status, number in sorted(counts.items())
-                if number and status in (query.filter.statuses or {status})
-            }
-            return [ClusterSummary(cluster=cluster, counts=shown)]
-
-        parts = consolidate(subjects.clusters, read)
-    clusters = sorted(parts.items, key=lambda each: each.cluster, reverse=bool(query.descending))
-    return InstanceSummary(result=parts.result, message=parts.message, start=start, end=stop, clusters=tuple(clusters))
-
-
-def range_of(context: OperationContext, query: InstanceQuery, subjects: Subjects) -> tuple[datetime, datetime]:
-    """Return the nominal times of a query (see `decide_range`)."""
-    sequences = subjects.sequences(context)
-    return decide_range(sequences, start=query.start, end=query.end, results=query.results, now=context.as_of)
-
-
-def subjects_of(context: OperationContext, query: InstanceQuery) -> Subjects:
-    """Return the filtered subjects of a query on its clusters, by default all clusters of the entity.
-
-    Raises:
-        EntityNotFoundError: nothing of that name is declared.
-        InstanceQueryError: the entity does not have the lifecycle.
-    """
-    found = find_subjects(context, query.kind, query.name, query.lifecycles, query.clusters)
-    clusters, sources = query.filter.clusters, query.filter.source_clusters
-    return found.filtered(
-        lambda subject, cluster: (
-            (clusters is None or cluster in clusters)
-            and (sources is None or _source(context, subject, cluster) in sources)
-        )
+def range_of(
+    context: OperationContext, query: InstanceQuery, subjects: Subjects, *, is_whole: bool = False
+) -> tuple[datetime, datetime]:
+    """Return the nominal times of a query up to the end of its page, or of all its pages (see `decide_range`)."""
+    return decide_range(
+        subjects.sequences(context),
+        start=query.start,
+        end=query.end,
+        results=None if is_whole else query.offset + query.results,
+        now=context.as_of,
     )
 
 
-def _source(context: OperationContext, subject: Subject, cluster: str) -> str | None:
-    if subject.kind is Kind.PROCESS:
-        return subject.source
-    record = context.plan.feeds.get((subject.name, cluster))
-    return source_cluster(context.plan, record) if record is not None else None
-
-
-def find_rows(
-    context: OperationContext,
-    connection: Connection,
-    query: InstanceQuery,
-    cluster: str,
-    start: datetime,
-    stop: datetime,
-) -> list[InstanceRow]:
-    """Return the first rows of a cluster in the order of a query, up to one beyond its page; of one process, flow or
-    feed.
+def find_rows(of: ClusterQuery) -> list[InstanceRow]:
+    """Return the first rows in the order of a query, up to the end of its page.
 
     Raises:
         InstanceQueryError: the entity is not on the cluster.
     """
+    query, first = of.query, of.query.offset + of.query.results
     if Lifecycle.EVICTION in query.lifecycles:
-        return find_evictions(context, connection, query, cluster, start, stop)
+        return find_evictions(of)
     if query.kind is Kind.FEED:
-        rows = _iter_feed_rows(context, connection, context.feed_on(query.name, cluster), query, start, stop)
         is_lazy = query.order in (None, OrderField.NOMINAL_TIME, OrderField.CLUSTER)
-        return list(islice(rows, query.offset + query.results + 1) if is_lazy else rows)
-    context.process_on(query.name, cluster)
+        return list(islice(_iter_feed_rows(of), first) if is_lazy else _iter_feed_rows(of))
+    of.context.process_on(*of.key)
     statuses = query.filter.statuses
-    found = InstancePages(connection).of_process(
-        query.name,
-        cluster,
-        start,
-        stop,
-        query.offset + query.results + 1,
+    found = InstancePages(of.connection).of_process(
+        *of.key,
+        of.start,
+        of.stop,
+        first,
         statuses=None if statuses is None else [ProcessInstanceStatus(status) for status in statuses],
         started_after=query.filter.started_after,
         order=_PAGE_ORDER.get(query.order or OrderField.NOMINAL_TIME, PageOrder.NOMINAL_TIME),
         descending=query.is_descending,
     )
-    return [process_row(context, row) for row in found]
+    return [process_row(of.context, row) for row in found]
 
 
-def _iter_feed_rows(
-    context: OperationContext,
-    connection: Connection,
-    record: FeedRecord,
-    query: InstanceQuery,
-    start: datetime,
-    stop: datetime,
-) -> Iterator[InstanceRow]:
-    statuses, after = query.filter.statuses, query.filter.started_after
-    indices = due_between(record, start, stop, context.as_of)
-    for time, found in iter_feed_instances(connection, record, indices, descending=query.is_descending):
-        status = (found.status if found else FeedInstanceStatus.MISSING).value
-        available_at = found.available_at if found else None
-        if statuses is not None and status not in statuses:
-            continue
-        if after is None or (available_at is not None and available_at > after):
-            yield feed_row(context, record, time, found)
+def _iter_feed_rows(of: ClusterQuery) -> Iterator[InstanceRow]:
+    record = of.feed
+    indices = due_between(record, of.start, of.stop, of.context.as_of)
+    for time, found in iter_feed_instances(of.connection, record, indices, descending=of.query.is_descending):
+        status = found.status if found else FeedInstanceStatus.MISSING
+        if of.query.filter.is_met(status.value, found.available_at if found else None):
+            yield feed_row(of.context, record, time, found)
 
 
 def _page(
@@ -275,6 +179,7 @@ def _page(
     connection: Connection,
     query: InstanceQuery,
     parts: Consolidated[InstanceRow],
+    total: int,
     start: datetime | None,
     stop: datetime | None,
 ) -> InstancePage:
@@ -287,7 +192,9 @@ def _page(
         start=start,
         end=stop,
         instances=attempt_rows(context, connection, rows) if query.all_attempts else rows,
-        has_more=len(ordered) > end,
+        shown=len(rows),
+        total=total,
+        has_more=total > query.offset + len(rows),
     )
 
 
@@ -335,61 +242,3 @@ def _with_details(
 
 def _found(instances: Mapping[Any, ProcessInstance], row: InstanceRow) -> ProcessInstance | None:
     return instances.get((row.name, row.cluster, row.nominal_time))
-
-
-def _counts(
-    context: OperationContext,
-    connection: Connection,
-    query: InstanceQuery,
-    cluster: str,
-    start: datetime,
-    stop: datetime,
-) -> Mapping[str, int]:
-    if query.kind is Kind.PROCESS:
-        return _process_counts(context, connection, query, cluster, start, stop)
-    if Lifecycle.EVICTION in query.lifecycles:
-        return Counter(row.status for row in find_evictions(context, connection, query, cluster, start, stop))
-    return _feed_counts(context, connection, query, cluster, start, stop)
-
-
-def _process_counts(
-    context: OperationContext,
-    connection: Connection,
-    query: InstanceQuery,
-    cluster: str,
-    start: datetime,
-    stop: datetime,
-) -> dict[str, int]:
-    context.process_on(query.name, cluster)
-    found = InstancePages(connection).process_counts(query.name, cluster, start, stop)
-    counts = {status.value: number for status, number in found.items()}
-    watermark = Watermarks(connection).get(WatermarkKind.PROCESS, query.name, cluster)
-    since = start if watermark is None else watermark.next_time
-    if since is not None:
-        spans = context.timeline.spans(connection, (query.name, cluster), since)
-        counts[UNSCHEDULED] = sum(len(each.between(max(start, since), stop)) for each in spans)
-    return counts
-
-
-def _feed_counts(
-    context: OperationContext,
-    connection: Connection,
-    query: InstanceQuery,
-    cluster: str,
-    start: datetime,
-    stop: datetime,
-) -> dict[str, int]:
-    """Count the instances of a feed. Due instances without a row are MISSING; rows of an earlier definition keep their
-    status.
-    """
-    record = context.feed_on(query.name, cluster)
-    due = due_between(record, start, stop, context.as_of)
-    if not due:
-        return {UNSCHEDULED: len(record.sequence.indices_between(start, stop))}
-    first, beyond = record.sequence.at(due.start), record.sequence.at(due.stop)
-    found = InstancePages(connection).feed_counts(query.name, cluster, first, min(stop, beyond))
-    counts = {status.value: number for status, number in found.items()}
-    missing = FeedInstanceStatus.MISSING.value
-    counts[missing] = counts.get(missing, 0) + max(0, len(due) - sum(counts.values()))
-    counts[UNSCHEDULED] = len(record.sequence.indices_between(start, stop)) - len(due)
-    return counts

@@ -8,10 +8,13 @@ from enum import StrEnum
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
+from sqlalchemy import Connection
+
 from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError
@@ -77,6 +80,12 @@ class InstanceFilter:
         }
         return frozenset(name for name, value in values.items() if value is not None)
 
+    def is_met(self, status: str, started_at: datetime | None) -> bool:
+        """Return whether an instance with this status and start is accepted."""
+        after = self.started_after
+        is_later = after is None or (started_at is not None and started_at > after)
+        return is_later and (self.statuses is None or status in self.statuses)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceQuery:
@@ -123,6 +132,28 @@ class InstanceQuery:
         if self.order is not None:
             return bool(self.descending)
         return self.start is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterQuery:
+    """A query for the instances of one process, flow or feed on one cluster, with `start <= nominal time < stop`."""
+
+    context: OperationContext
+    connection: Connection
+    query: InstanceQuery
+    cluster: str
+    start: datetime
+    stop: datetime
+
+    @property
+    def key(self) -> Key:
+        """(name, cluster)."""
+        return (self.query.name, self.cluster)
+
+    @property
+    def feed(self) -> FeedRecord:
+        """The queried feed. Raises InstanceQueryError if it is not on the cluster."""
+        return self.context.feed_on(*self.key)
 
 
 def parse_filter(kind: Kind, texts: Iterable[str], *, is_of_data: bool = True) -> InstanceFilter:

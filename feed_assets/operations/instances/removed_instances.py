@@ -1,43 +1,32 @@
 """Evictions and restorations of feed instances, as rows of instance lists."""
 
-from datetime import datetime
-
-from sqlalchemy import Connection
-
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle
+from feed_assets.operations.instances.ranges import ClusterQuery, Lifecycle
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEvent, FeedEventKind
 
 
-def find_evictions(
-    context: OperationContext,
-    connection: Connection,
-    query: InstanceQuery,
-    cluster: str,
-    start: datetime,
-    stop: datetime,
-) -> list[InstanceRow]:
+def find_evictions(of: ClusterQuery) -> list[InstanceRow]:
     """Return the last action of retention on each instance of a range: EVICTED or RESTORED.
 
     Raises:
         InstanceQueryError: the feed is not on the cluster.
     """
-    record, log = context.feed_on(query.name, cluster), EventLog(connection)
+    record, log = of.feed, EventLog(of.connection)
     events = [*log.for_feed(*record.key, FeedEventKind.EVICTED), *log.for_feed(*record.key, FeedEventKind.RESTORED)]
     newest = {
         event.nominal_time: event
         for event in sorted(events, key=lambda event: event.seq)
-        if start <= event.nominal_time < stop and event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
+        if of.start <= event.nominal_time < of.stop
+        and event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
     }
-    statuses, after = query.filter.statuses, query.filter.started_after
     return [
-        _row(context, record, event)
+        _row(of.context, record, event)
         for event in newest.values()
-        if (statuses is None or event.kind.value in statuses) and (after is None or event.recorded_at > after)
+        if of.query.filter.is_met(event.kind.value, event.recorded_at)
     ]
 
 

@@ -10,8 +10,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.entities.listing import is_subsequence
+from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.queries import InstancePage, find_rows
-from feed_assets.operations.instances.ranges import PAGE, InstanceFilter, InstanceQuery, clip_range
+from feed_assets.operations.instances.ranges import PAGE, ClusterQuery, InstanceFilter, InstanceQuery, clip_range
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
@@ -38,21 +39,29 @@ class SearchQuery:
 def search_instances(context: OperationContext, query: SearchQuery) -> InstancePage:
     """Return the matching instances, newest first. No more rows of each entity are read than the page needs."""
     found: list[InstanceRow] = []
+    total = 0
     with context.read() as connection:
         for kind, record in _candidates(context, query):
-            tags = tuple(f"{name}={value}" for name, value in record.facts.tags)
-            found.extend(replace(row, tags=tags) for row in _rows(context, connection, kind, record, query))
+            one = _query_of(context, connection, kind, record, query)
+            if one is not None:
+                tags = tuple(f"{name}={value}" for name, value in record.facts.tags)
+                rows = find_rows(one)
+                total += len(rows) if len(rows) < one.query.results else count_listed(one)
+                found.extend(replace(row, tags=tags) for row in rows)
     found.sort(key=lambda each: (each.nominal_time, each.name, each.cluster), reverse=True)
     if query.by_status:
         found.sort(key=lambda each: each.status, reverse=True)
     end = query.offset + query.results
+    shown = tuple(found[query.offset : end])
     return InstancePage(
         result=Result.SUCCEEDED,
         message="",
         start=query.start,
         end=query.end,
-        instances=tuple(found[query.offset : end]),
-        has_more=len(found) > end,
+        instances=shown,
+        shown=len(shown),
+        total=total,
+        has_more=total > query.offset + len(shown),
     )
 
 
@@ -68,21 +77,22 @@ def _has_words(record: FeedRecord | ProcessRecord, words: tuple[str, ...]) -> bo
     return all(word.lower() in tags for word in words)
 
 
-def _rows(
+def _query_of(
     context: OperationContext,
     connection: Connection,
     kind: Kind,
     record: FeedRecord | ProcessRecord,
     query: SearchQuery,
-) -> list[InstanceRow]:
+) -> ClusterQuery | None:
+    """Return the query for the instances of one entity; None if they never have one of the statuses."""
     statuses = query.statuses
     if statuses is not None:
         statuses &= frozenset(map(str, FeedInstanceStatus if kind is Kind.FEED else ProcessInstanceStatus))
         if not statuses:
-            return []
+            return None
     name, cluster = record.key
     start, stop = clip_range([record.sequence], start=query.start, end=query.end, results=PAGE, now=context.as_of)
     one = InstanceQuery(
         kind=kind, name=name, filter=InstanceFilter(statuses=statuses), results=query.offset + query.results
     )
-    return find_rows(context, connection, one, cluster, start, stop)
+    return ClusterQuery(context=context, connection=connection, query=one, cluster=cluster, start=start, stop=stop)

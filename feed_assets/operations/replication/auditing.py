@@ -15,7 +15,7 @@ from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.replication.cases import Case, TargetCases, find_cases
-from feed_assets.operations.replication.scope import CopyQuery, CopyScope, find_scope, source_of
+from feed_assets.operations.replication.scope import AT_ONCE, CopyQuery, CopyScope, OnProgress, find_scope, source_of
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.storage.errors import InstanceNotFoundError
 from feed_assets.storage.records import Availability
@@ -23,11 +23,6 @@ from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.auditing import Audit, audit_copy
 
 THREADS = 8
-AT_ONCE = 500
-"""How many instances of a target are compared before the facts of the next ones are read."""
-
-OnProgress = Callable[[int, int], None]
-"""Called with the numbers of verified and of all instances of a target."""
 
 
 class CopyVerdict(StrEnum):

@@ -23,8 +23,15 @@ from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.replication.auditing import CopyVerdict, OnProgress, Verified, VerifiedCopy, verify
-from feed_assets.operations.replication.scope import CopyQuery, CopyScope, describe_direction, find_scope, source_of
+from feed_assets.operations.replication.auditing import CopyVerdict, Verified, VerifiedCopy, verify
+from feed_assets.operations.replication.scope import (
+    CopyQuery,
+    CopyScope,
+    OnProgress,
+    describe_direction,
+    find_scope,
+    source_of,
+)
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus

@@ -1,6 +1,6 @@
 """The scope of a query about copies: the flows of a feed to some targets, and a range of instances."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,6 +14,12 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import decide_range
 from feed_assets.plan.records import ProcessRecord
+
+AT_ONCE = 500
+"""How many instances of a target are handled before the facts of the next ones are read."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with the numbers of handled and of all instances of a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +51,10 @@ class CopyScope:
         """The clusters of the targets."""
         return tuple(sorted({flow.cluster for flow in self.flows}))
 
-    def count_instances(self, context: OperationContext) -> int:
-        """Return how many instances all targets have in the range."""
+    def count_instances(self, context: OperationContext, *, since: datetime | None = None) -> int:
+        """Return how many instances all targets have in the range, or from `since` to its end."""
         records = [context.plan.feeds[self.feed, target] for target in self.targets]
-        return sum(len(record.sequence.indices_between(self.start, self.end)) for record in records)
+        return sum(len(record.sequence.indices_between(since or self.start, self.end)) for record in records)
 
     def iter_slices(self, context: OperationContext, instances: int) -> "Iterator[CopyScope]":
         """Yield consecutive parts of the range, each with about so many instances of a target, oldest first."""

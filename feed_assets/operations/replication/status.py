@@ -4,7 +4,7 @@ files and seconds of each instance are Falcon's counters BYTESCOPIED, COPY and T
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -14,7 +14,15 @@ from feed_assets.json_form import NominalTime, shown
 from feed_assets.lifecycle.instances.copy_records import CONTENT, copy_of, figures_of, has_changed
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.replication.scope import CopyQuery, CopyScope, find_scope, is_due, source_of
+from feed_assets.operations.replication.scope import (
+    AT_ONCE,
+    CopyQuery,
+    CopyScope,
+    OnProgress,
+    find_scope,
+    is_due,
+    source_of,
+)
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
@@ -118,33 +126,73 @@ class FlowStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationStatus:
-    """The state of the copies of a feed over the nominal times `[start, end)`."""
+    """The state of the copies of a feed over the nominal times `[start, end)`: of all `total` ones by flow, and of the
+    `instances` of a page one by one.
+    """
 
     feed: str
     start: NominalTime
     end: NominalTime
     flows: tuple[FlowStatus, ...]
     instances: tuple[CopyRow, ...]
+    total: int
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether there are others besides the page."""
+        return self.total > len(self.instances)
 
 
-def find_status(context: OperationContext, query: CopyQuery) -> ReplicationStatus:
+def find_status(
+    context: OperationContext, query: CopyQuery, *, page: int | None = None, progress: OnProgress | None = None
+) -> ReplicationStatus:
     """Return the recorded state of the copies of a feed; by flow, newest first unless a start is given.
+
+    All copies are counted; the first `page` of each flow are returned, None for all.
 
     Raises:
         EntityNotFoundError: there is no such feed.
         InstanceQueryError: the feed has no such copies, or the range is invalid.
     """
     scope = find_scope(context, query)
-    rows: list[CopyRow] = []
-    flows: list[FlowStatus] = []
+    is_oldest_first = query.start is not None
+    found = {flow.key: _FlowCount() for flow in scope.flows}
     with context.read() as connection:
-        for flow in scope.flows:
-            found = _rows(context, connection, scope, flow)
-            flows.append(_summarize(context, connection, flow, found))
-            rows += found if query.start is not None else reversed(found)
+        for part in scope.iter_slices(context, AT_ONCE):
+            for flow in scope.flows:
+                found[flow.key].add(_rows(context, connection, part, flow), page, is_oldest_first=is_oldest_first)
+            if progress is not None:
+                progress(part.count_instances(context, since=scope.start), scope.count_instances(context))
+        flows = [_summarize(context, connection, flow, found[flow.key]) for flow in scope.flows]
+    rows = [row for each in found.values() for row in (each.rows if is_oldest_first else reversed(each.rows))]
     return ReplicationStatus(
-        feed=scope.feed, start=scope.start, end=scope.end, flows=tuple(flows), instances=tuple(rows)
+        feed=scope.feed,
+        start=scope.start,
+        end=scope.end,
+        flows=tuple(flows),
+        instances=tuple(rows),
+        total=sum(each.counts.total() for each in found.values()),
     )
+
+
+@dataclass(slots=True)
+class _FlowCount:
+    """The counts of a flow so far, and the rows of its page, oldest first."""
+
+    counts: Counter[Sync] = field(default_factory=Counter)
+    rows: list[CopyRow] = field(default_factory=list)
+    bytes: int = 0
+    files: int = 0
+    seconds: float = 0.0
+
+    def add(self, rows: Sequence[CopyRow], page: int | None, *, is_oldest_first: bool) -> None:
+        """Add the next rows; keep those of the page."""
+        self.counts.update(row.sync for row in rows)
+        for figures in (row.figures for row in rows if row.figures is not None):
+            self.bytes, self.files = self.bytes + figures.bytes, self.files + figures.files
+            self.seconds += figures.seconds
+        kept = [*self.rows, *rows]
+        self.rows = kept if page is None else kept[:page] if is_oldest_first else kept[-page:]
 
 
 def has_been_there(instance: FeedInstance | None, events: Sequence[FeedEvent]) -> bool:
@@ -262,24 +310,20 @@ def _figures(event: FeedEvent) -> CopyFigures:
     )
 
 
-def _summarize(
-    context: OperationContext, connection: Connection, flow: ProcessRecord, rows: Sequence[CopyRow]
-) -> FlowStatus:
+def _summarize(context: OperationContext, connection: Connection, flow: ProcessRecord, found: _FlowCount) -> FlowStatus:
     newest = ProcessInstances(connection).with_status(
         ProcessInstanceStatus.SUCCEEDED, *flow.key, limit=1, newest_first=True
     )
     (edge,) = flow.inputs
     last = context.as_of if flow.sequence.end is None else min(context.as_of, flow.sequence.end - _MINUTE)
     available = FeedInstances(connection).latest_available(*edge.feed_key, last, 1)
-    figures = [row.figures for row in rows if row.figures is not None]
-    counts = Counter(row.sync for row in rows)
     return FlowStatus(
         source=source_of(flow),
         target=flow.cluster,
-        counts={sync: counts[sync] for sync in Sync if counts[sync]},
+        counts={sync: found.counts[sync] for sync in Sync if found.counts[sync]},
         newest=newest[0].nominal_time if newest else None,
         newest_source=available[0] if available else None,
-        bytes=sum(each.bytes for each in figures),
-        files=sum(each.files for each in figures),
-        seconds=sum(each.seconds for each in figures),
+        bytes=found.bytes,
+        files=found.files,
+        seconds=found.seconds,
     )

@@ -135,14 +135,12 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
     return [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
 
 
-def list_holds(
-    context: OperationContext, *, limit: int, everything: bool = False, feed: str | None = None
-) -> list[Hold]:
+def list_holds(context: OperationContext, *, everything: bool = False, feed: str | None = None) -> list[Hold]:
     """Return the active holds; with `everything` also released and expired ones. Newest first."""
     with context.database.read() as connection:
         holds = Holds(connection)
         found = holds.newest() if everything else list(reversed(holds.active(context.as_of)))
-    return [hold for hold in found if feed is None or hold.feed in (None, feed)][:limit]
+    return [hold for hold in found if feed is None or hold.feed in (None, feed)]
 
 
 def hold_restored(

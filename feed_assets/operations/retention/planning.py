@@ -1,9 +1,10 @@
 """`retention plan`: plans removals feed by feed, with the protected paths and their protections, and stores sweeps."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from feed_assets.entities.common import Kind, LocationKind, label_of
 from feed_assets.json_form import Hidden, NominalTime, shown
@@ -115,6 +116,7 @@ def plan_retention(
     as_of: datetime | None = None,
     origin: str = "command",
     dry_run: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> RetentionPlan:
     """Plan the removal of expired instances, and store the plan; storage is not changed.
 
@@ -126,6 +128,7 @@ def plan_retention(
         as_of: the time at which ages are computed; now if None. A sweep for a later time cannot run before it.
         origin: what plans: a command or the schedule.
         dry_run: store nothing.
+        progress: called with a cluster, and the numbers of planned and of all its feeds.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -154,7 +157,14 @@ def plan_retention(
         left_out = {each.record.key for each in idle}
         active = [record for record in records if record.key not in left_out]
         done = plan_sweeps(
-            context.database, context.stores, context.timeline, cluster, active, request, dry_run=dry_run
+            context.database,
+            context.stores,
+            context.timeline,
+            cluster,
+            active,
+            request,
+            dry_run=dry_run,
+            progress=None if progress is None else partial(progress, cluster),
         )
         without = [PlannedFeed(record=each, left_out="it has no retention") for each in active if not each.retention]
         shown = (*done.feeds, *(each for each in (*idle, *without) if each.record.retention or feeds))

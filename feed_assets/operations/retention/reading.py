@@ -86,15 +86,11 @@ def list_sweeps(
     limit: int,
     clusters: Collection[str] = (),
     states: Collection[SweepState] = (),
-) -> list[Sweep]:
-    """Return the newest sweeps, newest first; only of some clusters and states if given."""
-    only_states = frozenset(states) or None
+) -> tuple[list[Sweep], int]:
+    """Return the newest sweeps, newest first, and how many there are; only of some clusters and states if given."""
     with context.database.read() as connection:
         sweeps = Sweeps(connection)
-        if not clusters:
-            return sweeps.newest(limit, states=only_states)
-        found = [each for cluster in clusters for each in sweeps.newest(limit, cluster=cluster, states=only_states)]
-    return sorted(found, key=lambda sweep: sweep.created_at, reverse=True)[:limit]
+        return sweeps.newest(limit, clusters, states), sweeps.count(clusters, states)
 
 
 def show_sweep(

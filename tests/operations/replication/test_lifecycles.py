@@ -15,8 +15,9 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.instances.control import Controlled, control_instances
+from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.neighbours import find_dependencies
-from feed_assets.operations.instances.queries import find_running, list_instances, summarize_instances
+from feed_assets.operations.instances.queries import find_running, list_instances
 from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.operations.instances.runs import find_logs, find_params

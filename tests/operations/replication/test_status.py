@@ -3,19 +3,22 @@
 from datetime import timedelta
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.json_form import render_document
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.replication.status import NOT_DUE, Sync
+from feed_assets.operations.replication import status as status_module
+from feed_assets.operations.replication.status import NOT_DUE, ReplicationStatus, Sync, find_status
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.replication.test_flows import FLOW, HOUR, land_slice, pass_time, replicated, slices, world_of
 from tests.lifecycle.world import START, at, feed, hours
-from tests.operations.replication.copies import status
+from tests.operations.contexts import context_of
+from tests.operations.replication.copies import query, status
 
 
 def test_row_68_each_instance_has_its_bytes_files_and_time(tmp_path: Path) -> None:
@@ -62,6 +65,26 @@ def test_the_lag_is_from_the_newest_copy_to_the_newest_at_the_source(tmp_path: P
     assert (flow.newest, flow.newest_source, flow.lag) == (START + HOUR, START + 3 * HOUR, 2 * HOUR)
     assert flow.counts == {Sync.IN_SYNC: 2, Sync.MISSING: 2}
     assert [row.status for row in found.instances] == ["READY", "READY", "SUCCEEDED", "SUCCEEDED"]
+
+
+def test_every_copy_is_counted_and_a_page_of_them_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_module, "AT_ONCE", 5)
+    world = world_of(tmp_path, replicated())
+    world.land("clicks", *hours(12))
+    pass_time(world, at("01T11:05"))
+    told: list[tuple[int, int]] = []
+
+    def shown(**more: Any) -> ReplicationStatus:
+        context = context_of(world, at("01T11:10"))
+        return find_status(context, query(**more), page=2, progress=lambda *counts: told.append(counts))
+
+    newest = shown()
+    assert newest.flows[0].counts == {Sync.IN_SYNC: 12}
+    assert [row.nominal_time for row in newest.instances] == [START + 11 * HOUR, START + 10 * HOUR]
+    assert (newest.total, newest.has_more) == (12, True)
+    assert told == [(5, 12), (10, 12), (12, 12)]
+    oldest = shown(start=START + 4 * HOUR)
+    assert ([row.nominal_time for row in oldest.instances], oldest.total) == ([START + 4 * HOUR, START + 5 * HOUR], 8)
 
 
 def test_a_source_that_has_changed_since_leaves_its_copy_behind(tmp_path: Path) -> None:
