@@ -131,7 +131,7 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
             for action in each.actions or ():
                 place = action.log or f"run {each.run_id}"
                 say(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
-        say_shown(found.shown, found.total, "instances", MORE)
+        say_shown(found.listed, found.total, "instances", MORE)
     end_with(ctx, found.result, found.message)
 
 
@@ -211,7 +211,7 @@ def _print_page(ctx: click.Context, page: InstancePage, output: str) -> None:
         print_json(page)
     else:
         print_table(_HEADER, map(_cells, page.instances))
-        say_shown(page.shown, page.total, "instances", MORE)
+        say_shown(page.listed, page.total, "instances", MORE)
     end_with(ctx, page.result, page.message)
 
 

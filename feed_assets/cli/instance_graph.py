@@ -120,4 +120,4 @@ def search(
         for each in found.instances
     ]
     print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows)
-    say_shown(found.shown, found.total, "instances", MORE)
+    say_shown(found.listed, found.total, "instances", MORE)

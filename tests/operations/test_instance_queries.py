@@ -47,7 +47,7 @@ def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, sta
     assert {each.status for each in page.instances} == {"WAITING"}
     clicks = context.feed_url(world.feed("clicks"), at("01T12:00"))
     assert page.instances[0].details == (clicks,)
-    assert (page.shown, page.total, page.has_more) == (10, 13, True)
+    assert (page.listed, page.total, page.has_more) == (10, 13, True)
 
 
 def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path: Path, state_url: str) -> None:
@@ -68,7 +68,11 @@ def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
     context = context_of(world, at("01T12:30"))
     pages = [listed(context, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
-    assert [(page.shown, page.total, page.has_more) for page in pages] == [(5, 13, True), (5, 13, True), (3, 13, False)]
+    assert [(page.listed, page.total, page.has_more) for page in pages] == [
+        (5, 13, True),
+        (5, 13, True),
+        (3, 13, False),
+    ]
 
 
 def test_pages_without_a_start_follow_one_another_into_the_past(tmp_path: Path) -> None:
@@ -90,7 +94,7 @@ def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
     def told(kind: Kind, name: str, *filters: str) -> tuple[int, int]:
         query = InstanceQuery(kind=kind, name=name, filter=parse_filter(kind, filters), results=2)
         page = list_instances(context, query)
-        return page.shown, page.total
+        return page.listed, page.total
 
     assert told(Kind.PROCESS, "count") == (2, 13)
     assert told(Kind.PROCESS, "count", "STATUS:READY") == (0, 4)

@@ -56,4 +56,4 @@ def test_what_is_found_has_the_tags_of_its_entity(tmp_path: Path) -> None:
     )
     assert page.instances[0].tags == ("owner=web", "tier=gold")
     assert page.has_more
-    assert page.total > page.shown
+    assert page.total > page.listed

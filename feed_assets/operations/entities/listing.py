@@ -9,6 +9,7 @@ from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
+from feed_assets.json_form import Hidden, shown
 from feed_assets.operations.entities.states import EntityStatus
 from feed_assets.operations.errors import VerbRefusedError
 
@@ -91,11 +92,16 @@ class ListedEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityPage:
-    """One page of a list; `total` counts the entities on all pages, and `has_more` says that another page follows."""
+    """One page of a list; `total` counts the entities on all pages after `offset`."""
 
     entities: tuple[ListedEntity, ...]
     total: int
-    has_more: bool
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + len(self.entities)
 
 
 StatusOf = Callable[[AnyEntity], EntityStatus]
@@ -107,7 +113,7 @@ def list_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: St
     offset = max(0, query.offset)
     end = offset + query.results
     page = tuple(_listed(entity, query, status_of) for entity in found[offset:end])
-    return EntityPage(entities=page, total=len(found), has_more=len(found) > end)
+    return EntityPage(entities=page, total=len(found), offset=offset)
 
 
 def select_entities(entities: Iterable[AnyEntity], query: ListQuery, status_of: StatusOf) -> list[AnyEntity]:

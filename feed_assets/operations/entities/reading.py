@@ -15,7 +15,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.entities.context import EntityContext, get_declared
@@ -64,14 +64,19 @@ class SummarizedEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntitySummary:
-    """One page of entities with their newest instances; `total` counts the entities on all pages, and `has_more` says
-    that another page follows.
+    """One page of entities with their newest instances; `total` counts the entities on all pages. The page
+    begins at `offset`.
     """
 
     cluster: str
     entities: tuple[SummarizedEntity, ...]
     total: int
-    has_more: bool
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + len(self.entities)
 
 
 def find_status(context: EntityContext, kind: Kind, name: str) -> EntityStatus:
@@ -130,7 +135,6 @@ def summarize(
     ]
     found = select_entities(on_cluster, query, status_of)
     offset = max(0, query.offset)
-    end_of_page = offset + query.results
     with context.database.read() as connection:
         entities = tuple(
             SummarizedEntity(
@@ -139,9 +143,9 @@ def summarize(
                 status=status_of(entity).clusters[cluster].value,
                 instances=tuple(_newest(connection, entity, cluster, start, end, instances)),
             )
-            for entity in found[offset:end_of_page]
+            for entity in found[offset : offset + query.results]
         )
-    return EntitySummary(cluster=cluster, entities=entities, total=len(found), has_more=len(found) > end_of_page)
+    return EntitySummary(cluster=cluster, entities=entities, total=len(found), offset=offset)
 
 
 def show_definition(

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
-from feed_assets.json_form import NominalTime
+from feed_assets.json_form import Hidden, NominalTime, shown
 from feed_assets.operations.consolidation import Consolidated, Result, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -47,8 +47,8 @@ _PAGE_ORDER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancePage:
-    """One page of instances: `shown` of `total` ones up to the end, each with one row or more. `has_more` says that
-    others come after the page; `start` and `end` are None without a range.
+    """One page of instances: `listed` of `total` ones up to the end, each with one row or more; the page begins at
+    `offset`. `start` and `end` are None without a range.
     """
 
     result: Result
@@ -56,9 +56,14 @@ class InstancePage:
     start: NominalTime | None
     end: NominalTime | None
     instances: tuple[InstanceRow, ...]
-    shown: int
+    listed: int
     total: int
-    has_more: bool
+    offset: Hidden[int]
+
+    @shown
+    def has_more(self) -> bool:
+        """Whether another page follows."""
+        return self.total > self.offset + self.listed
 
 
 def list_instances(context: OperationContext, query: InstanceQuery) -> InstancePage:
@@ -192,9 +197,9 @@ def _page(
         start=start,
         end=stop,
         instances=attempt_rows(context, connection, rows) if query.all_attempts else rows,
-        shown=len(rows),
+        listed=len(rows),
         total=total,
-        has_more=total > query.offset + len(rows),
+        offset=query.offset,
     )
 
 

@@ -59,9 +59,9 @@ def search_instances(context: OperationContext, query: SearchQuery) -> InstanceP
         start=query.start,
         end=query.end,
         instances=shown,
-        shown=len(shown),
+        listed=len(shown),
         total=total,
-        has_more=total > query.offset + len(shown),
+        offset=query.offset,
     )
 
 
