@@ -15,6 +15,7 @@ from feed_assets.operations.errors import (
     EntityExistsError,
     EntityReferencedError,
     NotSchedulableError,
+    SafeModeError,
     VerbRefusedError,
 )
 from feed_assets.operations.safe_mode import set_safe_mode
@@ -205,10 +206,31 @@ def test_an_update_of_what_is_not_declared_is_refused(submitted: EntityHarness) 
         entity_changes.update(submitted.context(), [file_of(changed(COUNTING, name="countin"))])
 
 
-def test_an_update_without_a_change_does_nothing(running: EntityHarness) -> None:
-    result = entity_changes.update(running.context(), [file_of(*ALL[1:])])
+@pytest.mark.parametrize("is_on", [False, True])
+def test_an_update_without_a_change_does_nothing_in_any_mode(running: EntityHarness, is_on: bool) -> None:
+    entity_changes.submit(running.context(skip_checks=True), [file_of(SOURCE)])
+    if is_on:
+        set_safe_mode(running.database, is_on=True, author="root", now=running.now)
+    result = entity_changes.update(running.context(skip_checks=True), [file_of(*ALL, SOURCE)])
     assert set(outcomes(result).values()) == {VerbOutcome.UNCHANGED}
     assert not result.releases
+    refused = changed(CLICKS, description="x") if is_on else changed(CLUSTER, colo="nyc")
+    with pytest.raises(SafeModeError):
+        entity_changes.update(running.context(), [file_of(refused)])
+
+
+def test_a_cluster_and_a_datasource_with_a_later_version_are_unchanged_by_the_file_without_it(
+    submitted: EntityHarness,
+) -> None:
+    context = submitted.context(skip_checks=True)
+    moved, other = changed(CLUSTER, colo="nyc"), changed(SOURCE, properties={"fetch": "100"})
+    entity_changes.submit(context, [file_of(SOURCE)])
+    entity_changes.update(context, [file_of(other)])
+    set_safe_mode(submitted.database, is_on=True, author="root", now=submitted.now)
+    assert set(outcomes(entity_changes.update(context, [file_of(moved)])).values()) == {VerbOutcome.UPDATED}
+    set_safe_mode(submitted.database, is_on=False, author="root", now=submitted.now)
+    assert context.load().bundle.bundle.find_cluster("primary").version == 1  # type: ignore[union-attr]
+    assert set(outcomes(entity_changes.update(context, [file_of(moved, other)])).values()) == {VerbOutcome.UNCHANGED}
 
 
 def test_an_update_tells_the_fields_the_version_and_the_effective_time(running: EntityHarness) -> None:

@@ -101,7 +101,8 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     """Change declared entities, all or none. See `update_rules` for what an update may change.
 
     Added clusters wait for `schedule`; work on removed clusters stops. The version of a cluster grows with the fields
-    that its users see; clusters are updated only in safe mode.
+    that its users see; clusters are updated only in safe mode. What is declared with the same content stays unchanged, in
+    any mode.
 
     Raises:
         EntityNotFoundError: one is not declared.
@@ -110,8 +111,6 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
         SafeModeError: safe mode forbids the update, or the update needs it.
     """
     documents = read_documents(context, files)
-    for kind in {key[0] for key in documents}:
-        require_mode(context.database, Operation.UPDATE_CLUSTER if kind == Kind.CLUSTER else Operation.UPDATE)
     loaded = context.load()
     changed: dict[EntityKey, tuple[Put, AnyEntity]] = {}
     for key, (put, entity) in documents.items():
@@ -121,6 +120,8 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
             raise EntityNotFoundError(kind=key[0], name=key[1], suggestions=suggestions)
         put, entity = with_next_version(put, before, entity, context.store.values)
         if not _is_declared(loaded, key, put, entity):
+            is_cluster = entity.kind is Kind.CLUSTER
+            require_mode(context.database, Operation.UPDATE_CLUSTER if is_cluster else Operation.UPDATE)
             require_updatable(context, before, entity)
             changed[key] = (put, entity)
     made = AppliedChange(before=loaded.bundle.bundle, after=loaded.bundle)
