@@ -6,6 +6,7 @@ the database at one moment.
 
 import fcntl
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import Literal
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, inspect, make_url, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
@@ -34,6 +35,7 @@ _MIGRATION_LOCK = 1
 _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
 _STORE_LOCK = 4
+_FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
 
@@ -223,19 +225,29 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except OperationalError as exc:
-            raise StateUnreachableError(
-                database=self.name,
-                reason=f"it cannot be used: {_in_one_line(exc.orig)}",
-                next_step="Check that it can be reached and written, and that no other program keeps it locked.",
-            ) from exc
         except SQLAlchemyError as exc:
             cause = getattr(exc, "orig", None) or exc
+            if _is_away(exc):
+                raise StateUnreachableError(
+                    database=self.name,
+                    reason=f"it cannot be used: {_in_one_line(cause)}",
+                    next_step="Check that it can be reached and written, and that no other program keeps it locked.",
+                ) from exc
             raise StateError(
                 database=self.name,
                 reason=f"it refused: {_in_one_line(cause)}",
                 next_step="Nothing of this transaction was written. If it repeats, this is a bug of feed-assets.",
             ) from exc
+
+
+def _is_away(error: SQLAlchemyError) -> bool:
+    """Return whether the database itself is the obstacle, and not a statement: away, locked, forbidden, or none."""
+    if not isinstance(error, DBAPIError):
+        return False
+    is_no_database = type(error.orig) is sqlite3.DatabaseError  # sqlite3 has no class of its own for this
+    is_forbidden = getattr(error.orig, "pgcode", None) in _FORBIDDEN
+    is_lost = error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return is_lost or is_no_database or is_forbidden
 
 
 def open_database(url: str, namespace: str | None = None) -> Database:
@@ -246,12 +258,12 @@ def open_database(url: str, namespace: str | None = None) -> Database:
     object and has one connection; transactions of several threads follow one another.
 
     Raises:
-        StateError: the URL is invalid, or its database is not supported.
+        StateUnreachableError: the URL is invalid, or its database is not supported.
     """
     try:
         parsed = make_url(url)
     except ArgumentError as exc:
-        raise StateError(
+        raise StateUnreachableError(
             reason="its address is not a database URL",
             next_step="Write it like sqlite:////var/lib/feed-assets.db or postgresql://user@host/database.",
         ) from exc
@@ -262,7 +274,7 @@ def open_database(url: str, namespace: str | None = None) -> Database:
             engine = _open_postgresql(parsed.set(drivername="postgresql+psycopg2"), namespace)
             return Database(engine, namespace)
         case other:
-            raise StateError(
+            raise StateUnreachableError(
                 database=parsed.render_as_string(hide_password=True),
                 reason=f"databases of the kind {other!r} are not supported",
                 next_step="Use sqlite:///… or postgresql://….",

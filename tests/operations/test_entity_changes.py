@@ -229,7 +229,9 @@ def test_a_cluster_and_a_datasource_with_a_later_version_are_unchanged_by_the_fi
     set_safe_mode(submitted.database, is_on=True, author="root", now=submitted.now)
     assert set(outcomes(entity_changes.update(context, [file_of(moved)])).values()) == {VerbOutcome.UPDATED}
     set_safe_mode(submitted.database, is_on=False, author="root", now=submitted.now)
-    assert context.load().bundle.bundle.find_cluster("primary").version == 1  # type: ignore[union-attr]
+    cluster = context.load().bundle.bundle.find_cluster("primary")
+    assert cluster is not None
+    assert cluster.version == 1
     assert set(outcomes(entity_changes.update(context, [file_of(moved, other)])).values()) == {VerbOutcome.UNCHANGED}
 
 

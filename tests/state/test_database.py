@@ -1,16 +1,18 @@
 import multiprocessing
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from feed_assets.state import database as database_module
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database, lock_definitions, lock_log, open_database
-from feed_assets.state.errors import StateError
+from feed_assets.state.errors import StateError, StateUnreachableError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
+from tests.databases import create_schema, open_migrated
 from tests.processes import PROCESSES
 from tests.state.samples import event, feed_instance, hour
 from tests.state.workers import PATIENCE_SECONDS, write_until_killed
@@ -146,6 +148,46 @@ def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     database = open_database(f"sqlite:///{tmp_path}/absent/state.db")
     with pytest.raises(StateError, match=r"absent/state.db: it cannot be used: unable to open"):
         database.migrate()
+
+
+def test_a_file_that_is_no_database_is_named_as_the_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"no database" * 1_000)
+    with pytest.raises(StateUnreachableError, match=r"state.db: it cannot be used: file is not a database"):
+        open_database(f"sqlite:///{tmp_path}/state.db").migrate()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"port": 1}, "No such file or directory"),
+        ({"database": "absent"}, 'database "absent" does not exist'),
+        ({"username": "nobody", "password": "wrong"}, 'role "nobody" does not exist|password authentication failed'),
+    ],
+)
+def test_a_server_that_is_away_or_refuses_us_is_named_as_the_obstacle(
+    postgres_url: str, changes: dict[str, Any], reason: str
+) -> None:
+    url = make_url(postgres_url).set(**changes).render_as_string(hide_password=False)
+    with pytest.raises(StateUnreachableError, match=reason):
+        open_database(url).migrate()
+
+
+@pytest.mark.server
+def test_a_server_that_forbids_us_to_write_or_ends_our_connection_is_the_obstacle(postgres_url: str) -> None:
+    url = create_schema(postgres_url)
+    options = make_url(url).query["options"]
+    read_only = make_url(url).update_query_dict({"options": f"{options} -cdefault_transaction_read_only=on"})
+    with pytest.raises(StateUnreachableError, match="read-only transaction"):
+        open_database(read_only.render_as_string(hide_password=False)).migrate()
+    database = open_migrated(url)
+    for statement, reason in (
+        ("SELECT pg_terminate_backend(pg_backend_pid())", "it cannot be used"),
+        ("SET LOCAL ROLE pg_monitor; SELECT * FROM pg_authid", "permission denied"),
+    ):
+        with pytest.raises(StateUnreachableError, match=reason), database.begin() as connection:
+            connection.execute(text(statement))
+    database.close()
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg2", "postgresql+psycopg"])
