@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -36,7 +37,7 @@ def validate(ctx: click.Context, path: str | None, output: str, strict: bool | N
             say(f"{prefix}{issue.render()}")
     say(report.render_summary(), err=True)
     if not report.is_good(strict=settings.strict):
-        ctx.exit(1)
+        ctx.exit(FAILED)
 
 
 @click.command()

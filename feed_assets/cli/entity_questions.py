@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import ListType, MomentType, kind_argument, open_entity_context_for, output_option
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.definitions.verification import verify_store
@@ -31,7 +32,6 @@ from feed_assets.operations.entities.reading import (
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
-FAILED = 1
 _MORE = "--num-results and --offset show more"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -128,7 +128,9 @@ def _list_options(command: _Command) -> _Command:
     direction = click.Choice(["asc", "desc"])
     fields = "FIELD:value with FIELD TYPE, NAME, STATUS, PIPELINES or CLUSTER."
     for option in (
-        click.option("--num-results", type=int, default=PAGE, show_default=True, help="How many to show."),
+        click.option(
+            "--num-results", type=click.IntRange(min=1), default=PAGE, show_default=True, help="How many to show."
+        ),
         click.option("--offset", type=int, default=0, show_default=True, help="How many to skip."),
         click.option("--sort-order", type=direction, default="asc", show_default=True, help="The order of names."),
         click.option("--order-by", type=order, default="name", show_default=True, help="The sort key."),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import dry_run_option, output_option, read_files
 from feed_assets.cli.render import print_json, say
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
@@ -91,7 +92,7 @@ def import_falcon(
             say(line)
     say(report.render_summary(), err=True)
     if not report.is_good:
-        ctx.exit(1)
+        ctx.exit(FAILED)
 
 
 @click.command("export-falcon")

@@ -140,7 +140,13 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
 @range_options
 @clusters_option
 @click.option("--filter-by", "filters", multiple=True, help="STATUS:value; may be repeated.")
-@click.option("--num-results", type=int, default=PAGE, show_default=True, help="How long the range is without --start.")
+@click.option(
+    "--num-results",
+    type=click.IntRange(min=1),
+    default=PAGE,
+    show_default=True,
+    help="How long the range is without --start.",
+)
 @click.option("--look", is_flag=True, help="Read storage now instead of the record.")
 @output_option
 @click.pass_context

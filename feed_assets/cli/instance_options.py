@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import MomentType, clusters_option, kind_argument
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
@@ -24,7 +25,6 @@ from feed_assets.settings import load_settings
 if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
-FAILED = 1
 MORE = "--num-results and --offset show more"
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
 
@@ -54,10 +54,11 @@ def range_options(command: _Command) -> _Command:
 
 def page_options(command: _Command) -> _Command:
     """Add `--offset` and `--num-results`."""
+    size, start = click.IntRange(min=1), click.IntRange(min=0)
     results = click.option(
-        "--num-results", type=int, default=PAGE, show_default=True, help="How many instances a page has."
+        "--num-results", type=size, default=PAGE, show_default=True, help="How many instances a page has."
     )
-    offset = click.option("--offset", type=int, default=0, show_default=True, help="How many to skip.")
+    offset = click.option("--offset", type=start, default=0, show_default=True, help="How many to skip.")
     return offset(results(command))
 
 

@@ -12,16 +12,13 @@ from typing import Any
 import click
 
 from feed_assets.cli.definitions import schema, validate
+from feed_assets.cli.exit_codes import FAILED, OUR_MISTAKE, WRONG_USAGE
 from feed_assets.cli.falcon import export_falcon, import_falcon
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.state.errors import StateUnreachableError
-
-FAILED = 1
-WRONG_USAGE = 2
-OUR_MISTAKE = 3
 
 _logger = get_logger(__name__)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.instance_control import parse_properties, read_property_lines
-from feed_assets.cli.instance_options import FAILED, open_context_for
+from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import FrequencyType, MomentType, output_option
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.clock import open_clock

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import click
 
 from feed_assets.cli.entity import finish
+from feed_assets.cli.exit_codes import DIFFERENT, FAILED
 from feed_assets.cli.options import (
     change_options,
     open_entity_context_for,
@@ -18,9 +19,6 @@ from feed_assets.operations.entities.applying import apply_planned, require_dige
 from feed_assets.operations.entities.context import EntityContext
 from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.plan.rendering import render_difference
-
-FAILED = 1
-DIFFERENT = 4
 
 _FILES = click.argument("files", nargs=-1)
 _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not contain.")

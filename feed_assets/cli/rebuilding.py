@@ -4,6 +4,7 @@ from datetime import datetime
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import Progress
 from feed_assets.cli.render import print_json, print_table, say
@@ -11,8 +12,6 @@ from feed_assets.cli.state import open_state
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, RebuiltFeed, rebuild_state
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
-
-FAILED = 1
 
 
 @click.group()

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from feed_assets.cli.instance_options import FAILED, range_options
+from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.instance_options import range_options
 from feed_assets.cli.options import author_of, change_options, output_option
 from feed_assets.cli.progress import Progress
 from feed_assets.cli.render import print_json, print_table, say, say_shown

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import (
     MomentType,
     author_of,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from feed_assets.operations.retention.planning import RetentionPlan
     from feed_assets.operations.retention.running import SweepRuns
 
-FAILED = 1
 NEWEST = 20
 ITEMS = 50
 

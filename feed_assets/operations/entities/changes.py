@@ -101,8 +101,8 @@ def update(context: EntityContext, files: Sequence[EntityFile]) -> VerbResult:
     """Change declared entities, all or none. See `update_rules` for what an update may change.
 
     Added clusters wait for `schedule`; work on removed clusters stops. The version of a cluster grows with the fields
-    that its users see; clusters are updated only in safe mode. What is declared with the same content stays unchanged, in
-    any mode.
+    that its users see; clusters are updated only in safe mode. What is declared with the same content stays
+    unchanged, in any mode.
 
     Raises:
         EntityNotFoundError: one is not declared.
