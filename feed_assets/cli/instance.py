@@ -23,6 +23,7 @@ from feed_assets.cli.instance_options import (
 from feed_assets.cli.options import clusters_option, output_option
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
+from feed_assets.errors import render_some
 from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.feed_listings import list_feed, render_size
 from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances
@@ -194,11 +195,13 @@ def listing(
     end_with(ctx, found.result, found.message)
 
 
+_DETAILS = 3
 _HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run", "details", "copied from")
 
 
 def _cells(row: InstanceRow) -> tuple[object, ...]:
-    details = "; ".join([*row.details, *([row.reason] if row.reason else [])]) or row.url
+    missing = [render_some(row.details, _DETAILS)] if row.details else []
+    details = "; ".join([*missing, *([row.reason] if row.reason else [])]) or row.url
     return (
         row.cluster,
         render_datetime(row.nominal_time),

@@ -20,6 +20,7 @@ from feed_assets.cli.options import KindType, ListType, output_option
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.neighbours import find_dependencies
+from feed_assets.operations.instances.ranges import join_consecutive, render_range
 from feed_assets.operations.instances.search import SearchQuery, search_instances
 from feed_assets.operations.instances.triage import find_triage
 from feed_assets.timing.dates import render_datetime
@@ -31,14 +32,20 @@ from feed_assets.timing.dates import render_datetime
 @click.pass_context
 def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show the instances that one depends on, and its dependents, one step away."""
-    found = find_about(find_dependencies, **options)
+    context = open_context_for()
+    found = find_about(context, find_dependencies, **options)
     if output == "json":
         print_consolidated(found, "dependencies")
     else:
-        rows = [
-            (each.tag, each.kind.value, each.name, each.cluster, render_datetime(each.nominal_time), each.by)
+        joined = join_consecutive(
+            (
+                each.nominal_time,
+                context.find_sequence(each.kind, each.name, each.cluster),
+                (each.tag, each.kind.value, each.name, each.cluster, each.by),
+            )
             for each in found.items
-        ]
+        )
+        rows = [(*cells[:-1], render_range(first, last), cells[-1]) for first, last, cells in joined]
         print_table(("tag", "kind", "name", "cluster", "instance", "by"), rows)
     end_with(ctx, found.result, found.message)
 
@@ -55,7 +62,7 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
-    found = find_about(find_triage, **options)
+    found = find_about(open_context_for(), find_triage, **options)
     if output == "json":
         print_consolidated(found, "graphs")
     else:

@@ -155,6 +155,7 @@ def instance_options(command: _Command) -> _Command:
 
 
 def find_about(
+    context: "OperationContext",
     find: Callable[..., Consolidated[_Item]],
     *,
     kind: Kind,
@@ -164,7 +165,6 @@ def find_about(
     lifecycles: tuple[str, ...],
 ) -> Consolidated[_Item]:
     """Return what `find` returns for the instance that the options name, on each cluster."""
-    context = open_context_for()
     nominal_time = instance_of(context, kind, name, instance)
     return find(context, kind, name, nominal_time, clusters, lifecycles_of(lifecycles))
 

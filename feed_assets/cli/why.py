@@ -7,6 +7,7 @@ from feed_assets.cli.options import KindType, ListType, output_option
 from feed_assets.cli.render import say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.instances.ranges import join_consecutive, render_range
 
 
 @click.command()
@@ -39,9 +40,13 @@ def why(
     else:
         for explanation in found.items:
             say(explanation.render())
-            roots = [root.headline for root in explanation.root_causes() if root != explanation]
+            roots = [root for root in explanation.root_causes() if root != explanation]
             if roots:
                 say("root causes:")
-                for root in roots:
-                    say(f"  - {root}")
+            rows = []
+            for root in roots:
+                sequence = context.find_sequence(root.kind, root.name, root.cluster)
+                rows.append((root.nominal_time, sequence, (root.label, root.status)))
+            for first, last, (label, status) in join_consecutive(rows):
+                say(f"  - {label} at {render_range(first, last)} is {status}")
     end_with(ctx, found.result, found.message)

@@ -147,6 +147,11 @@ class OperationContext(LifecycleContext):
         """Return the instances of a feed or process on a cluster, by the current definition."""
         return self.records(kind)[name, cluster].sequence
 
+    def find_sequence(self, kind: Kind, name: str, cluster: str) -> InstanceSequence | None:
+        """Return the instances of a feed or process on a cluster; None if it is not on it."""
+        record = self.records(kind).get((name, cluster))
+        return record.sequence if record is not None else None
+
 
 def open_context(settings: Settings, database: Database) -> OperationContext:
     """Open the context that the settings name. It leaves out entities with errors.

@@ -197,7 +197,9 @@ def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions
     wrong = {*found.lost, *found.rotten, *found.extra}
     try:
         plan = plan_copy(stores, source, target, without_shortcuts(options), clock, found.distrusted)
-    except (SourceNotAvailableError, SourceEmptiedError, NothingSelectedError) as exc:
+    except SourceNotAvailableError as exc:
+        return replace(found, reason=f"the source is {exc.availability}")
+    except (SourceEmptiedError, NothingSelectedError) as exc:
         return replace(found, reason=str(exc))
     kept = {each.path for each in plan.kept}
     return replace(

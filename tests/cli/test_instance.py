@@ -2,11 +2,12 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import Result
 
 from feed_assets.clock import FrozenClock
 from tests.cli.project import prepare, run
-from tests.operations.harness import NOON
+from tests.operations.harness import ALL, COUNTING, NOON
 
 TIME = "2013-11-03T05:00Z"
 
@@ -101,6 +102,23 @@ def test_why_ends_with_the_root_causes(project: Path) -> None:
     document = json.loads(ok(run("why", "counting", TIME, "--output", "json")))
     (root,) = [each for each in document["root_causes"] if each["kind"] == "feed"]
     assert (document["result"], root["name"]) == ("SUCCEEDED", "clicks")
+
+
+def test_many_inputs_are_told_as_ranges(project: Path) -> None:
+    window = {"clicks": {"feed": "clicks", "start": "now(-23,0)", "end": "now(0,0)"}}
+    later = {"primary": {"validity": {"start": "2013-11-02T00:00Z", "end": "2013-12-01T00:00Z"}}}
+    reading = {**COUNTING, "inputs": window, "clusters": later}
+    documents = [reading if each is COUNTING else each for each in ALL]
+    (project / "entities" / "all.yaml").write_text(yaml.safe_dump_all(documents, sort_keys=False))
+    text = ok(run("why", "counting", TIME))
+    day = "2013-11-02T06:00Z to 2013-11-03T05:00Z"
+    assert f"  - input clicks lacks 24 of 24 instances of feed clicks, {day}; the oldest 5 are:" in text.splitlines()
+    oldest = "2013-11-02T06:00Z to 2013-11-02T10:00Z"
+    assert text.splitlines()[-1] == f"  - feed clicks on primary at {oldest} is MISSING"
+    lines = ok(run("instance", "dependency", "process", "counting", TIME)).splitlines()
+    assert lines[0] == f"Input\tfeed\tclicks\tprimary\t{day}\tclicks"
+    tree = ok(run("instance", "triage", "process", "counting", TIME)).splitlines()
+    assert tree[1:] == [f"  FEED:clicks:primary:{day} [MISSING] (24 instances)"]
 
 
 def test_why_of_a_feed_and_of_nothing(project: Path) -> None:

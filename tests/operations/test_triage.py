@@ -40,6 +40,13 @@ def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path:
         (6, 5, "consumed by"),
     ]
     assert graph.is_whole
+    assert graph.render_text().splitlines() == [
+        "PROCESS:report:primary:2013-11-01T00:00Z [WAITING]",
+        "  FEED:counts:primary:2013-11-01T00:00Z to 2013-11-01T02:00Z [AVAILABLE] (3 instances)",
+        "  FEED:counts:primary:2013-11-01T03:00Z [MISSING]",
+        "    PROCESS:count:primary:2013-11-01T03:00Z [WAITING]",
+        "      FEED:clicks:primary:2013-11-01T03:00Z [PARTIAL]",
+    ]
 
 
 def test_row_119_a_healthy_instance_is_one_vertex(tmp_path: Path) -> None:

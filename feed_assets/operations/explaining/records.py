@@ -87,10 +87,11 @@ class Explanation:
     def headline(self) -> str:
         """The instance and its state in one sentence."""
         time = render_datetime(self.nominal_time)
-        return f"{self._label} at {time} is {self.status}"
+        return f"{self.label} at {time} is {self.status}"
 
     @property
-    def _label(self) -> str:
+    def label(self) -> str:
+        """The process, feed or flow, and its cluster, in messages."""
         if self.kind is Kind.PROCESS and is_flow(self.name):
             return f"{describe_process(self.name)} to {self.cluster}"
         return f"{self.kind.value} {self.name} on {self.cluster}"

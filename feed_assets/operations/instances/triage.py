@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 from sqlalchemy import Connection
 
@@ -44,8 +45,12 @@ class Vertex:
     @property
     def label(self) -> str:
         """The label in Falcon's form: `FEED:clicks:primary:2013-11-03T05:00Z [MISSING]`."""
-        time = render_datetime(self.nominal_time)
-        return f"{self.kind.value.upper()}:{self.name}:{self.cluster}:{time} [{self.status}]"
+        return f"{self.subject}:{render_datetime(self.nominal_time)} [{self.status}]"
+
+    @property
+    def subject(self) -> str:
+        """The part of the label before the time."""
+        return f"{self.kind.value.upper()}:{self.name}:{self.cluster}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,10 @@ class TriageGraph:
         return "\n".join([f'digraph "{self.cluster}" {{', *lines, "}"])
 
     def render_text(self) -> str:
-        """Return a tree with the dependencies below each instance. A repeated instance is not expanded again."""
+        """Return a tree with the dependencies below each instance. A repeated instance is not expanded again.
+
+        Instances that end the tree are one line for each series of one feed or process in the same state.
+        """
         upstream: dict[int, list[int]] = defaultdict(list)
         for edge in self.edges:
             upstream[edge.target].append(edge.source)
@@ -88,11 +96,25 @@ class TriageGraph:
             lines.append(f"{'  ' * depth}{self.vertices[index].label}{again}")
             if index not in shown:
                 shown.add(index)
-                for source in upstream[index]:
-                    show(source, depth + 1)
+                for _, series in groupby(upstream[index], lambda source: self._ending(source, upstream)):
+                    show_series(list(series), depth + 1)
+
+        def show_series(series: list[int], depth: int) -> None:
+            if len(series) == 1 or upstream[series[0]]:
+                for source in series:
+                    show(source, depth)
+                return
+            first, last = self.vertices[series[0]], self.vertices[series[-1]]
+            span = f"{render_datetime(first.nominal_time)} to {render_datetime(last.nominal_time)}"
+            lines.append(f"{'  ' * depth}{first.subject}:{span} [{first.status}] ({len(series)} instances)")
 
         show(0, 0)
         return "\n".join([*lines, *([] if self.is_whole else ["... and more"])])
+
+    def _ending(self, index: int, upstream: Mapping[int, list[int]]) -> object:
+        """Return a key that only equal vertices without anything upstream share."""
+        vertex = self.vertices[index]
+        return index if upstream[index] else (vertex.subject, vertex.status)
 
 
 def find_triage(
