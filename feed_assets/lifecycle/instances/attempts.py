@@ -192,33 +192,19 @@ def begin_attempt(
     connection: Connection,
     process: ProcessRecord,
     nominal_time: datetime,
-    run_id: str,
+    run_id: str | None,
     now: datetime,
     release: int | None = None,
+    cause: Cause | None = None,
 ) -> ProcessInstance:
     """Make an instance RUNNING, whatever its status, and record the attempt; return the instance with the attempt's
     number.
 
-    `release` is the number of the release that governs the attempt.
+    `release` is the number of the release that governs the attempt. Without a `cause`, the instance tells it.
     """
-    instances = ProcessInstances(connection)
-    key = ProcessKey(*process.key, nominal_time)
-    row = instances.get(*key)
-    if row is None:
-        first = ProcessInstance(
-            process=process.process,
-            cluster=process.cluster,
-            nominal_time=nominal_time,
-            status=ProcessInstanceStatus.WAITING,
-            updated_at=now,
-            materialized_at=now,
-            definition_digest=process.digest,
-        )
-        instances.add_waiting([first])
-        row = instances.get(*key)
-    assert row is not None
-    instances.transition(
-        key,
+    row = _find_or_create(connection, process, nominal_time, now)
+    ProcessInstances(connection).transition(
+        row.key,
         _ANY,
         status=ProcessInstanceStatus.RUNNING,
         attempt=row.attempt + 1,
@@ -234,7 +220,7 @@ def begin_attempt(
         notice_digest=None,
         updated_at=now,
     )
-    cause, detail = decide_trigger(row, run_id)
+    cause, detail = (cause, None) if cause is not None else decide_trigger(row, run_id or "")
     Attempts(connection).begin(
         Attempt(
             process=process.process,
@@ -250,6 +236,27 @@ def begin_attempt(
         )
     )
     return replace(row, status=ProcessInstanceStatus.RUNNING, attempt=row.attempt + 1, run_id=run_id)
+
+
+def _find_or_create(
+    connection: Connection, process: ProcessRecord, nominal_time: datetime, now: datetime
+) -> ProcessInstance:
+    instances, key = ProcessInstances(connection), ProcessKey(*process.key, nominal_time)
+    row = instances.get(*key)
+    if row is None:
+        first = ProcessInstance(
+            process=process.process,
+            cluster=process.cluster,
+            nominal_time=nominal_time,
+            status=ProcessInstanceStatus.WAITING,
+            updated_at=now,
+            materialized_at=now,
+            definition_digest=process.digest,
+        )
+        instances.add_waiting([first])
+        row = instances.get(*key)
+    assert row is not None
+    return row
 
 
 def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | None]:

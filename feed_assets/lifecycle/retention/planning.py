@@ -5,7 +5,7 @@ its own that needs approval, so that it does not block the others.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -22,7 +22,7 @@ from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.lifecycle.retention.schedule import schedule_retention_now
 from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed, with_all_present
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.sweep_drafts import SweepDraft
@@ -114,41 +114,58 @@ def plan_sweeps(
         SweepRefusedError: a sweep of one of the feeds began meanwhile.
     """
     with database.read() as connection:
-        others = Sweeps(connection).with_state(cluster, _AT_WORK | _UNSTARTED if request.automatic else _AT_WORK)
-        open_sweeps = _by_feed(each for each in others if _is_open(each, request))
-        seen = load_known_times(connection, cluster)
-        log_seq = EventLog(connection).last_seq()
-        told = () if request.automatic else feeds
-        graces = find_graces(connection, timeline, told, request.now, request.grace)
-    planned = []
+        known = _Known.read(connection, timeline, cluster, feeds, request)
     measurer = measurer or DriverMeasurer(stores)
+    planned = []
     for number, record in enumerate(feeds):
         if progress is not None:
             progress(number, len(feeds))
-        if record.retention is None:
-            continue
-        other = open_sweeps.get(record.feed)
-        if other is not None:
-            planned.append(PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}"))
-        else:
-            planned.append(_plan_feed(database, stores, timeline, record, request, seen, measurer))
-    drafts = _drafts(cluster, planned, request, log_seq)
+        if record.retention is not None:
+            planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer))
+    drafts = _drafts(cluster, planned, request, known.log_seq)
     is_sane = not any(
-        decide_clock(each.record.retention.cadence, request.now, seen) for each in planned if each.record.retention
+        decide_clock(each.record.retention.cadence, request.now, known.times)
+        for each in planned
+        if each.record.retention
     )
     superseded: tuple[Sweep, ...] = ()
     if not dry_run:
         superseded = _store(database, timeline, cluster, drafts, request, is_sane=is_sane)
-    stored = () if dry_run else drafts
-    sweep_of = {count.feed: sweep.sweep_id for sweep, _ in stored for count in sweep.counts}
+    sweep_of = {count.feed: sweep.sweep_id for sweep, _ in drafts for count in sweep.counts} if not dry_run else {}
     return PlannedSweeps(
         sweeps=tuple(sweep for sweep, _ in drafts),
-        feeds=tuple(
-            replace(each, sweep_id=sweep_of.get(each.record.feed), grace=graces.get(each.record.key))
-            for each in planned
-        ),
+        feeds=tuple(replace(each, sweep_id=sweep_of.get(each.record.feed)) for each in planned),
         superseded=superseded,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the record knows before a plan: open sweeps by feed, times of the clock, its position, and graces."""
+
+    sweeps: Mapping[str, Sweep]
+    times: KnownTimes
+    log_seq: int
+    graces: Mapping[Key, Grace]
+
+    @classmethod
+    def read(
+        cls,
+        connection: Connection,
+        timeline: ReleaseTimeline,
+        cluster: str,
+        feeds: Iterable[FeedRecord],
+        request: SweepRequest,
+    ) -> "_Known":
+        states = _AT_WORK | _UNSTARTED if request.automatic else _AT_WORK
+        open_sweeps = [each for each in Sweeps(connection).with_state(cluster, states) if _is_open(each, request)]
+        told = () if request.automatic else feeds
+        return cls(
+            sweeps={count.feed: sweep for sweep in open_sweeps for count in sweep.counts},
+            times=load_known_times(connection, cluster),
+            log_seq=EventLog(connection).last_seq(),
+            graces=find_graces(connection, timeline, told, request.now, request.grace),
+        )
 
 
 def _is_open(sweep: Sweep, request: SweepRequest) -> bool:
@@ -171,32 +188,29 @@ def _describe_state(sweep: Sweep) -> str:
             return f"is {sweep.state.value}"
 
 
-def _by_feed(sweeps: Iterable[Sweep]) -> dict[str, Sweep]:
-    return {count.feed: sweep for sweep in sweeps for count in sweep.counts}
-
-
 def _plan_feed(
     database: Database,
     stores: StorePool,
     timeline: ReleaseTimeline,
     record: FeedRecord,
     request: SweepRequest,
-    seen: KnownTimes,
+    known: _Known,
     measurer: Measurer,
 ) -> PlannedFeed:
-    policy = record.retention
-    assert policy is not None
+    other = known.sweeps.get(record.feed)
+    if other is not None:
+        return PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}")
     query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
         survey = survey_feed(database, stores, timeline, record, query, measurer)
-        obstacles = _obstacles(survey, request, seen) if survey.paths else ()
+        obstacles = _obstacles(survey, request, known.times) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):
             # The record may lack instances, so count those in storage before asking for approval.
             survey = with_all_present(stores, survey, measurer)
-            obstacles = _obstacles(survey, request, seen)
+            obstacles = _obstacles(survey, request, known.times)
     except StorageError as exc:
         return PlannedFeed(record=record, left_out=str(exc), error=exc)
-    return PlannedFeed(record=record, survey=survey, obstacles=obstacles)
+    return PlannedFeed(record=record, survey=survey, obstacles=obstacles, grace=known.graces.get(record.key))
 
 
 def _obstacles(survey: FeedSurvey, request: SweepRequest, seen: KnownTimes) -> tuple[SweepObstacle, ...]:

@@ -123,9 +123,8 @@ def control_instances(
     rows = _rows(context, names, start, end, clusters)
     if dry_run:
         results = [ActionResult(instance=row, after=decide_action(action, row.status)) for row in rows]
-        return Controlled(
-            action=action, process=process, instances=tuple(map(ControlledInstance.of, results)), dry_run=True
-        )
+        instances = tuple(map(ControlledInstance.of, results))
+        return Controlled(action=action, process=process, instances=instances, dry_run=True)
     effects = apply_action(
         context.database,
         context.timeline,
@@ -135,12 +134,8 @@ def control_instances(
         as_of=context.as_of,
         overrides={} if force and overrides is None else overrides,
     )
-    done = Controlled(
-        action=action,
-        process=process,
-        instances=tuple(map(ControlledInstance.of, effects.results)),
-        stopped=effects.stopped,
-    )
+    instances = tuple(map(ControlledInstance.of, effects.results))
+    done = Controlled(action=action, process=process, instances=instances, stopped=effects.stopped)
     _note(context, done, names, start, end, author)
     return done
 

@@ -17,7 +17,7 @@ from feed_assets.lifecycle.arrival.polling import decide_poll_result, record_pol
 from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check
-from feed_assets.lifecycle.instances.attempts import end_attempt
+from feed_assets.lifecycle.instances.attempts import begin_attempt, end_attempt
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.entities.context import open_entity_context
 from feed_assets.operations.entities.settling import settle_releases
@@ -30,20 +30,17 @@ from feed_assets.operations.rebuilding.surveying import (
 )
 from feed_assets.plan.records import FeedRecord, Key, ProcessRecord
 from feed_assets.settings import Settings
-from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import (
-    Attempt,
     FeedEventKind,
     FeedInstance,
     FeedInstanceStatus,
     FeedKey,
     NewFeedEvent,
-    ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
     WatermarkKind,
@@ -325,53 +322,17 @@ def _record_finished(
     rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
     for time in times:
         key = ProcessKey(*process.key, time)
-        if key in rows and rows[key].status is ProcessInstanceStatus.RUNNING:
-            end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
-            plan_late_check(connection, context.plan, process, time, now)
-            continue
-        active = context.timeline.find_or_declared(connection, process.key, time)
-        release = active.release if active else None
-        instances.add_waiting(
-            [
-                ProcessInstance(
-                    process=process.process,
-                    cluster=process.cluster,
-                    nominal_time=time,
-                    status=ProcessInstanceStatus.WAITING,
-                    updated_at=now,
-                    materialized_at=now,
-                )
-            ]
-        )
-        instances.transition(
-            key,
-            _NEVER_RUN,
-            status=ProcessInstanceStatus.SUCCEEDED,
-            attempt=1,
-            run_id=runs[time],
-            request_key=None,
-            inputs=frozen_inputs(connection, states[time], {}),
-            started_at=now,
-            ended_at=now,
-            cause=Cause.REBUILT,
-            definition_digest=process.digest,
-            release=release,
-            updated_at=now,
-        )
-        Attempts(connection).begin(
-            Attempt(
-                process=process.process,
-                cluster=process.cluster,
-                nominal_time=time,
-                attempt=1,
-                run_id=runs[time],
-                status=ProcessInstanceStatus.SUCCEEDED,
-                started_at=now,
-                ended_at=now,
-                cause=Cause.REBUILT,
-                release=release,
-            )
-        )
+        cause = None
+        if key not in rows or rows[key].status is not ProcessInstanceStatus.RUNNING:
+            cause = Cause.REBUILT
+            active = context.timeline.find_or_declared(connection, process.key, time)
+            release = active.release if active else None
+            begin_attempt(connection, process, time, runs[time], now, release, cause)
+            frozen = frozen_inputs(connection, states[time], {})
+            instances.transition(key, {ProcessInstanceStatus.RUNNING}, request_key=None, inputs=frozen, updated_at=now)
+        end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
+        if cause is not None:
+            instances.transition(key, {ProcessInstanceStatus.SUCCEEDED}, cause=cause, updated_at=now)
         plan_late_check(connection, context.plan, process, time, now)
 
 

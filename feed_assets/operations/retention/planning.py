@@ -1,14 +1,14 @@
 """`retention plan`: plans removals feed by feed, with the protected paths and their protections, and stores sweeps."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from feed_assets.entities.common import Kind, LocationKind, label_of
 from feed_assets.json_form import Hidden, NominalTime, shown
-from feed_assets.lifecycle.instances.schedules import load_schedules
+from feed_assets.lifecycle.instances.schedules import ScheduleView, load_schedules
 from feed_assets.lifecycle.retention.grace import Grace
 from feed_assets.lifecycle.retention.planning import PlannedFeed, PlannedSweeps, SweepRequest, plan_sweeps
 from feed_assets.operations.audit_notes import note
@@ -149,11 +149,7 @@ def plan_retention(
         view = load_schedules(connection, context.without_row)
     planned = []
     for cluster, records in requested.items():
-        idle = [
-            PlannedFeed(record=record, left_out=f"it is {state.value} there")
-            for record in records
-            if not feeds and (state := view.state(Kind.FEED, *record.key)) is not ScheduleState.SCHEDULED
-        ]
+        idle = [] if feeds else [each for each in _idle(view, records) if each.record.retention]
         left_out = {each.record.key for each in idle}
         active = [record for record in records if record.key not in left_out]
         done = plan_sweeps(
@@ -167,12 +163,18 @@ def plan_retention(
             progress=None if progress is None else partial(progress, cluster),
         )
         without = [PlannedFeed(record=each, left_out="it has no retention") for each in active if not each.retention]
-        shown = (*done.feeds, *(each for each in (*idle, *without) if each.record.retention or feeds))
-        planned.append(PlannedSweeps(sweeps=done.sweeps, feeds=shown, superseded=done.superseded))
-        if not dry_run:
-            for sweep in done.sweeps:
-                note(context, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
+        planned.append(replace(done, feeds=(*done.feeds, *idle, *(without if feeds else ()))))
+        for sweep in () if dry_run else done.sweeps:
+            note(context, author, "retention plan", sweep, paths=sweep.paths, state=sweep.state.value)
     return RetentionPlan(as_of=moment, planned=tuple(planned), dry_run=dry_run)
+
+
+def _idle(view: ScheduleView, records: Iterable[FeedRecord]) -> Iterator[PlannedFeed]:
+    """Yield the feeds that are not scheduled."""
+    for record in records:
+        state = view.state(Kind.FEED, *record.key)
+        if state is not ScheduleState.SCHEDULED:
+            yield PlannedFeed(record=record, left_out=f"it is {state.value} there")
 
 
 def show_feed(feed: PlannedFeed) -> ShownFeed:
