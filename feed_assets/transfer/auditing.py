@@ -18,17 +18,8 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, ManifestEntry
 from feed_assets.transfer.errors import NothingSelectedError, SourceEmptiedError, SourceNotAvailableError
 from feed_assets.transfer.filters import CopyFilter
-from feed_assets.transfer.plans import (
-    CopyPlan,
-    Replica,
-    Side,
-    copy_filter,
-    copy_flags,
-    parse_replica,
-    plan_copy,
-    replica_key,
-    without_shortcuts,
-)
+from feed_assets.transfer.plans import CopyPlan, Side, copy_filter, copy_flags, plan_copy, without_shortcuts
+from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
 
 _TRIES = 3
 
@@ -44,7 +35,8 @@ class Audit:
     nothing at the target was copied from that source. Compared with the manifest, files are `lost`, `rotten` (size or
     bytes differ) or `extra`. Compared with the source, files are `behind` (a copy would transfer them) or `removed` (a
     copy would remove them). `hopeless` are rotten files that the source no longer has and a copy would keep. `plan` is
-    the repair; None if nothing can be copied, and then `reason` says why, unless no source was given.
+    the repair; None if nothing can be copied, and then `reason` says why, unless no source was given;
+    `source_state` is the state of a source without a complete instance.
     """
 
     is_there: bool
@@ -57,6 +49,7 @@ class Audit:
     hopeless: tuple[str, ...] = ()
     plan: CopyPlan | None = None
     reason: str = ""
+    source_state: str = ""
 
     @property
     def distrusted(self) -> frozenset[str]:
@@ -198,7 +191,7 @@ def _compare(stores: StorePool, source: Side, target: Side, options: CopyOptions
     try:
         plan = plan_copy(stores, source, target, without_shortcuts(options), clock, found.distrusted)
     except SourceNotAvailableError as exc:
-        return replace(found, reason=f"the source is {exc.availability}")
+        return replace(found, reason=str(exc), source_state=exc.availability)
     except (SourceEmptiedError, NothingSelectedError) as exc:
         return replace(found, reason=str(exc))
     kept = {each.path for each in plan.kept}

@@ -28,15 +28,8 @@ from feed_assets.transfer.errors import (
     TargetDamagedError,
 )
 from feed_assets.transfer.outcomes import Copied, CopyStatus
-from feed_assets.transfer.plans import (
-    REPLICA,
-    VERSION,
-    Kept,
-    Replica,
-    part_name,
-    replica_key,
-    survey_source,
-)
+from feed_assets.transfer.plans import VERSION, Kept, part_name, survey_source
+from feed_assets.transfer.replicas import REPLICA, Replica, replica_key
 from feed_assets.transfer.running import Failure, TaskResult
 from feed_assets.transfer.tasks import OpenCopy
 from feed_assets.transfer.verifying import Checked, check_copy

@@ -20,8 +20,8 @@ from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.listing import nanoseconds
-from feed_assets.storage.manifests import Publication, hidden_entries, parse_json, render_json
-from feed_assets.storage.paths import is_content, path_name
+from feed_assets.storage.manifests import Publication, hidden_entries
+from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
 from feed_assets.transfer.errors import (
@@ -30,12 +30,12 @@ from feed_assets.transfer.errors import (
     SourceNotAvailableError,
 )
 from feed_assets.transfer.filters import CopyFilter
+from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
 
 FLAG = "_SUCCESS"
 """The availability flag of replicas of feeds without a flag (Falcon's)."""
 VERSION = "source"
 """The field of a manifest entry for the version of the file at its source."""
-REPLICA = "replica:"
 HIDDEN_PART = "\n+ hidden"
 _THREADS = 4
 
@@ -57,43 +57,6 @@ def source_side(record: FeedRecord, nominal_time: datetime) -> Side:
 def target_side(record: FeedRecord, nominal_time: datetime) -> Side:
     """Return an instance as the target of a copy, which always has a flag, as in Falcon."""
     return Side(store=record.store, path=record.path(nominal_time), flag=record.flag or FLAG)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replica:
-    """The record of a source in the manifest of its copy.
-
-    `digest` is the digest of the copied content. `fingerprint` and `mark` are those of the source at that time (see
-    `Survey`). `is_settled` means that every later change of the source changes the fingerprint.
-    """
-
-    url: str
-    part: str
-    digest: str
-    fingerprint: str
-    mark: str
-    is_settled: bool
-
-    def render(self) -> str:
-        """Render the record as a value of a manifest's `extra`."""
-        fields = [self.url, self.part, self.digest, self.fingerprint, self.mark, int(self.is_settled)]
-        return render_json([1, *fields]).decode()
-
-
-def parse_replica(text: str | None) -> Replica | None:
-    """Parse the text of `Replica.render`; return None for any other text."""
-    try:
-        version, url, part, digest, fingerprint, mark, is_settled = parse_json(text or "null")
-    except (ValueError, TypeError):
-        return None
-    if version != 1:
-        return None
-    return Replica(url=url, part=part, digest=digest, fingerprint=fingerprint, mark=mark, is_settled=bool(is_settled))
-
-
-def replica_key(part: str) -> str:
-    """Return the key in a manifest's `extra` for the source of a part of the instance."""
-    return f"{REPLICA}{path_name(part) if part else 'whole'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Availability, Look
-from feed_assets.transfer.plans import Replica, copy_filter, parse_replica, replica_key
+from feed_assets.transfer.plans import copy_filter
+from feed_assets.transfer.replicas import Replica, parse_replica, replica_key
 
 BATCH = 500
 

@@ -250,7 +250,7 @@ def decide_verdict(case: Case, audit: Audit) -> tuple[CopyVerdict, str]:
     if extra:
         return CopyVerdict.EXTRA, _describe({"extra": extra})
     if not audit.has_source:
-        return CopyVerdict.KEPT, audit.reason or "retention has evicted it at the source"
+        return CopyVerdict.KEPT, _describe_source(audit) or "retention has evicted it at the source"
     if audit.behind or audit.removed:
         names = {"different at the source": audit.behind, "no longer at the source": audit.removed}
         return CopyVerdict.BEHIND, _describe(names)
@@ -265,7 +265,12 @@ def _decide_without_replica(case: Case, audit: Audit) -> tuple[CopyVerdict, str]
         return CopyVerdict.MISSING, there
     if case.was_copied:
         return CopyVerdict.MISSING, f"{there}, and the source no longer has it"
-    return CopyVerdict.WAITING, audit.reason
+    return CopyVerdict.WAITING, _describe_source(audit)
+
+
+def _describe_source(audit: Audit) -> str:
+    """Return why there is nothing to copy, alike for all instances of which the source lacks the same."""
+    return f"the source is {audit.source_state}" if audit.source_state else audit.reason
 
 
 def _describe_others(audit: Audit) -> str:
