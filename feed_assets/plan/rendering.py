@@ -182,7 +182,7 @@ def _effect_text(each: InstancesDifference) -> str:
         case Effect.DROPPED:
             return "dropped, unless they have ended"
         case Effect.EXPIRED:
-            return "beyond the limits of retention at once"
+            return "beyond the new limits of retention"
         case Effect.COPIED:
             return f"to copy from {each.of}"
         case _:

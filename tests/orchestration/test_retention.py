@@ -110,6 +110,23 @@ def test_a_turn_comes_again_with_the_cadence(world: World) -> None:
     assert evicted(world) == list(range(13))
 
 
+def test_a_shorter_limit_in_the_files_is_acted_on_after_its_grace_also_by_a_run_by_hand(world: World) -> None:
+    run(world)
+    assert evicted(world) == list(EXPIRED)
+    file = next((world.home.folder / "entities").glob("*.yaml"))
+    file.write_text(file.read_text().replace("limit: hours(6)", "limit: hours(2)"))
+    world.reopen()
+    assert skipped(world) == "retention is not due for any feed"
+    assert execute(world).success
+    world.tick()
+    for hours in (12, 23):
+        world.at(NOON + timedelta(hours=hours))
+        assert skipped(world) == "retention is not due for any feed"
+    assert evicted(world) == list(EXPIRED)
+    world.at(NOON + timedelta(hours=24))
+    assert isinstance(look(world), RunRequest)
+
+
 def test_a_feed_whose_storage_refuses_fails_the_check_of_the_location_until_it_works(world: World) -> None:
     numbers = world.home.data / "numbers"
     aside = numbers.rename(numbers.with_name("aside"))
