@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.common import Kind
 from feed_assets.entities.overlaps import NO_OVERLAPS
 from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.releases.plan_changes import is_applied
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.plan.records import FeedRecord, Key, RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
@@ -45,29 +46,29 @@ def find_graces(
     connection: Connection, timeline: ReleaseTimeline, records: Iterable[FeedRecord], as_of: datetime, period: timedelta
 ) -> dict[Key, Grace]:
     """Find the feeds in a grace period, by (feed, cluster). A definition that is not recorded yet counts as new."""
+    records = list(records) if period else []
+    is_recorded = not records or is_applied(connection, timeline)
     found: dict[Key, Grace] = {}
-    for record in records if period else ():
-        replaced = _iter_replaced(connection, timeline, record, as_of, period)
+    for record in records:
+        history = Definitions(connection).history(Kind.FEED, record.feed)
+        ends = [(former.version, newer.recorded_at) for former, newer in pairwise(history)]
+        ends += [] if is_recorded else [(newest.version, as_of) for newest in history[-1:]]
+        recent = [(version, replaced_at) for version, replaced_at in ends if replaced_at + period > as_of]
+        replaced = _iter_retained(connection, timeline, record, recent)
         grace = decide_grace(record.retention, replaced, as_of, period)
         if grace is not None:
             found[record.key] = grace
     return found
 
 
-def _iter_replaced(
-    connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, as_of: datetime, period: timedelta
+def _iter_retained(
+    connection: Connection, timeline: ReleaseTimeline, record: FeedRecord, ends: Iterable[tuple[int, datetime]]
 ) -> Iterator[Replaced]:
-    """Yield what was in force within the grace period, and the newest recorded definition."""
-    definitions = Definitions(connection)
-    history = definitions.history(Kind.FEED, record.feed)
-    ends = [(former.version, newer.recorded_at) for former, newer in pairwise(history)]
-    ends += [(newest.version, as_of) for newest in history[-1:]]
-    on = definitions.find_newest(Kind.CLUSTER, record.cluster)
-    if on is None:
-        return
+    """Yield the retention of former versions of a feed on a cluster, each with the moment at which it ended."""
     for version, replaced_at in ends:
-        if replaced_at + period <= as_of:
-            continue
+        on = Definitions(connection).find_newest(Kind.CLUSTER, record.cluster)
+        if on is None:
+            return
         members = (
             Member(kind=Kind.FEED, name=record.feed, version=version),
             Member(kind=on.kind, name=on.name, version=on.version),
