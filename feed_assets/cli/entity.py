@@ -2,7 +2,7 @@
 
 import click
 
-from feed_assets.cli import entity_history, entity_questions, entity_work
+from feed_assets.cli import entity_questions, entity_work
 from feed_assets.cli.options import (
     change_options,
     kind_argument,
@@ -110,5 +110,5 @@ def finish(context: EntityContext, result: VerbResult, output: str) -> None:
         raise failed
 
 
-for _command in (*entity_work.COMMANDS, *entity_questions.COMMANDS, *entity_history.COMMANDS):
+for _command in (*entity_work.COMMANDS, *entity_questions.COMMANDS):
     entity.add_command(_command)

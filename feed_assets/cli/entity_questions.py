@@ -1,4 +1,4 @@
-"""The reading verbs of `entity`: status, definition, list, dependency, summary, lookup, history, blame."""
+"""The reading verbs of `entity`: status, definition, list, dependency, summary, lookup, history, blame, governing."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.context import get_declared
 from feed_assets.operations.entities.history import blame as blame_fields
-from feed_assets.operations.entities.history import entity_history
+from feed_assets.operations.entities.history import entity_history, governing_version
 from feed_assets.operations.entities.listing import PAGE, FilterField, ListField, ListQuery
 from feed_assets.operations.entities.lookup import FeedLookup
 from feed_assets.operations.entities.neighbours import find_neighbours
@@ -294,6 +294,29 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
     print_table(("field", "value", "version", "author", "at"), rows)
 
 
+@click.command()
+@click.argument("process")
+@click.argument("instance", type=MomentType())
+@click.option("--cluster", required=True, help="The cluster of the instance.")
+@output_option
+def governing(process: str, instance: datetime, cluster: str, output: str) -> None:
+    """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
+    context = open_entity_context_for(dry_run=True)
+    found = governing_version(context.database, process, cluster, instance)
+    if output == "json":
+        print_json(governing=found)
+        return
+    if found is None:
+        say(f"No release of {process!r} on {cluster!r} is in effect at {render_datetime(instance)}.", err=True)
+        return
+    say(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
+    rows = [
+        (each.kind, each.name, each.version, each.author, f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}")
+        for each in found.versions
+    ]
+    print_table(("kind", "name", "version", "author", "at"), rows)
+
+
 @click.command("verify-store")
 @output_option
 @click.pass_context
@@ -314,4 +337,4 @@ def verify(ctx: click.Context, output: str) -> None:
         ctx.exit(FAILED)
 
 
-COMMANDS = (status, definition, list_, dependency, summary, lookup, history, blame, verify)
+COMMANDS = (status, definition, list_, dependency, summary, lookup, history, blame, governing, verify)

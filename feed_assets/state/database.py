@@ -36,6 +36,7 @@ _LOG_LOCK = 2
 _DEFINITIONS_LOCK = 3
 _STORE_LOCK = 4
 _FORBIDDEN = frozenset({"25006", "42501"})  # read only, insufficient privilege
+_PRIMARY_CODE = 0xFF  # SQLite adds details in the higher bits
 _WAL_ATTEMPTS = 300
 _WAL_PAUSE_SECONDS = 0.1
 
@@ -314,7 +315,8 @@ def _in_one_line(error: object) -> str:
 
 
 def _is_locked(exc: Exception) -> bool:
-    return "locked" in str(exc)
+    code: int = getattr(getattr(exc, "orig", exc), "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return code & _PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _open_sqlite(url: URL) -> Engine:
