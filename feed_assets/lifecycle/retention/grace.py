@@ -17,6 +17,7 @@ from feed_assets.plan.records import FeedRecord, Key, RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.state.definition_records import Member
 from feed_assets.state.definitions import Definitions
+from feed_assets.timing.errors import TimingError
 
 Replaced: TypeAlias = tuple[RetentionRecord | None, datetime]
 """A former retention, None if it kept everything, and the moment at which another one replaced it."""
@@ -75,5 +76,9 @@ def _iter_retained(
         )
         bundle = timeline.load_recorded(connection, members).bundle
         feed, cluster = bundle.find_feed(record.feed), bundle.find_cluster(record.cluster)
-        if feed is not None and cluster is not None and record.cluster in feed.clusters:
+        if feed is None or cluster is None or record.cluster not in feed.clusters:
+            continue
+        try:
             yield compile_retention(feed, cluster, NO_OVERLAPS), replaced_at
+        except TimingError:  # it was never in force: its templates are wrong
+            continue

@@ -12,9 +12,11 @@ from feed_assets.lifecycle.instances.schedules import ScheduleView
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.grace import Grace, decide_grace
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
+from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import RetentionRecord
 from feed_assets.plan.retention import compile_retention, find_stricter
+from feed_assets.settings import Settings
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.frequency import parse_frequency
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
@@ -142,6 +144,15 @@ def test_a_shorter_limit_that_is_loaded_before_it_is_recorded_waits_too(harness:
     harness.world.timeline = ReleaseTimeline(declare_location([*clusters, *edited], START).plan)
     assert due(harness, at("04T02:00")) == []
     assert sorted(due(harness, at("05T02:00"))) == ["clicks", "views"]
+
+
+def test_a_wrong_definition_that_was_recorded_meanwhile_is_passed_over(harness: RetentionHarness) -> None:
+    wrong = kept_feed(limit="days(9)", locations={"data": "/clicks/${YEAR}-${YEER}"})
+    moment = at("04T02:00")
+    record_declared(harness.world.database, [PRIMARY, wrong, kept_feed("views")], moment, Settings())
+    declare(harness, at("04T03:00"), "days(2)")
+    assert due(harness, at("05T01:59")) == ["views"]
+    assert due(harness, at("05T02:00")) == ["clicks"]
 
 
 def test_a_run_that_ends_after_the_change_does_not_end_the_grace(harness: RetentionHarness) -> None:
