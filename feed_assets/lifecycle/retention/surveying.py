@@ -230,7 +230,7 @@ def _sized(
     policy: RetentionRecord,
     eligible: Sequence[Eligible],
 ) -> tuple[dict[LocationKind, tuple[SweepItem, ...]], list[ProtectedPath]]:
-    """Return the items that may be removed, with sizes if they are on record or few enough to measure.
+    """Return the items that may be removed, measured if they are few enough, else with the sizes on record.
 
     Also return the paths that storage must not move.
     """
@@ -245,11 +245,13 @@ def _sized(
             for cut, candidates in groups
             for path, time in zip(*candidates, strict=True)
         }
-        unknown = [path for path, item in items.items() if item.bytes is None]
         location = find_location(record, kind)
-        is_worth = policy.sweep_limits.bytes is not None or len(unknown) <= measurer.at_most
+        wanted = list(items)  # sizes on record come without fingerprints, which show what changes before the sweep runs
+        if len(wanted) > measurer.at_most:
+            wanted = [path for path, item in items.items() if item.bytes is None]
+        is_worth = policy.sweep_limits.bytes is not None or len(wanted) <= measurer.at_most
         if location is not None and is_worth:
-            for measure in measurer.measure(location.store, unknown):
+            for measure in measurer.measure(location.store, wanted):
                 item = items.pop(measure.path)
                 if measure.obstacle is not None:
                     kept = Protection(ProtectionKind.STORAGE, measure.obstacle)

@@ -160,10 +160,16 @@ def test_what_was_written_into_an_instance_that_is_not_on_record_keeps_it(tmp_pa
     assert harness.outcomes(done) == {ItemOutcome.EVICTED: 23, ItemOutcome.CHANGED: 1}
 
 
-def test_content_that_was_written_in_place_with_its_old_size_and_time_keeps_its_instance(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_on_record", [False, True])
+def test_content_that_was_written_in_place_with_its_old_size_and_time_keeps_its_instance(
+    tmp_path: Path, is_on_record: bool
+) -> None:
     harness = RetentionHarness.of(tmp_path)
     harness.land("clicks", *EXPIRED, *YOUNG)
     harness.now = at("04")
+    if is_on_record:
+        harness.arrive(harness.now)
+        assert harness.rows()[EXPIRED[4]].bytes == 4
     sweep = harness.planned()
     (file,) = harness.world.folder("clicks", EXPIRED[4]).iterdir()
     status = file.stat()
