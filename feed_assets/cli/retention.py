@@ -242,7 +242,7 @@ def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output
 @retention.command()
 @click.argument("plan")
 @click.option("--feed", "feeds", multiple=True, help="Only instances of this feed; may be repeated.")
-@click.option("--instance", "times", type=MomentType(), multiple=True, help="Only this nominal time; may be repeated.")
+@click.option("--instance", "times", multiple=True, help="Only this nominal time; may be repeated.")
 @click.option("--no-hold", is_flag=True, help="Do not hold what is restored; the next sweep removes it again.")
 @change_options
 @click.pass_context
@@ -250,7 +250,7 @@ def undo(
     ctx: click.Context,
     plan: str,
     feeds: tuple[str, ...],
-    times: tuple[datetime, ...],
+    times: tuple[str, ...],
     no_hold: bool,
     author: str | None,
     dry_run: bool,
@@ -260,10 +260,11 @@ def undo(
 
     Newer data are never replaced; they are reported, and the exit code is 1. A hold protects what is restored for as
     long as the trash would have kept it; `hold release` ends it. A repeat continues an interrupted undo. Archived
-    instances come back from the archive once the trash is purged.
+    instances come back from the archive once the trash is purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a
+    partition key in the time zone of the feed.
     """
     from feed_assets.operations.retention.reading import find_sweep
-    from feed_assets.operations.retention.undoing import undo_removals
+    from feed_assets.operations.retention.undoing import find_times, undo_removals
 
     context, sweep_context = _open(author)
     sweep = find_sweep(context, plan)
@@ -274,7 +275,7 @@ def undo(
             sweep,
             author=author_of(author),
             feeds=feeds,
-            times=times,
+            times=find_times(context, sweep, feeds, times),
             with_hold=not no_hold,
             dry_run=dry_run,
             progress=lambda settled, total: progress.show(sweep.sweep_id, settled, total),

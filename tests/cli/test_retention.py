@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
@@ -213,9 +214,40 @@ def test_an_undo_of_one_instance_leaves_the_others_away(project: Path) -> None:
     assert (told["restored"], told["left"], told["is_complete"], told["holds"]) == (1, [], True, [])
     assert sorted(path.name for path in (project / "data/clicks/2013-11-03").iterdir())[:2] == ["02", "06"]
     assert state(sweep) == "DONE"
+    assert retention("undo", sweep, "--instance", "2013-11-03-03:00", "--no-hold")["restored"] == 1
+    assert "it has no instance 2013-11-03T23:00Z" in refused(
+        run("retention", "undo", sweep, "--instance", "2013-11-03-23:00")
+    )
     assert f"sweep {sweep}: it does not contain feed 'views'" in refused(
         run("retention", "undo", sweep, "--feed", "views")
     )
+
+
+def test_a_day_is_that_of_each_feed_and_asks_which_if_these_differ(project: Path) -> None:
+    documents = list(yaml.safe_load_all((project / "entities/all.yaml").read_text()))
+    for document, zone, start in zip(documents[1:], ("UTC", "America/New_York"), ("00", "04"), strict=True):
+        document |= {
+            "frequency": "days(1)",
+            "timezone": zone,
+            "locations": {"data": f"/daily/{document['name']}/${{YEAR}}-${{MONTH}}-${{DAY}}"},
+        }
+        document["clusters"]["primary"]["validity"]["start"] = f"2013-10-30T{start}:00Z"
+        document["clusters"]["primary"]["retention"] = {"limit": "days(1)", "sweep_limits": {"share": 1.0}}
+        for day in ("01", "02", "03"):
+            folder = project / f"data/daily/{document['name']}/2013-11-{day}"
+            folder.mkdir(parents=True)
+            (folder / "_SUCCESS").touch()
+            (folder / "part.csv").write_text(day)
+    (project / "entities/all.yaml").write_text(yaml.safe_dump_all(documents))
+    sweep = planned("clicks", "views")
+    retention("run", sweep)
+    day = ["undo", sweep, "--instance", "2013-11-02"]
+    assert refused(run("retention", *day)) == (
+        f"feed-assets: sweep {sweep}: '2013-11-02' is 2013-11-02T00:00Z for feed 'clicks', 2013-11-02T04:00Z for feed "
+        "'views'. Write a time in UTC, or choose one of the feeds with --feed.\n"
+    )
+    assert retention(*day, "--feed", "views")["restored"] == 1
+    assert (project / "data/daily/views/2013-11-02/part.csv").is_file()
 
 
 def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from feed_assets.entities.common import Kind
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
@@ -14,13 +15,14 @@ from feed_assets.lifecycle.retention.sweeping import Progress
 from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, require_undoable, undo_sweep
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.ranges import resolve_instance
 from feed_assets.operations.retention.holding import hold_restored
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import parse_datetime, render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,33 @@ class UndoResult:
         if self.holds and self.holds[0].expires_at is not None:
             text += f"; held until {render_datetime(self.holds[0].expires_at)} by {self.holds[0].name!r}"
         return text
+
+
+def find_times(
+    context: OperationContext, sweep: Sweep, feeds: Collection[str], texts: Collection[str]
+) -> frozenset[datetime]:
+    """Parse nominal times of instances of a sweep: UTC, or days and partition keys in the zone of the feeds.
+
+    Raises:
+        EntityNotFoundError: a time is not UTC, and a feed of the sweep is not declared any more.
+        DateTimeError: a text is not a time.
+        SweepRefusedError: a text is another time for each of several feeds.
+    """
+    named = sorted(set(feeds) or {count.feed for count in sweep.counts})
+    found: set[datetime] = set()
+    for text in texts:
+        times = {
+            feed: resolve_instance(context, Kind.FEED, feed, text) for feed in ([] if text.endswith("Z") else named)
+        }
+        if len(set(times.values())) > 1:
+            listed = ", ".join(f"{render_datetime(time)} for feed '{feed}'" for feed, time in times.items())
+            raise SweepRefusedError(
+                sweep=sweep.sweep_id,
+                reason=f"{text!r} is {listed}",
+                next_step="Write a time in UTC, or choose one of the feeds with --feed.",
+            )
+        found |= set(times.values()) or {parse_datetime(text)}
+    return frozenset(found)
 
 
 def undo_removals(
