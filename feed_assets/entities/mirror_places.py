@@ -1,10 +1,9 @@
 """Locations of the directories of mirrors, as far as the declarations determine them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster
 from feed_assets.entities.mirror import url_of
 from feed_assets.entities.process import Process
@@ -32,24 +31,21 @@ class MirrorLocation:
     fault: Finding | None = None
 
 
-def find_mirror_targets(bundle: Bundle) -> tuple[MirrorLocation, ...]:
-    """Return the directories that mirrors of all processes write; omits those without a URL."""
-    places = (place for process in bundle.processes for place in iter_mirror_locations(bundle, process))
-    return tuple(place for place in places if place.is_target and place.url is not None)
+def iter_mirror_locations(find_cluster: Callable[[str], Cluster | None], process: Process) -> Iterator[MirrorLocation]:
+    """Yield both sides of each directory of a mirror, on each cluster of its process; nothing for other processes.
 
-
-def iter_mirror_locations(bundle: Bundle, process: Process) -> Iterator[MirrorLocation]:
-    """Yield both sides of each directory of a mirror, on each cluster of its process; nothing for other processes."""
+    Sides on clusters that `find_cluster` does not find are left out.
+    """
     mirror = process.workflow.mirror
     if mirror is None:
         return
     for own in process.clusters:
-        clusters = [bundle.find_cluster(name) for name in mirror.clusters(own)]
+        of_sides = [find_cluster(name) for name in mirror.clusters(own)]
         for position, pair in enumerate(mirror.directories()):
             is_one = mirror.source.directory is not None
             source: FieldPath = ("source", "directory") if is_one else ("source", "directories", position)
             sides: tuple[FieldPath, FieldPath] = (source, ("target", "directory"))
-            for cluster, text, side in zip(clusters, pair, sides, strict=True):
+            for cluster, text, side in zip(of_sides, pair, sides, strict=True):
                 if cluster is None:
                     continue
                 url, fault = _locate(cluster, text)

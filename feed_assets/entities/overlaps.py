@@ -1,21 +1,35 @@
-"""Overlaps of feed locations, where removing the data of one would remove the data of another."""
+"""Overlaps of locations, where removing the data of a feed would remove other data."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
-from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.places import canonical_place
+from feed_assets.entities.mirror_places import iter_mirror_locations
+from feed_assets.entities.places import Places
+from feed_assets.entities.process import Process
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.overlaps import PathOverlap, iter_overlaps
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 
-LocationKey: TypeAlias = tuple[str, str, LocationKind | None]
-"""(feed, cluster, kind of location); None is the archive."""
+
+class FixedPlace(StrEnum):
+    """A location without dates that belongs to no feed: the target of a mirror, or the root of a cluster's storage."""
+
+    MIRROR = "mirror"
+    STORAGE = "storage"
+
+
+LocationKey: TypeAlias = tuple[str, str, LocationKind | FixedPlace | None]
+"""(feed, cluster, kind of location); None is the archive. The first is the process of a mirror, or again the cluster of
+a storage.
+"""
 
 _CLUSTER_VARIABLE = "${cluster."
 
@@ -26,21 +40,28 @@ class Overlaps:
 
     reasons: Mapping[LocationKey, str]
 
-    def find(self, feed: str, cluster: str, kind: LocationKind | None) -> str | None:
-        """Return how a location overlaps another; None if it does not."""
-        return self.reasons.get((feed, cluster, kind))
+    def find(self, name: str, cluster: str, kind: LocationKind | FixedPlace | None) -> str | None:
+        """Return how a location overlaps another; None if it does not. See `LocationKey`."""
+        return self.reasons.get((name, cluster, kind))
 
 
 NO_OVERLAPS = Overlaps({})
 
 
-def find_overlaps(bundle: Bundle, cluster: str | None = None, left_out: Sequence[Feed] = ()) -> Overlaps:
-    """Compare the locations of all feeds, or of the feeds on one cluster; refused templates are left out.
+def find_overlaps(
+    bundle: Bundle,
+    cluster: str | None = None,
+    *,
+    left_out: Sequence[AnyEntity] = (),
+    places: Places | None = None,
+) -> Overlaps:
+    """Compare the locations of all feeds, or of the feeds on one cluster, with one another and with fixed places.
 
-    `left_out` are further feeds on the clusters of the bundle.
+    `left_out` are further entities, which are protected, too. Refused templates are not compared. `places` are those
+    of this machine at present.
     """
-    places = list(iter_feed_locations(bundle, cluster, left_out))
-    return describe_overlaps([key for key, _ in places], iter_overlaps([text for _, text in places]))
+    found = list(iter_locations(bundle, cluster, left_out=left_out, places=places))
+    return describe_overlaps([key for key, _ in found], iter_overlaps([text for _, text in found]))
 
 
 def describe_overlaps(places: Sequence[LocationKey], found: Iterable[PathOverlap]) -> Overlaps:
@@ -54,24 +75,39 @@ def describe_overlaps(places: Sequence[LocationKey], found: Iterable[PathOverlap
     return Overlaps(reasons)
 
 
-def iter_feed_locations(
-    bundle: Bundle, only: str | None = None, left_out: Sequence[Feed] = ()
+def iter_locations(
+    bundle: Bundle, only: str | None = None, *, left_out: Sequence[AnyEntity] = (), places: Places | None = None
 ) -> Iterator[tuple[LocationKey, str]]:
-    """Yield the locations of all feeds, or of the feeds on one cluster; also those of feeds `left_out` of the bundle.
+    """Yield the locations of all feeds, the targets of mirrors and the roots of storages, or those on one cluster.
 
-    Each location comes with its template as a canonical URL.
+    Entities `left_out` of the bundle count like the others. Each location comes as a canonical URL, with its variables.
     """
-    for feed in (*bundle.feeds, *left_out):
-        for name in feed.clusters:
-            cluster = bundle.find_cluster(name)
-            if cluster is None or only not in (None, name):
-                continue
-            for kind, text in _iter_texts(feed, name):
-                found = _find_path(cluster, text)
-                if found is not None:
-                    yield (feed.name, name, kind), found
-            if (table := feed.table_on(name)) is not None and (found := _find_partition(cluster, table)) is not None:
-                yield (feed.name, name, LocationKind.DATA), found
+    entities, places = (*bundle.entities, *left_out), places or Places()
+    clusters: dict[str, list[Cluster]] = defaultdict(list)
+    for entity in entities:
+        if isinstance(entity, Cluster) and only in (None, entity.name):
+            clusters[entity.name].append(entity)
+            yield (entity.name, entity.name, FixedPlace.STORAGE), places.canonical(entity.storage)
+    for entity in entities:
+        if isinstance(entity, Feed):
+            for name in entity.clusters:
+                for cluster in clusters.get(name, ()):
+                    for kind, found in _iter_on(entity, cluster, places):
+                        yield (entity.name, name, kind), found
+        elif isinstance(entity, Process):
+            for place in iter_mirror_locations(lambda name: next(iter(clusters.get(name, ())), None), entity):
+                if place.is_target and place.url is not None:
+                    yield (entity.name, place.own, FixedPlace.MIRROR), places.canonical(place.url)
+
+
+def _iter_on(feed: Feed, cluster: Cluster, places: Places) -> Iterator[tuple[LocationKind | None, str]]:
+    for kind, text in _iter_texts(feed, cluster.name):
+        found = _find_path(cluster, text)
+        if found is not None:
+            yield kind, places.canonical(found)
+    table = feed.table_on(cluster.name)
+    if table is not None and (found := _find_partition(cluster, table)) is not None:
+        yield LocationKind.DATA, found
 
 
 def _iter_texts(feed: Feed, cluster: str) -> Iterator[tuple[LocationKind | None, str]]:
@@ -88,7 +124,7 @@ def _find_path(cluster: Cluster, text: str) -> str | None:
         path = _for_cluster(cluster, text)
     except TemplateError:
         return None
-    return canonical_place(path if "://" in path else f"{cluster.storage}/{path}")
+    return path if "://" in path else f"{cluster.storage}/{path}"
 
 
 def _for_cluster(cluster: Cluster, text: str) -> str:
@@ -115,7 +151,7 @@ def _key_of(item: tuple[str, PathTemplate]) -> str:
 
 def _add_reasons(reasons: dict[LocationKey, str], overlap: PathOverlap, outer: LocationKey, inner: LocationKey) -> None:
     at = "at" if overlap.is_same_place else "inside"
-    if outer[:2] != inner[:2]:
+    if outer[:2] != inner[:2] or isinstance(inner[2], FixedPlace):
         other = describe_location(inner)
         reasons.setdefault(inner, f"it is {at} {describe_location(outer)}")
         reasons.setdefault(outer, f"it is at {other}" if overlap.is_same_place else f"{other} is inside it")
@@ -132,5 +168,11 @@ def _add_reasons(reasons: dict[LocationKey, str], overlap: PathOverlap, outer: L
 
 def describe_location(place: LocationKey) -> str:
     """Return the name of a location in messages."""
-    feed, cluster, kind = place
-    return f"the {kind or 'archive'} of feed {feed!r} on {cluster}"
+    name, cluster, kind = place
+    match kind:
+        case FixedPlace.STORAGE:
+            return f"the storage of cluster {name!r}"
+        case FixedPlace.MIRROR:
+            return f"the target of mirror {name!r} on {cluster}"
+        case _:
+            return f"the {kind or 'archive'} of feed {name!r} on {cluster}"

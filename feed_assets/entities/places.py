@@ -1,41 +1,166 @@
-"""Give each place of data one identity, however its URL or path is written."""
+"""Give each place of data one identity, however its URL or path is written.
+
+On Linux a folder that is mounted a second time, for example by `mount --bind`, is the same place as the first time.
+"""
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from feed_assets.timing.overlaps import plain_scheme
 
 _VARIABLE = "${"
 _LOCAL = "file"
 _HERE = frozenset({"", "localhost"})
+_MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # \040
+_MOUNT_FIELDS = 5
 
 
-def canonical_place(text: str) -> str:
-    """Return the URL of a place as one text: no `.`, `..`, doubled slashes or capital letters in the host.
+class Places:
+    """The places of data as this machine sees them now. Looks at each folder once, so make one for each comparison.
 
-    `text` is a URL or an absolute local path, with or without time variables. Of a local place, symbolic links before
-    the first variable are resolved; nothing has to exist, and no other storage is contacted.
-
-    >>> canonical_place("file://localhost/data/./a/../${YEAR}"), canonical_place("s3://Bucket//a/${YEAR}/")
+    >>> places = Places()
+    >>> places.canonical("file://localhost/data/./a/../${YEAR}"), places.canonical("s3://Bucket//a/${YEAR}/")
     ('file:///data/${YEAR}', 's3://bucket/a/${YEAR}')
     """
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        scheme, rest = _LOCAL, f"/{text}"
-    host, _, path = rest.partition("/")
-    host = host.lower()
-    segments = _plain(path.split("/"))
-    if scheme.lower() == _LOCAL and host in _HERE:
-        host = ""
-        fixed = next((number for number, segment in enumerate(segments) if _VARIABLE in segment), len(segments))
-        resolved = os.path.realpath("/" + "/".join(segments[:fixed]))
-        segments = [*_plain(resolved.split("/")), *segments[fixed:]]
-    return f"{scheme.lower()}://{host}/{'/'.join(segments)}"
+
+    def __init__(self) -> None:
+        self._mounts = MountTable.of_this_process()
+        self._resolved: dict[str, str] = {}
+        self._identities: dict[str, str] = {}
+
+    @property
+    def identities(self) -> Mapping[str, str]:
+        """The local folders that were looked at, each with the path that identifies it."""
+        return self._identities
+
+    def confirm(self, identities: Mapping[str, str]) -> bool:
+        """Return whether local folders are still what they were when somebody looked at them."""
+        return all(self._identify(folder) == identity for folder, identity in identities.items())
+
+    def canonical(self, text: str) -> str:
+        """Return the URL of a place as one text: no `.`, `..`, doubled slashes or capital letters in the host.
+
+        `text` is a URL or an absolute local path, with or without time variables. Of a local place, symbolic links and
+        mounts before the first variable are resolved; nothing has to exist, and no other storage is contacted.
+        """
+        scheme, separator, rest = text.partition("://")
+        if not separator:
+            scheme, rest = _LOCAL, f"/{text}"
+        host, _, path = rest.partition("/")
+        scheme, host = plain_scheme(scheme.lower()), host.lower()
+        segments = [segment for segment in path.split("/") if segment not in ("", ".")]
+        if scheme == _LOCAL and host in _HERE:
+            host = ""
+            fixed = next((number for number, segment in enumerate(segments) if _VARIABLE in segment), len(segments))
+            folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]))
+            segments = [*folder.split("/")[1:], *segments[fixed:]]
+        return f"{scheme}://{host}/{'/'.join(_without_steps_up(segments))}"
+
+    def _identify(self, folder: str) -> str:
+        if folder not in self._identities:
+            self._identities[folder] = self._mounts.canonical(self._resolve(folder))
+        return self._identities[folder]
+
+    def _resolve(self, path: str) -> str:
+        """Return the folder to which a path leads, as the system follows it: `..` after a link is above its target.
+
+        "" is the uppermost folder.
+        """
+        folder = ""
+        for segment in path.split("/")[1:]:
+            if segment == "..":
+                folder = folder.rpartition("/")[0]
+                continue
+            place = f"{folder}/{segment}"
+            if place not in self._resolved:
+                self._resolved[place] = os.path.realpath(place).rstrip("/") if Path(place).is_symlink() else place
+            folder = self._resolved[place]
+        return folder
 
 
-def _plain(segments: Iterable[str]) -> list[str]:
-    plain: list[str] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """The folder `root` of the filesystem on a `device`, mounted at `point`; both are "" for the uppermost folder."""
+
+    number: str
+    parent: str
+    device: str
+    root: str
+    point: str
+
+
+class MountTable:
+    """The mounts of a process, in their order.
+
+    >>> table = MountTable([
+    ...     Mount(number="1", parent="0", device="8:1", root="", point=""),
+    ...     Mount(number="2", parent="1", device="8:1", root="/data/a", point="/mnt"),
+    ... ])
+    >>> table.canonical("/mnt/2015"), table.canonical("/srv")
+    ('/data/a/2015', '/srv')
+    """
+
+    def __init__(self, mounts: list[Mount]) -> None:
+        self._at = {(mount.parent, mount.point): mount for mount in mounts}
+        numbers = {mount.number for mount in mounts}
+        self._first = next((each for each in mounts if not each.point and each.parent not in numbers), None)
+        by_device: dict[str, list[Mount]] = {}
+        for mount in mounts:
+            by_device.setdefault(mount.device, []).append(mount)
+        self._repeated = {device: found for device, found in by_device.items() if len(found) > 1}
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Read the mounts from the system; none where it does not list them."""
+        try:
+            lines = os.fsdecode(_MOUNTS.read_bytes()).split("\n")
+        except OSError:
+            return cls([])
+        return cls([_parse(line) for line in lines if line])
+
+    def canonical(self, path: str) -> str:
+        """Return the path of a folder through the mount that shows the most of its filesystem, the first of several.
+
+        Symbolic links in `path` must have been resolved.
+        """
+        mount = self._mount_of(path)
+        if mount is None or mount.device not in self._repeated:
+            return path
+        inside = mount.root + path[len(mount.point) :]
+        for other in sorted(self._repeated[mount.device], key=lambda each: len(each.root)):
+            if inside == other.root or inside.startswith(f"{other.root}/"):
+                found = other.point + inside[len(other.root) :]
+                if self._mount_of(found) is other:
+                    return found
+        return path
+
+    def _mount_of(self, path: str) -> Mount | None:
+        """Return the mount of a path: that of the folder above, unless something is mounted on the folder itself."""
+        mount, end = self._first, 0
+        while mount is not None:
+            while (above := self._at.get((mount.number, path[:end]))) is not None:
+                mount = above
+            if end == len(path):
+                break
+            end = path.find("/", end + 1)
+            end = len(path) if end < 0 else end
+        return mount
+
+
+def _parse(line: str) -> Mount:
+    """Parse a line of the kernel's list: `26 1 8:1 /a /mnt rw - ext4 /dev/sda1 rw`."""
+    number, parent, device, *folders = line.split(" ")[:_MOUNT_FIELDS]
+    root, point = (_ESCAPED.sub(lambda found: chr(int(found[1], 8)), folder).rstrip("/") for folder in folders)
+    return Mount(number=number, parent=parent, device=device, root=root, point=point)
+
+
+def _without_steps_up(segments: list[str]) -> list[str]:
+    found: list[str] = []
     for segment in segments:
-        if segment == "..":
-            plain = plain[:-1]
-        elif segment not in ("", "."):
-            plain.append(segment)
-    return plain
+        found = found[:-1] if segment == ".." else [*found, segment]
+    return found

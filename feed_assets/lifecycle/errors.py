@@ -55,6 +55,19 @@ class ReleaseError(LifecycleError):
         )
 
 
+class NeighbourLeftOutError(LifecycleError):
+    """A process would write over data of an entity that is declared, but left out of the plan because of errors."""
+
+    def __init__(self, *, process: str, cluster: str, written: str, place: str, where: str) -> None:
+        self.process = process
+        self.cluster = cluster
+        self.place = place
+        super().__init__(
+            f"{describe_process(process)} on {cluster!r} writes {written}, and {place}, which is left out of the plan "
+            f"at present, is {where}: its data would be lost. Correct that definition, or delete it, and run again."
+        )
+
+
 class SweepRefusedError(LifecycleError):
     """The requested operation on a sweep is not possible in its state; nothing was moved."""
 

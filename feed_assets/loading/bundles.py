@@ -7,7 +7,6 @@ from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
-from feed_assets.entities.feed import Feed
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
@@ -32,8 +31,8 @@ class LoadedBundle:
     """The entities of a location.
 
     `bundle` contains the entities that could be read. `broken` contains the keys of entities that are declared but
-    could not be read; `salvaged` are feeds of these, reduced to their readable locations. `digest` covers the files and
-    the values they refer to; it changes whenever the bundle can change.
+    could not be read; `salvaged` are these as far as their locations are readable. `digest` covers the files and the
+    values they refer to; it changes whenever the bundle can change.
     """
 
     bundle: Bundle
@@ -41,7 +40,7 @@ class LoadedBundle:
     sources: SourceMap
     broken: frozenset[EntityKey]
     digest: str
-    salvaged: tuple[Feed, ...] = ()
+    salvaged: tuple[AnyEntity, ...] = ()
 
 
 def load_bundle(
@@ -156,7 +155,7 @@ class _BundleBuilder:
         self.issues: list[Issue] = []
         self.sources: dict[EntityKey, FieldSources] = {}
         self.broken: set[EntityKey] = set()
-        self.salvaged: list[Feed] = []
+        self.salvaged: list[AnyEntity] = []
 
     def add_document(self, document: EntityDocument) -> None:
         self.issues.extend(document.issues)
@@ -172,7 +171,7 @@ class _BundleBuilder:
         if document.entity is None or first is not document.sources:
             self.broken.add(key)
             found = document.entity or document.salvaged
-            if isinstance(found, Feed):
+            if found is not None:
                 self.salvaged.append(found)
         else:
             self.entities[key] = document.entity

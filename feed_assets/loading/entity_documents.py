@@ -8,14 +8,13 @@ from pydantic import ValidationError
 
 from feed_assets.entities.bundle import ENTITY_TYPES, AnyEntity
 from feed_assets.entities.common import Kind, label_of
-from feed_assets.entities.feed import Feed
 from feed_assets.entities.fields import LONGEST_NAME
 from feed_assets.issues import EntityKey, FieldPath, FieldSources, Finding, Issue, Severity, Source, internal_error
 from feed_assets.loading.documents import Note, PlainDocument
 from feed_assets.loading.falcon.documents import is_falcon, read_falcon
 from feed_assets.loading.interpolation import Interpolation, MissingValue, Values
 from feed_assets.loading.messages import alternatives, closest, explain
-from feed_assets.loading.salvaging import salvage_feed
+from feed_assets.loading.salvaging import salvage
 from feed_assets.loading.yaml_nodes import iter_documents
 from feed_assets.masking import remember_credentials
 
@@ -30,7 +29,7 @@ class EntityDocument:
     """The result of reading a document: the entity, or None and the issues.
 
     `key` is None unless kind and name are known. `notes` say how the parts of a Falcon document were imported.
-    `salvaged` is a feed with mistakes, reduced to its locations as far as these can be read.
+    `salvaged` is an entity with mistakes, reduced to its locations as far as these can be read.
     """
 
     key: EntityKey | None
@@ -38,7 +37,7 @@ class EntityDocument:
     issues: tuple[Issue, ...]
     sources: FieldSources
     notes: tuple[Note, ...] = ()
-    salvaged: Feed | None = None
+    salvaged: AnyEntity | None = None
 
 
 def iter_entities(file: str, text: str, values: Values | None) -> Iterator[EntityDocument]:
@@ -92,13 +91,15 @@ class _Reader:
         issue = internal_error("reading it", error, entity=self._label, source=self._sources.locate())
         return EntityDocument(key=self._key, entity=None, issues=(*self._issues, issue), sources=self._sources)
 
-    def _salvage(self) -> Feed | None:
-        """Return what can be read of the locations of a feed with mistakes."""
-        if self._key is None or self._key[0] != Kind.FEED:
+    def _salvage(self) -> AnyEntity | None:
+        """Return what can be read of the locations of an entity with mistakes."""
+        if self._key is None:
             return None
-        value = self._document.value
-        filled = value if self._values is None else Interpolation(self._values, with_variables=False).fill(value)
-        return salvage_feed(self._key[1], filled) if isinstance(filled, dict) else None
+        kind, value = Kind(self._key[0]), self._document.value
+        filled = value
+        if self._values is not None:
+            filled = Interpolation(self._values, with_variables=kind is Kind.CLUSTER).fill(value)
+        return salvage(kind, self._key[1], filled) if isinstance(filled, dict) else None
 
     def _entity(self, value: object) -> AnyEntity | None:
         if not isinstance(value, dict):

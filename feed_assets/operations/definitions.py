@@ -89,7 +89,8 @@ def validate_location(
     loaded = load_bundle(
         location, variables=settings.cluster_variables, environ=os.environ if environ is None else environ
     )
-    issues = [*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, settings.root)]
+    found = validate_bundle(loaded.bundle, loaded.sources, as_of, settings.root, left_out=loaded.salvaged)
+    issues = [*loaded.issues, *found]
     if not loaded.sources and not issues:
         issues.append(_nothing_issue(location))
     usable, blocked = usable_bundle(loaded, issues)

@@ -20,10 +20,11 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
-from feed_assets.lifecycle.errors import ReleaseError
+from feed_assets.lifecycle.errors import NeighbourLeftOutError, ReleaseError
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.masking import format_error, mask, mask_values
@@ -72,7 +73,8 @@ class _ProgressLog:
 class InstanceRun:
     """One Dagster run that works on instances of one process. `find_asset` maps a feed to its asset.
 
-    `details` contains the details reported by successful attempts, by nominal time.
+    `details` contains the details reported by successful attempts, by nominal time. `refused` has the
+    instances that must not write now.
     """
 
     context: RunContext
@@ -80,6 +82,7 @@ class InstanceRun:
     process: ProcessRecord
     find_asset: FindAsset
     details: dict[datetime, Mapping[str, str | int | float]] = field(default_factory=dict)
+    refused: dict[datetime, NeighbourLeftOutError] = field(default_factory=dict)
 
     def run(
         self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
@@ -97,6 +100,7 @@ class InstanceRun:
         timeline = self.runtime.timeline()
         with database.read() as connection:
             timeline.refresh_one(connection, self.process.key)
+            self.refused.update(find_refused_writes(connection, timeline, self.process, list(times.values())))
         request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
         ordered = {label: times[label] for label in in_order(self.process.order, list(times))}
         failures: dict[str, str] = {}
@@ -173,7 +177,14 @@ class InstanceRun:
         return runner.run(active.record, nominal_time, self._report)
 
     def _find_release(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[ActiveRelease, PastLocations]:
-        """Return the active release of an instance, and past locations where its inputs may be."""
+        """Return the active release of an instance, and past locations where its inputs may be.
+
+        Raises:
+            NeighbourLeftOutError: it would write over data of an entity that is left out of the plan.
+            ReleaseError: it is not an instance of any release.
+        """
+        if nominal_time in self.refused:
+            raise self.refused[nominal_time]
         with self.runtime.database(self.context.instance).read() as connection:
             active = timeline.find_or_declared(connection, self.process.key, nominal_time)
             past_locations = find_other_locations(connection, timeline, active) if active is not None else {}

@@ -1,7 +1,7 @@
 """The compiler of entities to a plan: one pass without outside access. A validated bundle compiles without errors."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import lru_cache
 from typing import TypeAlias
@@ -10,7 +10,7 @@ from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Entity, Kind
 from feed_assets.entities.feed import Feed
-from feed_assets.entities.overlaps import find_overlaps
+from feed_assets.entities.overlaps import Overlaps, find_overlaps
 from feed_assets.entities.priorities import JobPriority, find_priority, find_queue
 from feed_assets.entities.process import LateProcess, Process, Retry
 from feed_assets.issues import EntityKey, Source
@@ -44,14 +44,14 @@ Sources: TypeAlias = Mapping[EntityKey, Source]
 
 
 def compile_plan(
-    bundle: Bundle, sources: Sources | None = None, cluster: str | None = None, left_out: Sequence[Feed] = ()
+    bundle: Bundle, sources: Sources | None = None, cluster: str | None = None, overlaps: Overlaps | None = None
 ) -> Plan:
     """Compile a validated bundle; with `cluster`, only what is on that cluster, so that other clusters may be missing.
 
-    Feeds and processes without a location, or with an unsupported engine, are left out. The locations of feeds that
-    were `left_out` of the bundle because of errors are protected against the retention of others.
+    Feeds and processes without a location, or with an unsupported engine, are left out. Retention removes nothing at
+    locations with `overlaps`; by default those of the bundle.
     """
-    return _Compiler(bundle, sources or {}, cluster, left_out).plan()
+    return _Compiler(bundle, sources or {}, cluster, overlaps or find_overlaps(bundle, cluster)).plan()
 
 
 def runs_here(bundle: Bundle, process: Process, cluster: str) -> bool:
@@ -65,11 +65,11 @@ def _lies_on(feed: Feed, cluster: str) -> bool:
 
 
 class _Compiler:
-    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None, left_out: Sequence[Feed]) -> None:
+    def __init__(self, bundle: Bundle, sources: Sources, cluster: str | None, overlaps: Overlaps) -> None:
         self._bundle = bundle
         self._sources = sources
         self._only = cluster
-        self._overlaps = find_overlaps(bundle, cluster, left_out)
+        self._overlaps = overlaps
         self._inputs: dict[Key, list[InputEdge]] = defaultdict(list)
         self._outputs: dict[Key, list[OutputEdge]] = defaultdict(list)
 

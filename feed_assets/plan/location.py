@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.maps import EMPTY, FrozenMap
+from feed_assets.entities.places import Places
 from feed_assets.issues import Issue, Severity, SourceMap
 from feed_assets.loading.entity_files import digest_files, read_entity_files
 from feed_assets.loading.interpolation import Values
@@ -47,13 +49,15 @@ _logger = get_logger(__name__)
 class Location:
     """The plan of all usable declarations of one place, with every issue found.
 
-    `declared` are entities that were built in Python; None if they are declared in files.
+    `declared` are entities that were built in Python; None if they are declared in files. `identities` are the local
+    folders of the declarations as this machine had them: links and mounts may change without the files.
     """
 
     plan: Plan
     issues: tuple[Issue, ...]
     digest: str
     declared: "tuple[AnyEntity, ...] | None" = None
+    identities: FrozenMap[str, str] = EMPTY
 
     @property
     def errors(self) -> tuple[Issue, ...]:
@@ -117,15 +121,20 @@ def declare_location(entities: Sequence[Declared], as_of: datetime, root: Path |
 
 def compile_location(loaded: "LoadedBundle", as_of: datetime, root: Path | None = None) -> Location:
     """Validate loaded entities and compile the usable ones; files of workflows are checked below `root`."""
+    from feed_assets.entities.overlaps import find_overlaps
     from feed_assets.loading.bundles import usable_bundle
     from feed_assets.plan.compile import compile_plan
     from feed_assets.validation.rules import validate_bundle
 
-    issues = (*loaded.issues, *validate_bundle(loaded.bundle, loaded.sources, as_of, root))
+    found = validate_bundle(loaded.bundle, loaded.sources, as_of, root, left_out=loaded.salvaged)
+    issues = (*loaded.issues, *found)
     usable, blocked = usable_bundle(loaded, issues)
-    left_out = [*(feed for feed in loaded.bundle.feeds if usable.find(feed.key) is None), *loaded.salvaged]
-    plan = compile_plan(usable, loaded.sources, left_out=left_out)
-    return Location(plan=plan, issues=(*issues, *blocked), digest=loaded.digest)
+    left_out = [*(each for each in loaded.bundle.entities if usable.find(each.key) is None), *loaded.salvaged]
+    places = Places()
+    plan = compile_plan(usable, loaded.sources, overlaps=find_overlaps(usable, left_out=left_out, places=places))
+    return Location(
+        plan=plan, issues=(*issues, *blocked), digest=loaded.digest, identities=FrozenMap(places.identities)
+    )
 
 
 def _definitions_error(place: str, location: Location) -> DefinitionsError:
@@ -138,7 +147,10 @@ def _definitions_error(place: str, location: Location) -> DefinitionsError:
 
 
 def _find_cached(cache: Path | None, digest: str) -> Location | None:
-    """Return the result of an earlier load of the same files by the same code; None if it is missing or damaged."""
+    """Return the result of an earlier load of the same files by the same code.
+
+    None if it is missing or damaged, or if links or mounts have changed since.
+    """
     if cache is None or not _is_ours(cache):
         return None
     try:
@@ -153,7 +165,7 @@ def _find_cached(cache: Path | None, digest: str) -> Location | None:
     except KeyError:  # a variable is gone
         return None
     assert isinstance(location, Location)
-    return location
+    return location if Places().confirm(location.identities) else None
 
 
 def _keep(cache: Path | None, digest: str, location: Location) -> None:

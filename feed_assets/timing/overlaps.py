@@ -18,7 +18,7 @@ _DIGITS_OF = tuple(
     (text_of(variable), _DIGIT * (4 if variable is TimeVariable.YEAR else 2)) for variable in TimeVariable
 )
 _FILE = "file:"
-_SAME_STORAGE = MappingProxyType({"s3a:": "s3:", "gcs:": "gs:", "abfss:": "abfs:", "az:": "abfs:"})
+_SAME_STORAGE = MappingProxyType({"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,4 +119,9 @@ def _segments(text: str) -> list[str]:
     segments = [segment for segment in text.split("/") if segment]
     if "://" not in text:
         return [_FILE, *segments]
-    return [_SAME_STORAGE.get(segments[0], segments[0]), *segments[1:]]
+    return [f"{plain_scheme(segments[0].removesuffix(':'))}:", *segments[1:]]
+
+
+def plain_scheme(scheme: str) -> str:
+    """Return the scheme of URLs of a storage that has several, such as `s3` for `s3a`."""
+    return _SAME_STORAGE.get(scheme, scheme)

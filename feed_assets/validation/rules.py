@@ -137,6 +137,7 @@ def validate_bundle(
     as_of: datetime,
     root: Path | None = None,
     *,
+    left_out: Iterable[AnyEntity] = (),
     only: Collection[EntityKey] | None = None,
 ) -> list[Issue]:
     """Apply every rule to every entity; return issues in the order of files and lines.
@@ -147,9 +148,10 @@ def validate_bundle(
             references to it are no mistake.
         as_of: the present, for rules about retention.
         root: the folder in which files of workflows are checked; None leaves files unchecked.
+        left_out: entities that could not be read as a whole. They are not checked, but what they name is theirs.
         only: the entities to check, with the other entities as context; None for all.
     """
-    scope = Scope(bundle=bundle, sources=sources, as_of=as_of, root=root)
+    scope = Scope(bundle=bundle, sources=sources, as_of=as_of, root=root, left_out=tuple(left_out))
     entities = bundle.entities if only is None else [entity for entity in bundle.entities if entity.key in only]
     return sorted(_iter_issues(scope, entities), key=order_of)
 

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 
 from feed_assets.entities.cluster import STORAGE_SCHEMES, Cluster, InterfaceType
 from feed_assets.entities.datasource import Datasource
-from feed_assets.entities.overlaps import describe_location
-from feed_assets.entities.places import canonical_place
+from feed_assets.entities.overlaps import FixedPlace
 from feed_assets.issues import FieldPath, Severity
-from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.validation.scope import Complaint, Scope
 
 _BUILT_IN = ("name", "colo")
@@ -167,13 +165,10 @@ def check_interfaces(_: Scope, datasource: Datasource) -> Iterator[Complaint]:
 
 def check_root(scope: Scope, cluster: Cluster) -> Iterator[Complaint]:
     """The storage of a cluster must not be in an instance of a feed, with which it would be removed."""
-    root = canonical_place(cluster.storage)
-    for key, place in scope.feed_locations:
-        if find_nesting(root, place) in (Nesting.AT, Nesting.INSIDE):
-            yield Complaint(
-                path=("storage",),
-                message=f"the storage {cluster.storage} is in an instance of {describe_location(key)}: it would be "
-                "removed with that",
-                remedy="Use a folder of its own.",
-            )
-            return
+    overlap = scope.overlaps.find(cluster.name, cluster.name, FixedPlace.STORAGE)
+    if overlap is not None:
+        yield Complaint(
+            path=("storage",),
+            message=f"the storage {cluster.storage} would be removed with an instance: {overlap}",
+            remedy="Use a folder of its own.",
+        )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from feed_assets.entities.globs import find_glob_fault
 from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
-from feed_assets.entities.overlaps import describe_location
+from feed_assets.entities.overlaps import FixedPlace, describe_location
 from feed_assets.entities.process import Process, WorkflowEngine
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.validation.scope import Complaint, Scope
@@ -32,7 +32,7 @@ def check_work(_: Scope, process: Process) -> Iterator[Complaint]:
 def check_places(scope: Scope, process: Process) -> Iterator[Complaint]:
     """The directories of a mirror must be below a supported storage, and have no dates in their paths."""
     reported = set()
-    for place in iter_mirror_locations(scope.bundle, process):
+    for place in iter_mirror_locations(scope.bundle.find_cluster, process):
         if place.fault is not None and (place.path, place.fault) not in reported:
             reported.add((place.path, place.fault))
             where = ".".join(map(str, place.path[1:]))
@@ -41,18 +41,27 @@ def check_places(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def check_overlaps(scope: Scope, process: Process) -> Iterator[Complaint]:
-    """A mirror's target must not overlap another target, a feed, a storage, or its own source."""
-    own, reported = list(iter_mirror_locations(scope.bundle, process)), set()
+    """A mirror's target must not overlap another target, a feed, a storage or its own source.
+
+    Nor may another mirror copy what it writes back to its source.
+    """
+    own, reported = list(iter_mirror_locations(scope.bundle.find_cluster, process)), set()
     for target in own:
         if not target.is_target or target.url is None or target.path in reported:
             continue
-        for what, url in _others(scope, own, target):
-            nesting = find_nesting(target.url, url)
+        at = scope.places.canonical(target.url)
+        for what, place in _others(scope, own, target):
+            nesting = find_nesting(at, place)
             if nesting is not None:
-                message = f"the mirror would write {target.url}, which is {nesting} {what}, {url}"
+                message = f"the mirror would write {target.url}, which is {nesting} {what}, {place}"
                 yield Complaint(path=target.path, message=message, remedy="Use a separate directory for the mirror.")
                 reported.add(target.path)
                 break
+        other = _find_mirror_back(scope, process, at)
+        if other is not None and target.path not in reported:
+            message = f"the mirror would write {target.url}, which mirror {other!r} copies back to the source"
+            yield Complaint(path=target.path, message=message, remedy="Remove one of the two mirrors.")
+            reported.add(target.path)
 
 
 def check_patterns(_: Scope, process: Process) -> Iterator[Complaint]:
@@ -68,21 +77,33 @@ def check_patterns(_: Scope, process: Process) -> Iterator[Complaint]:
 
 
 def _others(scope: Scope, own: Iterable[MirrorLocation], target: MirrorLocation) -> Iterator[tuple[str, str]]:
-    """Yield the locations that must not overlap a target, each as name and address."""
+    """Yield the locations that must not overlap a target, each as name and canonical URL."""
     for place in own:
-        if not place.is_target and place.own == target.own and place.url is not None:
-            yield "its source", place.url
-    for place in scope.mirror_targets:
-        if place != target and place.url is not None:
-            yield _named(place, target), place.url
-    for cluster in scope.bundle.clusters:
-        if find_nesting(cluster.storage, str(target.url)) in (Nesting.AT, Nesting.INSIDE):
-            yield f"the storage of cluster {cluster.name!r}", cluster.storage
-    for feed_place, url in scope.feed_locations:
-        yield describe_location(feed_place), url
+        if place != target and place.url is not None and (place.is_target or place.own == target.own):
+            yield _named(place, target), scope.places.canonical(place.url)
+    at = scope.places.canonical(str(target.url))
+    for key, url in scope.locations:
+        match key[2]:
+            case FixedPlace.MIRROR if key[0] == target.process:
+                continue
+            case FixedPlace.STORAGE if find_nesting(url, at) not in (Nesting.AT, Nesting.INSIDE):
+                continue
+            case _:
+                yield describe_location(key), url
 
 
 def _named(place: MirrorLocation, target: MirrorLocation) -> str:
-    if place.process != target.process:
-        return f"the target of mirror {place.process!r}"
+    if not place.is_target:
+        return "its source"
     return f"its target on cluster {place.own!r}" if place.own != target.own else "another target of it"
+
+
+def _find_mirror_back(scope: Scope, process: Process, target: str) -> str | None:
+    """Return another mirror that reads what a mirror writes at `target`, and writes what that is copied from."""
+    for name, source, written in scope.mirrored:
+        if name != process.name or written != target:
+            continue
+        for other, read, back in scope.mirrored:
+            if other != name and find_nesting(target, read) and find_nesting(back, source):
+                return other
+    return None

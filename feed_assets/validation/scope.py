@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.mirror_places import MirrorLocation, find_mirror_targets
-from feed_assets.entities.overlaps import LocationKey, Overlaps, describe_overlaps, iter_feed_locations
-from feed_assets.entities.places import canonical_place
+from feed_assets.entities.mirror_places import iter_mirror_locations
+from feed_assets.entities.overlaps import FixedPlace, LocationKey, Overlaps, describe_overlaps, iter_locations
+from feed_assets.entities.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
@@ -72,15 +72,18 @@ class Writer:
 class Scope:
     """A bundle under validation.
 
-    `as_of` is the present. `root` is the folder in which files of workflows are checked; None leaves files unchecked.
-    The `find_…` functions return None for what another rule refuses, so that each mistake is reported once.
-    `waiting_for_themselves` is found for a whole cluster at once: cluster → process → complaint.
+    `left_out` are entities that could not be read as a whole; their locations count. `as_of` is the present. `root` is
+    the folder in which files of workflows are checked; None leaves files unchecked. The `find_…` functions return None
+    for what another rule refuses, so that each mistake is reported once. `waiting_for_themselves` is found for a whole
+    cluster at once: cluster → process → complaint.
     """
 
     bundle: Bundle
     sources: SourceMap
     as_of: datetime
     root: Path | None = None
+    left_out: tuple[AnyEntity, ...] = ()
+    places: Places = field(default_factory=Places, init=False, repr=False)
     waiting_for_themselves: dict[str, Mapping[str, Complaint]] = field(default_factory=dict, init=False, repr=False)
     _sequences: dict[tuple[str, str, str], InstanceSequence] = field(default_factory=dict, init=False, repr=False)
     _templates: dict[tuple[str, str], PathTemplate | None] = field(default_factory=dict, init=False, repr=False)
@@ -120,7 +123,7 @@ class Scope:
             return None
         if (table := feed.table_on(cluster)) is not None:
             return f"{found.catalog} {parse_table_address(table).name} {template.text}"
-        return canonical_place(template.text if "://" in template.text else f"{found.storage}/{template.text}")
+        return self.places.canonical(template.text if "://" in template.text else f"{found.storage}/{template.text}")
 
     def find_window(self, process: Process, name: str) -> Window | None:
         """Return the window of an input; None also if it is data-driven."""
@@ -171,10 +174,13 @@ class Scope:
         found: dict[str, list[WrittenOverlap]] = defaultdict(list)
         seen: set[frozenset[LocationKey]] = set()
         for overlap in self._path_overlaps:
-            outer, inner = self.feed_locations[overlap.outer][0], self.feed_locations[overlap.inner][0]
-            if None in (outer[2], inner[2]) or outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
+            outer, inner = self.locations[overlap.outer][0], self.locations[overlap.inner][0]
+            if None in (outer[2], inner[2]) or isinstance(inner[2], FixedPlace):
                 continue
-            written = next((key for key in (outer, inner) if self._is_written(key)), None)
+            if outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
+                continue
+            checked = sorted((outer, inner), key=lambda key: self.bundle.find_feed(key[0]) is None)
+            written = next((key for key in checked if self._is_written(key)), None)
             if written is None or not self._are_ever_both(outer, inner):
                 continue
             seen.add(frozenset((outer, inner)))
@@ -201,14 +207,22 @@ class Scope:
 
     def _are_ever_both(self, one: LocationKey, other: LocationKey) -> bool:
         """Return whether the validities of two locations meet."""
-        validities = [
-            feed.clusters[key[1]].validity
-            for key in (one, other)
-            if (feed := self.bundle.find_feed(key[0])) is not None
-        ]
+        declared = [self._feeds[key[0]] for key in (one, other)]
+        if any(len(feeds) > 1 for feeds in declared):
+            return True
+        validities = [feed.clusters[key[1]].validity for key, (feed,) in zip((one, other), declared, strict=True)]
         starts = [validity.start for validity in validities]
         ends = [validity.end for validity in validities if validity.end is not None]
         return not ends or max(starts) < min(ends)
+
+    @cached_property
+    def _feeds(self) -> dict[str, list[Feed]]:
+        """All feeds by their names; several if one could not be read because its name is used twice."""
+        found: dict[str, list[Feed]] = defaultdict(list)
+        for entity in (*self.bundle.feeds, *self.left_out):
+            if isinstance(entity, Feed):
+                found[entity.name].append(entity)
+        return found
 
     @cached_property
     def sharing(self) -> frozenset[tuple[str, str]]:
@@ -219,22 +233,28 @@ class Scope:
     @cached_property
     def overlaps(self) -> Overlaps:
         """The overlapping locations of feeds."""
-        return describe_overlaps([key for key, _ in self.feed_locations], self._path_overlaps)
+        return describe_overlaps([key for key, _ in self.locations], self._path_overlaps)
 
     @cached_property
     def _path_overlaps(self) -> tuple[PathOverlap, ...]:
-        """The overlaps of `feed_locations`, by their positions."""
-        return tuple(iter_overlaps([text for _, text in self.feed_locations]))
+        """The overlaps of `locations`, by their positions."""
+        return tuple(iter_overlaps([text for _, text in self.locations]))
 
     @cached_property
-    def feed_locations(self) -> tuple[tuple[LocationKey, str], ...]:
-        """The locations of all feeds, each with its template as a URL."""
-        return tuple(iter_feed_locations(self.bundle))
+    def locations(self) -> tuple[tuple[LocationKey, str], ...]:
+        """The locations of all feeds, targets of mirrors and roots of storages, each as a canonical URL."""
+        return tuple(iter_locations(self.bundle, left_out=self.left_out))
 
     @cached_property
-    def mirror_targets(self) -> tuple[MirrorLocation, ...]:
-        """The directories that mirrors write."""
-        return find_mirror_targets(self.bundle)
+    def mirrored(self) -> tuple[tuple[str, str, str], ...]:
+        """The directories of all mirrors: the process, and source and target as canonical URLs."""
+        found: dict[tuple[str, str, int], dict[bool, str]] = defaultdict(dict)
+        for process in self.bundle.processes:
+            for place in iter_mirror_locations(self.bundle.find_cluster, process):
+                if place.url is not None:
+                    at = self.places.canonical(place.url)
+                    found[process.name, place.own, place.position][place.is_target] = at
+        return tuple((key[0], sides[False], sides[True]) for key, sides in found.items() if len(sides) > 1)
 
 
 def _parse_location(data: str | None, table: str | None) -> PathTemplate | None:

@@ -1,9 +1,15 @@
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.places import canonical_place
+from feed_assets.entities.places import Mount, MountTable, Places
+
+
+def canonical_place(text: str) -> str:
+    return Places().canonical(text)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +21,7 @@ from feed_assets.entities.places import canonical_place
         ("file:///data/x/../a/${YEAR}", "file:///data/a/${YEAR}"),
         ("s3://Bucket/a/./b", "s3://bucket/a/b/"),
         ("S3://bucket/a", "s3://bucket/a"),
+        ("s3a://bucket/a", "s3://bucket/a"),
         ("thrift://Host:9083/web/clicks", "thrift://host:9083/web/clicks"),
     ],
 )
@@ -43,6 +50,56 @@ def test_a_link_before_the_first_variable_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "data" / "${YEAR}").symlink_to(tmp_path)
     assert canonical_place(f"file://{tmp_path}/link/clicks/${{YEAR}}") == f"file://{tmp_path}/data/clicks/${{YEAR}}"
     assert canonical_place(f"{tmp_path}/data/${{YEAR}}/a") == f"file://{tmp_path}/data/${{YEAR}}/a"
+
+
+def test_what_is_above_a_link_is_above_its_target(tmp_path: Path) -> None:
+    (tmp_path / "data/deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "data/deep")
+    assert canonical_place(f"{tmp_path}/link/../clicks") == f"file://{tmp_path}/data/clicks"
+
+
+@pytest.fixture
+def bound(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is mounted a second time."""
+    (tmp_path / "data/clicks").mkdir(parents=True)
+    place = tmp_path / "bo und"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "--bind", tmp_path / "data/clicks", place], check=False, capture_output=True)
+    if mounted.returncode:
+        pytest.skip("this user may not mount")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_folder_that_is_mounted_twice_is_one_place(tmp_path: Path, bound: Path) -> None:
+    places = Places()
+    assert places.canonical(f"{bound}/${{YEAR}}") == f"file://{tmp_path}/data/clicks/${{YEAR}}"
+    assert places.canonical(f"{tmp_path}/data/clicks/a") == f"file://{tmp_path}/data/clicks/a"
+    assert places.confirm(Places().identities)
+    assert places.confirm(places.identities)
+    assert not places.confirm({str(bound): str(bound)})
+
+
+def mounted(*mounts: tuple[str, str, str]) -> MountTable:
+    """Each on the one before: a device, its folder, and where that is mounted."""
+    return MountTable(
+        [
+            Mount(number=str(number), parent=str(number - 1), device=device, root=root, point=point)
+            for number, (device, root, point) in enumerate(mounts, start=1)
+        ]
+    )
+
+
+def test_a_mount_that_another_one_covers_is_not_taken_for_it() -> None:
+    table = mounted(("1", "", ""), ("2", "", "/data"), ("1", "/srv", "/data"))
+    assert table.canonical("/data/a") == "/srv/a"
+    assert table.canonical("/database") == "/database"
+
+
+def test_the_same_folder_of_another_device_is_another_place() -> None:
+    table = mounted(("1", "", ""), ("2", "/srv", "/data"), ("2", "/srv/inner", "/data/more"))
+    assert table.canonical("/data/more/a") == "/data/inner/a"
+    assert table.canonical("/srv/a") == "/srv/a"
 
 
 @pytest.mark.parametrize("storage", ["s3://", "s3:///", "gs:///data"])

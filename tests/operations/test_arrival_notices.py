@@ -112,7 +112,13 @@ def test_what_a_notice_says_of_path_and_size_is_held_against_what_is_there(tmp_p
     with pytest.raises(ArrivalRefusedError, match="has 4 bytes, not 5"):
         notify(world, bytes=5)
     url = f"file://{tmp_path}/primary/clicks/2013-11-01/00-00/"
-    assert notify(world, path=url, bytes=4, dry_run=True).outcome is NoticeOutcome.RECORDED
+    (tmp_path / "link").symlink_to(tmp_path)
+    for same in (
+        url,
+        f"file://localhost{tmp_path}/./link/primary/clicks/2013-11-01/00-00",
+        url.removeprefix("file://"),
+    ):
+        assert notify(world, path=same, bytes=4, dry_run=True).outcome is NoticeOutcome.RECORDED
     assert notify(world, path="/clicks/2013-11-01/00-00", bytes=4).outcome is NoticeOutcome.RECORDED
 
 

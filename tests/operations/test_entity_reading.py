@@ -193,7 +193,11 @@ def test_row_97_a_whole_path_leads_to_every_feed_that_it_belongs_to(harness: Ent
     entity_changes.submit(harness.context(), [file_of(changed(twin, frequency="months(12)"))])
     data = ("clicks", "primary", LocationType.DATA, at("02T05"))
     stats = ("twin", "primary", LocationType.STATS, None)
+    (harness.folder / "link").symlink_to(harness.folder / "data/clicks")
     for path in (
+        f"{harness.folder}/link/2013-11-02/05",
+        f"file://localhost{harness.folder}/./data//clicks/2013-11-02/05",
+        f"{harness.folder}/link/../clicks/2013-11-02/05",
         "/clicks/2013-11-02/05",
         "/clicks/2013-11-02/05/",
         f"file://{harness.folder}/data/clicks/2013-11-02/05",

@@ -291,3 +291,86 @@ def test_files_of_workflows_are_recorded_with_the_location_unless_they_have_chan
     assert stored == b"select 1"
     (project / "ping.sql").write_text("select 2")
     assert not record_location(database, settings_of(project), location, START)
+
+
+def obstacle(location: Location, name: str = "clicks") -> str | None:
+    retention = location.plan.feeds[name, "primary"].retention
+    assert retention is not None
+    return retention.locations[0].obstacle
+
+
+def test_a_cached_plan_is_not_used_when_a_link_leads_elsewhere_now(project: Path) -> None:
+    (project / "other").mkdir()
+    (project / "entities/all.yaml").write_text(two_clusters(project))
+    assert obstacle(load(project), "visits") is None
+    (project / "other").rmdir()
+    (project / "other").symlink_to(project / "data")
+    assert obstacle(load(project), "visits") == "it is at the data of feed 'views' on second"
+
+
+def two_clusters(project: Path, storage: str = "storage") -> str:
+    """A feed on `primary`, and one on a cluster whose folder may become the same."""
+    feeds = [
+        CLICKS.replace("name: clicks", f"name: {name}")
+        .replace("/clicks/", "/same/")
+        .replace("primary: {", f"{cluster}: {{retention: {{limit: days(2)}}, ")
+        for name, cluster in (("visits", "primary"), ("views", "second"))
+    ]
+    (project / "entities/cluster.yaml").write_text(CLUSTER.replace("/data/primary", f"{project}/data"))
+    second = f"kind: cluster\nname: second\n{storage}: file://{project}/other\n"
+    return "\n---\n".join([second, *feeds])
+
+
+@pytest.mark.parametrize(
+    ("mistake", "remedy"),
+    [
+        ("name: second", "name: second\nsprak: 1"),
+        ("name: views", "name: views\nfrequncy: 1"),
+        ("second: {retention", "second: {retetion"),
+    ],
+)
+def test_what_is_left_out_because_of_a_mistake_keeps_its_place(project: Path, mistake: str, remedy: str) -> None:
+    (project / "data").mkdir()
+    (project / "other").symlink_to(project / "data")
+    text = two_clusters(project)
+    assert mistake in text
+    (project / "entities/all.yaml").write_text(text.replace(mistake, remedy))
+    location = load(project)
+    assert ("views", "second") not in location.plan.feeds
+    assert obstacle(location, "visits") == "it is at the data of feed 'views' on second"
+
+
+MIRROR = """
+kind: process
+name: models
+frequency: days(1)
+clusters: {primary: {validity: {start: 2013-11-01T00:00Z}}}
+workflow:
+  engine: directory-mirror
+  mirror: {source: {directory: /models}, target: {directory: TARGET}}
+"""
+
+
+@pytest.mark.parametrize("name", ["name: models", "name: models\nfrequncy: 1"])
+def test_nothing_is_removed_around_what_a_mirror_writes(project: Path, name: str) -> None:
+    feed_text = CLICKS.replace("primary: {", "primary: {retention: {limit: days(2)}, ")
+    (project / "entities/clicks.yaml").write_text(feed_text)
+    text = MIRROR.replace("TARGET", "/clicks/2013/11/01/05/inner").replace("name: models", name)
+    (project / "entities/mirror.yaml").write_text(text)
+    assert obstacle(load(project)) == "the target of mirror 'models' on primary is inside it"
+
+
+def test_nothing_is_removed_around_the_storage_of_a_cluster(project: Path) -> None:
+    feed_text = CLICKS.replace("primary: {", "primary: {retention: {limit: days(2)}, ")
+    (project / "entities/clicks.yaml").write_text(feed_text)
+    inner = "kind: cluster\nname: inner\nstorage: file:///data/primary/clicks/2013/11/01/05/store\n"
+    (project / "entities/inner.yaml").write_text(inner)
+    assert obstacle(load(project)) == "the storage of cluster 'inner' is inside it"
+
+
+def test_a_mirror_does_not_write_where_a_feed_with_a_mistake_has_its_data(project: Path) -> None:
+    (project / "entities/clicks.yaml").write_text(CLICKS.replace("frequency", "frequncy"))
+    (project / "entities/mirror.yaml").write_text(MIRROR.replace("TARGET", "/clicks"))
+    location = load(project)
+    assert ("models", "primary") not in location.plan.processes
+    assert any(issue.code == "mirror-overlap" for issue in location.issues)

@@ -42,8 +42,8 @@ CASES = (
     Case(
         code="cluster-root",
         bad={"cluster backup/storage": "file:///data/clicks/2015/01/02/03/inner"},
-        text="cluster 'backup': the storage file:///data/clicks/2015/01/02/03/inner is in an instance of the "
-        "data of feed 'clicks' on primary: it would be removed with that. Use a folder of its own.",
+        text="cluster 'backup': the storage file:///data/clicks/2015/01/02/03/inner would be removed with an instance: "
+        "it is inside the data of feed 'clicks' on primary. Use a folder of its own.",
     ),
     Case(
         code="no-effect",

@@ -231,3 +231,17 @@ def test_a_window_is_compared_with_retention_at_its_worst_whatever_the_day(
         for as_of in (datetime(2015, 6, 5, tzinfo=UTC), datetime(2015, 6, 23, 17, tzinfo=UTC))
     ]
     assert found == [not is_kept, not is_kept]
+
+
+@pytest.mark.parametrize(("back", "is_refused"), [("/a/x", True), ("/c", False)])
+def test_two_mirrors_do_not_copy_onto_each_other(back: str, is_refused: bool) -> None:
+    there = mirror("/a", "/b")
+    again = mirror({"cluster": "backup", "directory": "/b/deep"}, {"cluster": "primary", "directory": back}, "again")
+    issues = validate_bundle(bundle({**there, **again}), SourceMap(), AS_OF)
+    refused = [
+        "process 'again': the mirror would write file:///data/a/x, which mirror 'models' copies back to the source. "
+        "Remove one of the two mirrors.",
+        "process 'models': the mirror would write file:///backup/b, which mirror 'again' copies back to the source. "
+        "Remove one of the two mirrors.",
+    ]
+    assert [issue.render() for issue in issues] == (refused if is_refused else [])

@@ -105,6 +105,7 @@ class ReleaseTimeline:
         self._spans: Mapping[Key, tuple[ReleaseSpan, ...]] = {}
         self._older: Mapping[str, tuple[ActiveRelease, ...]] = {}
         self._plans: dict[tuple[str, tuple[Member, ...]], Plan | None] = {}
+        self._recorded: tuple[tuple[Member, ...], LoadedBundle] | None = None
         self._revision: str | None = None
         self._mutex = threading.Lock()
 
@@ -247,11 +248,17 @@ class ReleaseTimeline:
         return self._plans[key]
 
     def load_recorded(self, connection: Connection, members: Iterable[Member]) -> LoadedBundle:
-        """Load recorded versions of definitions, with the present values of their references."""
+        """Load recorded versions of definitions, with the present values of their references; remembers the last."""
+        wanted = tuple(members)
+        remembered = self._recorded
+        if remembered is not None and remembered[0] == wanted:
+            return remembered[1]
         definitions = Definitions(connection)
-        versions = [definitions.find_version(each.kind, each.name, each.version) for each in members]
+        versions = [definitions.find_version(each.kind, each.name, each.version) for each in wanted]
         files = [_file_of(version) for version in versions if version is not None and version.text is not None]
-        return load_files(files, self._values)
+        loaded = load_files(files, self._values)
+        self._recorded = (wanted, loaded)
+        return loaded
 
     def _compile(self, connection: Connection, release: Release) -> Plan | None:
         loaded = self.load_recorded(connection, release.members)

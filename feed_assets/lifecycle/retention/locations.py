@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from feed_assets.entities.places import Places
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
 from feed_assets.storage.pool import StorePool
@@ -29,15 +30,16 @@ def store_addresses(plan: Plan, cluster: str) -> tuple[StoreAddress, ...]:
 
 
 def find_store(plan: Plan, stores: StorePool, cluster: str, url: str) -> InstanceStore | None:
-    """Return the store of a cluster, or of an archive of its feeds, with this root URL; None if there is none."""
+    """Return the store of a cluster, or of an archive of its feeds, whose root is this place; None if there is none."""
     archives = (
         record.retention.archive[0]
         for record in plan.feeds.values()
         if record.cluster == cluster and record.retention is not None and record.retention.archive is not None
     )
+    places = Places()
     for address in dict.fromkeys([*store_addresses(plan, cluster), *archives]):
         store = stores.get(address)
-        if url in (address.url, store.root_url):
+        if places.canonical(store.root_url) == places.canonical(url):
             return store
     return None
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.entities.places import Places
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.clock_witness import load_known_times
 from feed_assets.lifecycle.retention.limits import decide_clock
@@ -18,6 +19,7 @@ from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Purged
 from feed_assets.timing.frequency import Frequency, Unit
 
@@ -145,15 +147,29 @@ def _purge(context: SweepContext, cluster: str, sweep: Sweep) -> PurgedSweep:
 
 def _purge_everywhere(context: SweepContext, cluster: str, sweep: Sweep) -> list[Purged]:
     """Empty a sweep's trash in every store that has one; it stays where no feed or cluster is declared now."""
-    stores = {store.root_url: store for store in map(context.stores.get, store_addresses(context.plan, cluster))}
-    urls = _urls_of(context, sweep)
-    found = {url: store.trash().purge(sweep.sweep_id) for url, store in stores.items()}
+    places = Places()
+    addresses = store_addresses(context.plan, cluster)
+    stores = {places.canonical(store.root_url): store for store in map(context.stores.get, addresses)}
+    urls = {places.canonical(url) for url in _urls_of(context, sweep)}
+    found = {url: _purge_store(store, sweep, must_be_there=url in urls) for url, store in stores.items()}
     answers = [answer for url, answer in found.items() if answer.is_complete or answer.files or url in urls]
     for url in sorted(urls - stores.keys()):
         answers.append(
             Purged(sweep=sweep.sweep_id, files=0, is_complete=False, obstacle=f"its trash at {url} stays: {_ORPHANED}")
         )
     return answers
+
+
+def _purge_store(store: InstanceStore, sweep: Sweep, *, must_be_there: bool) -> Purged:
+    """Empty a sweep's trash in a store; where it must be and is not, the storage is probably not mounted."""
+    trash, sweep_id = store.trash(), sweep.sweep_id
+    was_there = not must_be_there or trash.find_description(sweep_id) is not None or sweep_id in trash.sweeps()
+    answer = trash.purge(sweep_id)
+    if was_there or not answer.is_complete:
+        return answer
+    place = f"{store.root_url}/.feed-assets/trash/{sweep_id}"
+    obstacle = f"its trash is not at {place}; mount the storage, or make that again if somebody has removed it"
+    return Purged(sweep=sweep_id, files=0, is_complete=False, obstacle=obstacle)
 
 
 def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:

@@ -191,7 +191,7 @@ def find_new_issues(
     """Return the issues of the entities `keys` after a change, and of dependents that were valid before."""
     root = context.settings.root
     present = {key for key in keys if after.bundle.find(key) is not None}
-    issues = validate_bundle(after.bundle, after.sources, context.now, root, only=present)
+    issues = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=present)
     labels = {label_of(key) for key in keys}
     issues += [issue for issue in after.issues if issue.entity in labels]
     if present and not any(issue.severity is Severity.ERROR for issue in issues):
@@ -235,7 +235,8 @@ def _refuse_errors(errors: Sequence[Issue], keys: Collection[EntityKey]) -> None
 def _blocked(context: EntityContext, after: LoadedBundle, keys: Collection[EntityKey]) -> list[Issue]:
     """Return the errors of dependencies that exclude entities which are valid themselves."""
     needed = DependencyGraph.of(after.bundle).dependencies_of(keys) | set(keys)
-    found = validate_bundle(after.bundle, after.sources, context.now, context.settings.root, only=needed)
+    root = context.settings.root
+    found = validate_bundle(after.bundle, after.sources, context.now, root, left_out=after.salvaged, only=needed)
     _, blocked = usable_bundle(after, found)
     labels = {label_of(key) for key in keys}
     return [issue for issue in blocked if issue.entity in labels]

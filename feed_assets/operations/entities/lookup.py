@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.mirror import url_of
+from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.timing.errors import TemplateError
 from feed_assets.timing.sequence import InstanceSequence
@@ -33,36 +35,44 @@ class FoundFeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _Location:
+    """A location; `below` is its template without the folder above the first variable."""
+
     feed: str
     cluster: str
     type: LocationType
-    template: PathTemplate
+    below: PathTemplate
     sequence: InstanceSequence
 
 
 class FeedLookup:
     """The locations of all feeds, indexed by the folder above the first variable, so that the cost of a look-up depends
-    on the length of the path only.
+    on the length of the path and the number of storages only.
 
-    A path may be relative to the cluster's storage, a URL, or the path of that URL. It must be the complete path of one
-    instance, for an existing date; folders above and files inside do not match.
+    A path may be relative to the cluster's storage, a URL, or the path of that URL, however it is written and whatever
+    links it follows. It must be the complete path of one instance, for an existing date; folders above and files inside
+    do not match.
     """
 
     def __init__(self, bundle: Bundle) -> None:
-        self._by_base: dict[str, list[_Place]] = defaultdict(list)
+        self._places = Places()
+        self._by_base: dict[str, list[_Location]] = defaultdict(list)
+        self._roots = dict.fromkeys(["file://", *(cluster.storage for cluster in bundle.clusters)])
         for feed in bundle.feeds:
-            for place in _iter_places(bundle, feed):
-                self._by_base[place.template.base.rstrip("/")].append(place)
+            for url, location in _iter_locations(bundle, feed, self._places):
+                self._by_base[url].append(location)
+                scheme, _, rest = url.partition("://")
+                self._roots[f"{scheme}://{rest.partition('/')[0]}"] = None
 
     def find(self, path: str) -> tuple[FoundFeed, ...]:
         """Return the feeds, clusters and location types of `path`, by name. A trailing slash is ignored."""
-        instance_path = path.rstrip("/")
+        urls = [path] if "://" in path else [f"{root}{path}" for root in self._roots if path.startswith("/")]
         found = {
-            (place.feed, place.cluster, place.type): place.template.find_instance(instance_path, place.sequence)
-            for base in _bases(instance_path)
-            for place in self._by_base.get(base, ())
-            if place.template.matches(instance_path)
+            (location.feed, location.cluster, location.type): location.below.find_instance(below, location.sequence)
+            for url in urls
+            for base, below in _iter_splits(url)
+            for location in self._by_base.get(self._places.canonical(base), ())
+            if location.below.matches(below)
         }
         return tuple(
             FoundFeed(feed=feed, cluster=cluster, type=kind, nominal_time=found[feed, cluster, kind])
@@ -70,16 +80,22 @@ class FeedLookup:
         )
 
 
-def _bases(path: str) -> Iterator[str]:
-    """Yield the path and every folder above it; the root is the empty text."""
-    end = len(path)
-    while end > 0:
-        yield path[:end]
-        end = path.rfind("/", 0, end)
-    yield ""
+def _iter_splits(url: str) -> Iterator[tuple[str, str]]:
+    """Yield each folder above an instance, with the rest of the path.
+
+    >>> list(_iter_splits("s3://bucket/clicks/"))
+    [('s3://bucket/', '/clicks'), ('s3://bucket/clicks', '')]
+    """
+    scheme, _, rest = url.partition("://")
+    host, _, path = rest.partition("/")
+    segments = [segment for segment in path.split("/") if segment not in ("", ".")]
+    for number in range(len(segments) + 1):
+        below = "".join(f"/{segment}" for segment in segments[number:])
+        yield f"{scheme}://{host}/{'/'.join(segments[:number])}", below
 
 
-def _iter_places(bundle: Bundle, feed: Feed) -> Iterator[_Place]:
+def _iter_locations(bundle: Bundle, feed: Feed, places: Places) -> Iterator[tuple[str, _Location]]:
+    """Yield the locations of a feed, each with the canonical URL of the folder above its first variable."""
     for name in feed.clusters:
         cluster, locations = bundle.find_cluster(name), feed.locations_on(name)
         if cluster is None or locations is None:
@@ -94,29 +110,12 @@ def _iter_places(bundle: Bundle, feed: Feed) -> Iterator[_Place]:
                 )
             except TemplateError:
                 continue  # validation reports it
-            for form in _forms(template.text, cluster.storage):
-                yield _Place(
-                    feed=feed.name,
-                    cluster=name,
-                    type=kind,
-                    template=parse_path_template(form),
-                    sequence=feed.sequence_on(name),
-                )
-
-
-def _forms(template: str, storage: str) -> set[str]:
-    """Return the template as a URL, as the path of that URL, and relative to the storage."""
-    url = template if "://" in template else f"{storage.rstrip('/')}/{template.lstrip('/')}"
-    forms = {form.rstrip("/") for form in (template, url, _path_of(url))}
-    below = url.removeprefix(storage.rstrip("/"))
-    return forms | ({below.rstrip("/")} if below != url else set())
-
-
-def _path_of(url: str) -> str:
-    """Return the path of a URL.
-
-    >>> _path_of("s3://bucket/clicks"), _path_of("file:///data/clicks")
-    ('/clicks', '/data/clicks')
-    """
-    _, _, path = url.partition("://")[2].partition("/")
-    return f"/{path}"
+            whole = parse_path_template(places.canonical(url_of(cluster.storage, template.text)))
+            location = _Location(
+                feed=feed.name,
+                cluster=name,
+                type=kind,
+                below=parse_path_template(whole.text.removeprefix(whole.base)),
+                sequence=feed.sequence_on(name),
+            )
+            yield places.canonical(whole.base), location

@@ -134,11 +134,13 @@ def plan_edits(context: EntityContext, edits: Iterable[Edit]) -> PlannedChanges:
 def plan_folder(context: EntityContext) -> PlannedChanges:
     """Plan the unrecorded content of the folder. Entities with errors keep their recorded content."""
     loaded = context.store.load(context.now)
+    found = loaded.bundle
+    root = context.settings.root
     issues = [
-        *loaded.bundle.issues,
-        *validate_bundle(loaded.bundle.bundle, loaded.bundle.sources, context.now, context.settings.root),
+        *found.issues,
+        *validate_bundle(found.bundle, found.sources, context.now, root, left_out=found.salvaged),
     ]
-    usable, blocked = usable_bundle(loaded.bundle, issues)
+    usable, blocked = usable_bundle(found, issues)
     recorded = _recorded(context, loaded)
     unusable = {entity.key for entity in loaded.bundle.bundle.entities if not usable.find(entity.key)}
     kept = loaded.bundle.broken | unusable | _hidden(context, loaded)

@@ -8,6 +8,7 @@ from typing import NoReturn
 from sqlalchemy import Connection
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.arrival.polling import PollResult, decide_poll_result, record_poll_results
 from feed_assets.lifecycle.arrival.store_polls import Candidate
@@ -116,8 +117,13 @@ def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice)
         )
     path = record.path(notice.nominal_time)
     named = None if notice.path is None else notice.path.rstrip("/")
-    if named is not None and named.lstrip("/") != path and named != context.feed_url(record, notice.nominal_time):
+    if named is not None and named.lstrip("/") != path and not _is_same_place(named, f"{record.store.url}/{path}"):
         _refuse(notice, record, f"its data belong to {path}, not to {notice.path}", "Correct the path or the instance.")
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    places = Places()
+    return places.canonical(one) == places.canonical(other)
 
 
 def _find_known(connection: Connection, record: FeedRecord, notice: Notice) -> "FeedEvent | _RecordedInstance | None":

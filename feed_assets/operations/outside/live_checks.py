@@ -176,7 +176,7 @@ def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
     if written is None:
         return
     for name in process.clusters:
-        places = [place for place in iter_mirror_locations(outside.bundle, process) if place.own == name]
+        places = [place for place in iter_mirror_locations(outside.bundle.find_cluster, process) if place.own == name]
         if not places or any(place.fault is not None for place in places):
             continue
         mirror = compile_mirror(outside.bundle, written, name)

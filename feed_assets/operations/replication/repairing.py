@@ -19,6 +19,7 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.reconciliation import release_dead
 from feed_assets.lifecycle.instances.run_names import name_repair
 from feed_assets.lifecycle.instances.schedules import load_schedules
+from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.replication.flows import FlowRunner
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
@@ -252,7 +253,11 @@ class _Repair:
             index = index_of[nominal_time]
             ended[index] = _ended(planned[index], outcome)
 
-        times = sorted(index_of, reverse=case.flow.order is Order.LIFO)
+        with self.context.database.read() as connection:
+            refused = find_refused_writes(connection, self.context.timeline, case.flow, list(index_of))
+        for nominal_time, error in refused.items():
+            end(nominal_time, error)
+        times = sorted(index_of.keys() - refused.keys(), reverse=case.flow.order is Order.LIFO)
         runner = FlowRunner(
             context=AttemptContext(
                 database=self.context.database,

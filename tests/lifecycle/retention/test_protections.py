@@ -10,6 +10,8 @@ import pytest
 
 from feed_assets.entities.common import Kind, Locations
 from feed_assets.entities.feed import Feed
+from feed_assets.entities.process import Process
+from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.retention.protections import Protection, ProtectionKind, ProtectionQuery, find_protections
 from feed_assets.lifecycle.retention.sweeping import run_sweep
 from feed_assets.state.event_log import EventLog
@@ -423,6 +425,46 @@ def test_a_feed_that_is_left_out_of_the_plan_protects_the_place_of_its_last_vers
     assert harness.outcomes(sweep) == {ItemOutcome.KEPT: len(TIMES)}
     world.declare(kept_feed(), feed("counts"))
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
+
+
+def mirror_to(directory: str) -> Process:
+    sides = {"source": {"directory": "/models"}, "target": {"directory": directory}}
+    return process("mirroring", workflow={"engine": "directory-mirror", "mirror": sides})
+
+
+def test_a_mirror_that_is_left_out_of_the_plan_protects_what_it_has_written(tmp_path: Path) -> None:
+    harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
+    world, plan = harness.world, harness.world.plan
+    world.declare(mirror_to("/clicks/2013-11-01/02/inner"))
+    world.use(plan)
+    assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == TIMES
+    world.declare(mirror_to("/clicks-of-others"))
+    world.use(plan)
+    assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
+
+
+def refused_writes(harness: RetentionHarness, name: str) -> list[datetime]:
+    world = harness.world
+    with world.database.read() as connection:
+        return sorted(find_refused_writes(connection, world.timeline, world.plan.processes[name, "primary"], TIMES))
+
+
+def test_nobody_writes_over_the_data_of_a_feed_that_is_left_out_of_the_plan(tmp_path: Path) -> None:
+    summing = process("summing", outputs={"counts": "now(0,0)"})
+    harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"), summing, mirror_to("/models2"))
+    world, plan = harness.world, harness.world.plan
+    place = plan.feeds["counts", "primary"].template.text
+    for locations, end, summed, mirrored in (
+        (place, None, TIMES, []),
+        (place, TIMES[2], TIMES[:2], []),
+        ("/models2/${YEAR}${MONTH}${DAY}${HOUR}", None, [], TIMES),
+        ("/others/${YEAR}${MONTH}${DAY}${HOUR}", None, [], []),
+    ):
+        neighbour = kept_feed("pages", locations={"data": locations}, end=end)
+        world.declare(neighbour)
+        world.use(plan)
+        assert refused_writes(harness, "summing") == summed
+        assert refused_writes(harness, "mirroring") == mirrored
 
 
 def test_a_feed_elsewhere_that_is_left_out_of_the_plan_protects_nothing(tmp_path: Path) -> None:

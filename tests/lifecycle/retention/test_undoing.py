@@ -1,5 +1,6 @@
 """Undo brings back what a sweep took, whole or in part, and never replaces anything; purge ends that."""
 
+import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -383,8 +384,24 @@ def test_a_purge_while_the_storage_is_not_mounted_purges_nothing(harness: Retent
     unmounted = harness.root.rename(harness.world.root / "unmounted")
     assert "the root of the storage is not there" in (purge(harness)[sweep.sweep_id] or "")
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+    harness.root.mkdir()  # where it is to be mounted
+    assert "its trash is not at" in (purge(harness)[sweep.sweep_id] or "")
+    assert harness.undo(sweep).restored == 0
+    assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
+    shutil.rmtree(harness.root)
     unmounted.rename(harness.root)
     assert harness.undo(sweep).restored == 24
+
+
+def test_trash_that_somebody_has_removed_is_given_up_when_its_folder_is_made_again(harness: RetentionHarness) -> None:
+    sweep = harness.run(harness.planned())
+    harness.wait(at("20"))
+    trash = harness.root / ".feed-assets/trash" / sweep.sweep_id
+    shutil.rmtree(trash)
+    assert str(trash) in (purge(harness)[sweep.sweep_id] or "")
+    trash.mkdir()
+    assert purge(harness) == {sweep.sweep_id: None}
+    assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
 
 
 def test_an_undo_after_its_cluster_was_removed_says_so_and_changes_nothing(harness: RetentionHarness) -> None:
@@ -403,6 +420,19 @@ def test_after_a_change_of_the_url_neither_undo_nor_purge_forgets_the_trash(harn
         harness.undo(sweep)
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
     assert "its trash at" in (purge(harness, at_once=True)[sweep.sweep_id] or "")
+
+
+@pytest.mark.parametrize("written", ["/./", "/x/../", "/link/"])
+def test_an_undo_and_a_purge_find_a_storage_whose_url_is_written_otherwise(
+    harness: RetentionHarness, written: str
+) -> None:
+    sweep = harness.run(harness.planned())
+    (harness.world.root / "link").symlink_to(harness.world.root)
+    url = f"file://{harness.world.root}{written}{harness.root.name}"
+    same = Cluster(name="primary", colo="colo", storage=url)
+    harness.world.use(declare_location([same, kept_feed()], START).plan)
+    assert harness.undo(sweep, RestoreSelection(times=frozenset({EXPIRED[3]}))).restored == 1
+    assert purge(harness, at_once=True) == {sweep.sweep_id: None}
 
 
 def test_a_purge_at_once_names_the_sweeps_at_work(harness: RetentionHarness) -> None:
