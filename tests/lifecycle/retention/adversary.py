@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -68,6 +68,37 @@ def make(chance: random.Random, name: str, root: Path, outside: Path) -> Scenari
         for other in _look_alikes(chance, path):
             _put_beside(chance, root, root / other, outside)
     return scenario
+
+
+def make_neighbour(chance: random.Random, scenario: Scenario, links: Sequence[Path]) -> tuple[Feed, bool]:
+    """Make a feed near another one, its place written in some way, and tell whether data of one are among the other's.
+
+    `links` lead to the root of the scenario.
+    """
+    name, locations = scenario.feed.name, scenario.feed.locations
+    assert locations is not None
+    template, frequency = str(locations.data), scenario.feed.frequency.render()
+    choices = [
+        (template, frequency, True),
+        (f"{template}/inner", frequency, True),
+        (template.replace(name, f"{name}-more", 1), frequency, False),
+        (template.replace("${YEAR}", "beside/${YEAR}", 1), frequency, False),
+    ]
+    if template.endswith("/${MONTH}/${DAY}"):
+        choices.append((template.removesuffix("/${DAY}"), "months(1)", True))
+    place, frequency, is_shared = chance.choice(choices)
+    before = chance.choice(["", *(f"file://{host}{link}" for link in links for host in ("", "localhost"))])
+    zone = scenario.feed.timezone
+    start = datetime(2014, 1, 1, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+    neighbour = kept_feed(
+        f"{name}-neighbour",
+        frequency,
+        limit="months(100)",
+        locations={"data": before + place},
+        start=start,
+        timezone=zone,
+    )
+    return neighbour, is_shared
 
 
 def _moments(chance: random.Random, frequency: str, limit: timedelta) -> Iterator[datetime]:

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.overlaps import find_overlaps
+from feed_assets.plan.compile import compile_plan
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.storage.local.calls import LocalCalls
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.pool import StorePool
 from tests.drills import drill_seed, sized
-from tests.lifecycle.retention.adversary import NOW, Scenario, make
+from tests.lifecycle.retention.adversary import NOW, Scenario, make, make_neighbour
 from tests.lifecycle.retention.harness import RetentionHarness, Tree, kept_feed, tree_of
 
 RUNS = sized(15, 1000)
+NEIGHBOURS = sized(6, 40)
 MOST_CALLS = 300
 """About how many calls the largest plan and run of a scenario make."""
 
@@ -67,7 +72,6 @@ def without(tree: Tree, gone: set[str], base: str) -> dict[str, tuple[str, int, 
 
 
 def sweep(harness: RetentionHarness, scenario: Scenario) -> Any:
-    harness.world.declare(scenario.feed)
     planned = harness.plan(scenario.feed.name)
     if not planned.sweeps:
         return None
@@ -85,6 +89,7 @@ def test_exactly_the_expired_instances_go_and_come_back(grounds: tuple[Retention
         scenario = make(chance, f"clicks-{in_letters(number)}", harness.root, outside)
         place = harness.root / scenario.feed.name
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
+        harness.world.declare(scenario.feed)
         done = sweep(harness, scenario)
         after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
         assert after == without(before, scenario.expired, scenario.base), (seed, number, str(scenario.feed.locations))
@@ -96,6 +101,42 @@ def test_exactly_the_expired_instances_go_and_come_back(grounds: tuple[Retention
             assert back == before, (seed, number)
         assert (done is None) == (not scenario.expired)
     assert swept > RUNS / 2
+
+
+@pytest.mark.sample
+def test_neighbours_that_are_left_out_keep_what_is_theirs_and_nothing_else(
+    grounds: tuple[RetentionHarness, Path, SwappingCalls],
+) -> None:
+    harness, outside, _ = grounds
+    world, guarded, seed = harness.world, tree_of(outside), drill_seed()
+    (world.root / "disk").mkdir()
+    harness.root.symlink_to(world.root / "disk")
+    links = [harness.root, world.root / "disk", world.root / "another"]
+    links[-1].symlink_to(harness.root)
+    found: dict[tuple[bool, bool], int] = {}
+    for number in range(NEIGHBOURS):
+        chance = random.Random(f"neighbours/{seed}/{number}")
+        scenario = make(chance, f"kept-{in_letters(number)}", harness.root, outside)
+        neighbour, is_shared = make_neighbour(chance, scenario, links)
+        place = harness.root / scenario.feed.name
+        before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
+        is_in_files = chance.choice((True, False))
+        world.declare(scenario.feed)
+        if is_in_files:
+            bundle = Bundle(entities=(Cluster(name="primary", storage=f"file://{harness.root}"), scenario.feed))
+            world.use(compile_plan(bundle, overlaps=find_overlaps(bundle, left_out=[neighbour])))
+        else:
+            plan = world.plan
+            world.declare(neighbour)
+            world.use(plan)
+        done = sweep(harness, scenario)
+        after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
+        gone = set() if is_shared else scenario.expired
+        assert after == without(before, gone, scenario.base), (seed, number, neighbour.locations)
+        assert tree_of(outside) == guarded
+        assert (done is None) == (not gone)
+        found[is_shared, is_in_files] = found.get((is_shared, is_in_files), 0) + 1
+    assert len(found) == 4, found
 
 
 @pytest.mark.sample
@@ -118,6 +159,7 @@ def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(
                 victim.symlink_to(outside)
 
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
+        harness.world.declare(scenario.feed)
         calls.swap, calls.left = swap, chance.randint(1, MOST_CALLS)
         sweep(harness, scenario)
         calls.left = 0
