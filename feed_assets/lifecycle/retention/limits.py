@@ -1,9 +1,11 @@
 """Decide when a sweep needs approval: it would remove too much, or everything, or the clock is implausible. Pure."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import ceil
 
 from feed_assets.entities.sizes import Size
 from feed_assets.plan.records import RetentionRecord
@@ -80,6 +82,17 @@ def count_usual(cadence: Frequency, frequency: Frequency) -> int:
     12
     """
     return -(-_CADENCES * cadence.as_duration() // frequency.as_duration())
+
+
+def count_enough(policy: RetentionRecord, instances: int, frequency: Frequency) -> int:
+    """Return how many instances with data must stay at least, so that a sweep of others asks for no approval.
+
+    At least one, and as many as the share demands.
+    """
+    share = policy.sweep_limits.share
+    if instances <= count_usual(policy.cadence, frequency) or share >= 1:
+        return 1
+    return max(1, ceil(instances / share) - instances) if share else sys.maxsize
 
 
 def _iter_clock(cadence: Frequency, as_of: datetime, clock: KnownTimes) -> Iterator[SweepObstacle]:

@@ -1,7 +1,7 @@
 """Survey one feed: find the paths that may be removed by its policy, and those that are protected. Change nothing."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from feed_assets.lifecycle.retention.eligibility import (
     garbage_collection_paused,
     judged_at,
 )
+from feed_assets.lifecycle.retention.limits import count_enough
 from feed_assets.lifecycle.retention.locations import find_location
 from feed_assets.lifecycle.retention.movers import Measurer
 from feed_assets.lifecycle.retention.protections import (
@@ -42,6 +43,7 @@ _AT_LEAST = 16
 """The smallest number of paths that are measured together."""
 _KINDS = tuple(LocationKind)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
+_NONE = Candidates([], [])
 
 
 class ProtectedPath(NamedTuple):
@@ -59,8 +61,8 @@ class FeedSurvey:
 
     `taken` are the paths that may be removed, by kind and oldest first. `protected` are eligible but protected.
     `present` counts the feed's instances, including those that may be removed: all that were found; or, if only old
-    ones were searched, those plus the newer ones on record. `stay` counts those that would stay; 0 if none of them has
-    data. `unswept` has the locations that are not swept; each has its obstacle.
+    ones were searched, those plus the newer ones on record. `stay` counts those that would stay, or only those of them
+    that have data if these are too few for a sweep. `unswept` has the locations that are not swept, with obstacles.
     """
 
     record: FeedRecord
@@ -134,15 +136,18 @@ def survey_feed(
         ]
     taken, immovable = _sized(database, measurer, record, policy, eligible)
     newer = 0 if before is None else _newer_on_record(database, record, before)
-    going = {item.path for item in taken.get(LocationKind.DATA, ())}
-    return FeedSurvey(
+    survey = FeedSurvey(
         record=record,
         taken=taken,
         protected=(*protected, *immovable),
         unswept=unswept,
         present=len(data.paths) + newer,
-        stay=newer + _count_staying(measurer, record, data, going),
+        stay=0,
     )
+    if not survey.paths:
+        return replace(survey, stay=survey.present)
+    newest = _newest_on_record(database, record, before, _count_enough(measurer, survey)) if before and newer else _NONE
+    return replace(survey, stay=_count_staying(measurer, survey, data, newest, newer))
 
 
 def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) -> FeedSurvey:
@@ -155,15 +160,36 @@ def with_all_present(stores: StorePool, survey: FeedSurvey, measurer: Measurer) 
     if location is None:
         return survey
     data = collect_candidates(stores.get(location.store), location, record.sequence, None)
+    return replace(survey, present=len(data.paths), stay=_count_staying(measurer, survey, data))
+
+
+def _count_staying(
+    measurer: Measurer, survey: FeedSurvey, data: Candidates, newest: Candidates = _NONE, newer: int = 0
+) -> int:
+    """Count the instances that stay: all, if as many as it takes for a sweep have data, else those that have data.
+
+    Besides those found, `newer` instances on record stay, of which `newest` has some.
+    """
     going = {item.path for item in survey.taken.get(LocationKind.DATA, ())}
-    stay = _count_staying(measurer, record, data, going)
-    return replace(survey, present=max(survey.present, len(data.paths)), stay=max(survey.stay, stay))
-
-
-def _count_staying(measurer: Measurer, record: FeedRecord, data: Candidates, going: Collection[str]) -> int:
-    """Count the instances that stay; 0 if none of them has data."""
     staying = data.pick(path not in going for path in data.paths)
-    return len(staying.paths) if _find_newest(measurer, record, staying, 1, _FOREVER) else 0
+    sample = Candidates([*newest.paths, *staying.paths], [*newest.times, *staying.times])
+    enough = _count_enough(measurer, survey)
+    found = len(_find_newest(measurer, survey.record, sample, enough, _FOREVER))
+    return len(staying.paths) + newer if found >= enough else found
+
+
+def _count_enough(measurer: Measurer, survey: FeedSurvey) -> int:
+    assert survey.record.retention is not None
+    enough = count_enough(survey.record.retention, survey.filled, survey.record.sequence.frequency)
+    return min(enough, measurer.at_most)
+
+
+def _newest_on_record(database: Database, record: FeedRecord, since: datetime, count: int) -> Candidates:
+    """Return paths and times of the newest instances on record that a search of old ones does not find."""
+    with database.read() as connection:
+        found = FeedInstances(connection).latest_available(*record.key, _FOREVER, count)
+    times = [time for time in found if time >= since]
+    return Candidates([record.path(time) for time in times], times)
 
 
 def _find_newest(

@@ -1,6 +1,7 @@
 """Planning finds what may go, says what it exceeds, stores it, and touches nothing."""
 
 import re
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
@@ -294,3 +295,23 @@ def test_planning_costs_no_more_statements_for_more_history(tmp_path: Path) -> N
             harness.plan()
         counts.append(len(statements))
     assert counts[1] <= counts[0] + 2
+
+
+@pytest.mark.parametrize("left", ["nothing", "empty directories", "one"])
+def test_only_instances_with_data_count_as_those_that_stay(tmp_path: Path, left: str) -> None:
+    daily = {"data": "/clicks/${YEAR}-${MONTH}-${DAY}"}
+    harness = RetentionHarness.of(tmp_path, kept_feed("clicks", "days(1)", limit="days(5)", locations=daily))
+    days = [START + timedelta(days=number) for number in range(12)]
+    harness.land("clicks", *days)
+    harness.arrive(days[-1] + timedelta(hours=1))
+    newer = [harness.world.folder("clicks", day) for day in days[7:]]
+    for folder in newer[1:] if left == "one" else newer:
+        shutil.rmtree(folder)
+        if left == "empty directories":
+            folder.mkdir()
+    (sweep,) = harness.plan("clicks").sweeps
+    assert sweep.state is SweepState.ASKING
+    sentence = "All 7 instances of the feed would be removed."
+    if left == "one":
+        sentence = "7 of the 8 instances would be removed, more than the share 0.5."
+    assert [each.sentence for each in sweep.obstacles] == [sentence]
