@@ -10,7 +10,9 @@ from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.transfer.executors import WORTH_BYTES
+from tests.cli.project import run
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
+from tests.orchestration.in_process import failure_of
 
 ENTITIES = """
     kind: cluster
@@ -55,6 +57,39 @@ def test_a_mirror_is_an_asset_of_its_own(home: Home) -> None:
     assert {"process", "directory-mirror"} <= node.kinds
     work = node.metadata["feed_assets/workflow"]
     assert work == f"directory-mirror file://{home.data}/models → file://{home.data}-there/models"
+
+
+def test_a_mirror_writes_nothing_where_a_feed_is_that_cannot_be_read_at_present(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared, feed = home.folder / "entities/all.yaml", home.folder / "entities/kept.yaml"
+    text = declared.read_text()
+    declared.write_text(text.rpartition("---")[0])  # without the mirror
+    feed.write_text(
+        "kind: feed\nname: kept\nfrequency: days(1)\nlocations: {data: '/models/${YEAR}-${MONTH}-${DAY}'}\n"
+        "clusters: {there: {validity: {start: 2026-01-01T00:00Z}}}\n"
+    )
+    monkeypatch.chdir(home.folder)
+    for name, value in home.environment.items():
+        monkeypatch.setenv(name, value)
+    assert "feed 'kept': submitted" in run("apply", "--yes", "--skip-checks").stdout
+    feed.write_text("kind: feed: [")
+    declared.write_text(text)
+    (home.data / "models").mkdir()
+    (home.data / "models/new").touch()
+    (home.folder / "data-there/models/2026-01-01").mkdir(parents=True)
+
+    settings = load_settings(environ=home.environment, start=home.folder)
+    made = build_definitions(settings=settings, resources={"spark_here": object()})
+    with home.instance() as instance:
+        result = made.resolve_implicit_global_asset_job_def().execute_in_process(
+            asset_selection=[KEY], partition_key="2026-01-01", instance=instance, raise_on_error=False
+        )
+
+    assert "the data of feed 'kept' on there, which is left out of the plan at present, is inside it" in failure_of(
+        result
+    )
+    assert [path.name for path in (home.folder / "data-there/models").iterdir()] == ["2026-01-01"]
 
 
 @pytest.mark.spark
