@@ -57,6 +57,7 @@ FeedAssetsError
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
+│   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   └── PartitionKeyError     a partition key that is not an instance
 ├── CopyError                 an instance cannot be copied; the target is unchanged
@@ -72,6 +73,7 @@ FeedAssetsError
 │   ├── CopyIncompleteError       parts of the copy are missing
 │   ├── MirrorEmptiedError        the source of a mirror has no files, but its target has some
 │   ├── RemovalLimitError         a run of a mirror would remove more files than it may without confirmation
+│   ├── ForeignTargetError        a mirror would replace or remove files that no mirror has written
 │   ├── TargetRefusedError        the target of a mirror cannot be replaced as a whole
 │   └── MirrorFailedError         some of several directories could not be mirrored
 └── EngineError               the work of a process could not be started, or failed

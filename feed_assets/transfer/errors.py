@@ -153,6 +153,19 @@ class RemovalLimitError(CopyError):
         )
 
 
+class ForeignTargetError(CopyError):
+    """The first run of a mirror would replace or remove files that no mirror has written."""
+
+    def __init__(self, *, target: str, files: int, approval: str) -> None:
+        self.target = target
+        self.files = files
+        super().__init__(
+            f"{target}: {files:,} files there, which no mirror has written, would be replaced or removed. Nothing was "
+            "changed. Show what a run would do with `feed-assets mirror plan`. To lose them, allow it for this "
+            f"instance with `feed-assets instance rerun … --property {approval}`, or name another directory."
+        )
+
+
 class TargetRefusedError(CopyError):
     """The content at the target of a mirror cannot be replaced as a whole."""
 

@@ -14,7 +14,13 @@ from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Guard
 from feed_assets.transfer.copying import copy_many
-from feed_assets.transfer.errors import MirrorEmptiedError, MirrorFailedError, RemovalLimitError, TargetRefusedError
+from feed_assets.transfer.errors import (
+    ForeignTargetError,
+    MirrorEmptiedError,
+    MirrorFailedError,
+    RemovalLimitError,
+    TargetRefusedError,
+)
 from feed_assets.transfer.executors import run_where_worth
 from feed_assets.transfer.mirror_snapshots import SNAPSHOT, SnapshotKeeper, SnapshotResult, snapshot_name
 from feed_assets.transfer.outcomes import Copied, CopyStatus
@@ -129,11 +135,12 @@ def plan_mirror(
 def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, plan: CopyPlan) -> None:
     """Check that a directory may be mirrored as planned.
 
-    `approved` is the number of files that may be removed regardless of the limits.
+    `approved` is the number of files that may be removed regardless of the limits, or replaced although foreign.
 
     Raises:
         MirrorEmptiedError: the source has no files, the target has files, and nothing says that this is intended.
         RemovalLimitError: more files would be removed than the limits allow.
+        ForeignTargetError: files would be replaced or removed that no mirror has written.
         TargetRefusedError: the target must not be replaced as a whole: it is a link, or has something of others in it.
     """
     target, standing, removed = plan.target, count_standing(plan), len(plan.removed)
@@ -153,6 +160,9 @@ def check_plan(stores: StorePool, mirror: MirrorRecord, approved: int | None, pl
                 stores.get(target.store).all_files(target.path)  # raises for all but plain files: these would be lost
             except PathRefusedError as exc:
                 raise TargetRefusedError(url=url, reason=exc.reason) from exc
+    lost = removed + len(plan.replaced)
+    if plan.is_foreign and lost and (approved is None or lost > approved):
+        raise ForeignTargetError(target=url, files=lost, approval=f"{APPROVAL}={lost}")
 
 
 def find_limit(mirror: MirrorRecord, removed: int, standing: int) -> str | None:

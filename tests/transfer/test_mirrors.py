@@ -8,6 +8,7 @@ import pytest
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.errors import StorageError
 from feed_assets.transfer.errors import (
+    ForeignTargetError,
     MirrorEmptiedError,
     MirrorFailedError,
     RemovalLimitError,
@@ -68,7 +69,11 @@ def test_what_others_wrote_at_the_target_goes_only_if_files_are_removed(any_pair
     mirror = Mirrored(any_pair, removes=removes, limits=(1.0, 10))
     any_pair.target.harness.land(DIRECTORY, {"theirs.txt": b"theirs", "model.bin": b"another"})
     mirror.land(FILES)
-    mirror.run()
+    foreign = 1 + removes
+    with pytest.raises(ForeignTargetError, match=f"{foreign} files there, which no mirror has written"):
+        mirror.run(approved=foreign - 1)
+    assert mirror.there() == {"theirs.txt": b"theirs", "model.bin": b"another"}
+    mirror.run(approved=foreign)
     assert mirror.there() == (FILES if removes else {**FILES, "theirs.txt": b"theirs"})
 
 
@@ -215,7 +220,7 @@ def test_only_what_the_patterns_name_is_copied_and_removed(any_pair: Pair) -> No
     mirror = Mirrored(any_pair, removes=True, options={"include": ("**.txt",), "exclude": ("tmp/**",)})
     any_pair.target.harness.land(DIRECTORY, {"theirs.bin": b"theirs", "gone.txt": b"gone", "stays.txt": b"stays"})
     mirror.land({**FILES, "stays.txt": b"stays", "tmp/x.txt": b"x"})
-    mirror.run()
+    mirror.run(approved=2)
     vocabulary = "nested/deep/vocabulary.txt"
     assert mirror.there() == {"theirs.bin": b"theirs", "stays.txt": b"stays", vocabulary: FILES[vocabulary]}
 
