@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import shown
+from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.plan.records import MirrorRecord, ProcessRecord
@@ -90,6 +91,10 @@ def plan_mirrors(
     """
     record, mirror = _find(context, process, cluster)
     planned = plan_mirror(context.stores, mirror, context.real_clock, approved)
+    with context.database.read() as connection:
+        refused = find_refused_writes(connection, context.timeline, record, [context.as_of])
+    if refused:
+        planned = [replace(each, refusal=refused[context.as_of]) for each in planned]
     return MirrorPlans(process=record.process, cluster=record.cluster, directories=tuple(map(ShownMirror.of, planned)))
 
 
