@@ -161,6 +161,7 @@ class _BundleBuilder:
         self.issues.extend(document.issues)
         key = document.key
         if key is None:
+            self.salvaged += [document.salvaged] if document.salvaged is not None else []
             return
         first = self.sources.setdefault(key, document.sources)
         if first is not document.sources:
@@ -184,7 +185,7 @@ class _BundleBuilder:
             sources=SourceMap(self.sources),
             broken=frozenset(self.broken),
             digest=digest,
-            salvaged=tuple(self.salvaged),
+            salvaged=tuple(each for each in self.salvaged if each.key not in self.entities or each.key in self.broken),
         )
 
 

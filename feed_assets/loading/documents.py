@@ -47,11 +47,13 @@ class Note:
 class PlainDocument:
     """One document: its plain value, the line and column of each key and list item, and the mistakes found in it.
 
-    `is_presence_checked` means that parsing has already reported missing keys, so they are not reported again.
+    `readable` is what stands above a syntax error, if it can be read by itself. `is_presence_checked` means that
+    parsing has already reported missing keys, so they are not reported again.
     """
 
     line: int
     value: object = None
+    readable: object = None
     positions: dict[FieldPath, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)

@@ -93,13 +93,15 @@ class _Reader:
 
     def _salvage(self) -> AnyEntity | None:
         """Return what can be read of the locations of an entity with mistakes."""
-        if self._key is None:
+        value = self._document.value if self._document.value is not None else self._document.readable
+        key = _key_of(value)
+        if key is None:
             return None
-        kind, value = Kind(self._key[0]), self._document.value
+        kind = Kind(key[0])
         filled = value
         if self._values is not None:
             filled = Interpolation(self._values, with_variables=kind is Kind.CLUSTER).fill(value)
-        return salvage(kind, self._key[1], filled) if isinstance(filled, dict) else None
+        return salvage(kind, key[1], filled) if isinstance(filled, dict) else None
 
     def _entity(self, value: object) -> AnyEntity | None:
         if not isinstance(value, dict):

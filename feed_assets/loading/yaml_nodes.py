@@ -59,6 +59,7 @@ class _TooMuchError(Exception):
 
 class _Composer:
     def __init__(self, text: str) -> None:
+        self._text = text
         self._has_directives = text.count("\n%") > _MAX_DIRECTIVES  # libyaml takes quadratic time for directives
         self._loader = _Loader("" if self._has_directives else text)
         self._document = PlainDocument(line=1)
@@ -85,6 +86,7 @@ class _Composer:
         except (yaml.MarkedYAMLError, yaml.reader.ReaderError) as exc:
             self._is_broken = True
             self._note_syntax(exc)
+            self._document.readable = self._read_above(exc)
             return self._document
 
     def _compose_document(self) -> PlainDocument | None:
@@ -228,6 +230,20 @@ class _Composer:
         message = f"{reason}; the file is not read further"
         problem = Problem(code="yaml-too-big", message=message, remedy=remedy, line=line, column=column)
         self._document.problems.append(problem)
+
+    def _read_above(self, error: Exception) -> object:
+        """Return the value of the lines of a document above its syntax error, if they are YAML by themselves."""
+        marks = [mark for name in ("problem_mark", "context_mark") if (mark := getattr(error, name, None)) is not None]
+        first, lines = self._document.line - 1, self._text.split("\n")
+        ends = {mark.line - before for mark in marks for before in (0, 1)}  # at its end a text lacks what a line began
+        for end in sorted(ends, reverse=True) if () in self._document.positions else ():
+            above = _Composer("\n".join(lines[first:end]))
+            try:
+                found = above._compose_document()
+            except (_TooMuchError, yaml.MarkedYAMLError, yaml.reader.ReaderError):
+                continue
+            return None if found is None else found.value
+        return None
 
     def _note_syntax(self, error: Exception) -> None:
         mark = getattr(error, "problem_mark", None)

@@ -308,7 +308,7 @@ def test_a_cached_plan_is_not_used_when_a_link_leads_elsewhere_now(project: Path
     assert obstacle(load(project), "visits") == "it is at the data of feed 'views' on second"
 
 
-def two_clusters(project: Path, storage: str = "storage") -> str:
+def two_clusters(project: Path) -> str:
     """A feed on `primary`, and one on a cluster whose folder may become the same."""
     feeds = [
         CLICKS.replace("name: clicks", f"name: {name}")
@@ -317,7 +317,7 @@ def two_clusters(project: Path, storage: str = "storage") -> str:
         for name, cluster in (("visits", "primary"), ("views", "second"))
     ]
     (project / "entities/cluster.yaml").write_text(CLUSTER.replace("/data/primary", f"{project}/data"))
-    second = f"kind: cluster\nname: second\n{storage}: file://{project}/other\n"
+    second = f"kind: cluster\nname: second\nstorage: file://{project}/other\n"
     return "\n---\n".join([second, *feeds])
 
 
@@ -338,6 +338,23 @@ def test_what_is_left_out_because_of_a_mistake_keeps_its_place(project: Path, mi
     location = load(project)
     assert ("views", "second") not in location.plan.feeds
     assert obstacle(location, "visits") == "it is at the data of feed 'views' on second"
+
+
+@pytest.mark.parametrize("syntax", ["bad: [", "  bad: {a: b", "\tbad: 1", "bad: 'a"])
+def test_what_stands_above_a_syntax_error_keeps_its_place(project: Path, syntax: str) -> None:
+    (project / "data").mkdir()
+    (project / "other").symlink_to(project / "data")
+    (project / "entities/all.yaml").write_text(two_clusters(project) + syntax + "\n")
+    location = load(project)
+    assert [issue.code for issue in location.errors] == ["yaml-syntax"]
+    assert obstacle(location, "visits") == "it is at the data of feed 'views' on second"
+
+
+def test_a_damaged_copy_of_a_good_file_changes_nothing(project: Path) -> None:
+    text = CLICKS.replace("primary: {", "primary: {retention: {limit: days(2)}, ")
+    (project / "entities/clicks.yaml").write_text(text)
+    (project / "entities/clicks-copy.yaml").write_text(text + "bad: [\n")
+    assert obstacle(load(project)) is None
 
 
 MIRROR = """
