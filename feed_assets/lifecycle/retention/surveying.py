@@ -109,7 +109,7 @@ def survey_feed(
 ) -> FeedSurvey:
     """Find the paths of a feed that may be removed as of a moment.
 
-    Walks the storage, and measures paths whose sizes are not on record; changes nothing.
+    Walks the storage, and measures what goes and, until enough is found to have data, what stays; changes nothing.
 
     Raises:
         StorageError: storage cannot be listed.
