@@ -283,9 +283,8 @@ def _sized(
                     kept = Protection(ProtectionKind.STORAGE, measure.obstacle)
                     immovable.append(ProtectedPath(kind, item.path, item.nominal_time, (kept,)))
                 elif measure.exists:
-                    items[item.path] = item._replace(
-                        bytes=measure.bytes, files=measure.files, fingerprint=measure.fingerprint
-                    )
+                    sized = item if item.bytes is not None else item._replace(bytes=measure.bytes, files=measure.files)
+                    items[item.path] = sized._replace(fingerprint=measure.fingerprint)
         if items:
             taken[kind] = tuple(sorted(items.values(), key=lambda item: (item.nominal_time, item.path)))
     return taken, immovable
