@@ -56,6 +56,8 @@ FeedAssetsError
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
+│   ├── NoAnswerError         a service did not answer in time
+│   ├── NotAskedError         a service was not called, because its next try is not due
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved

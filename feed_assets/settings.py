@@ -85,8 +85,9 @@ class Settings(BaseSettings):
     `namespace` separates this project's tables from those of other projects in the same database: letters, digits and
     `_`, beginning with a letter. At most `unconfirmed_deletions` of the declared entities, as a share from 0 to 1, may
     disappear from the files at once without a confirmation. The schedule acts on a retention that became stricter after
-    `retention_grace_hours`. `webserver` is the URL of Dagster's webserver, which
-    commands ask to reload changed definitions.
+    `retention_grace_hours`. A tick waits `tick_patience` seconds for storages, metastores and Spark Connect servers;
+    what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
+    reload changed definitions.
     """
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
@@ -97,6 +98,7 @@ class Settings(BaseSettings):
     namespace: str | None = Field(default=None, pattern="^[a-z][a-z0-9_]{0,39}$")
     unconfirmed_deletions: float = Field(default=0.5, ge=0, le=1)
     retention_grace_hours: float = Field(default=24, ge=0)
+    tick_patience: float = Field(default=20.0, gt=0)
     strict: bool = False
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW

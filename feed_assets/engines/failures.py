@@ -1,6 +1,8 @@
 """Translate exceptions of user code and Spark to `EngineError`, so that callers need to know only one class."""
 
 import re
+import signal
+import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,8 @@ def reporting_failures(work: Work) -> Iterator[None]:
     """Translate every exception raised by the work inside the block.
 
     User code may raise any exception, and so may Spark on its behalf. This is therefore the only broad catch in
-    engines. `sys.exit` ends the instance, not the run of its neighbours.
+    engines. Whatever is raised, also by `sys.exit`, ends the instance and not the run of its neighbours. An interrupt
+    by a signal passes unchanged.
 
     Raises:
         WorkflowFailedError: from the exception of user code or Spark; an `EngineError` passes unchanged.
@@ -29,13 +32,29 @@ def reporting_failures(work: Work) -> Iterator[None]:
         yield
     except EngineError:
         raise
-    except (Exception, SystemExit) as exc:
+    except BaseException as exc:
+        if is_interrupt(exc):
+            raise
         raise WorkflowFailedError(
             process=work.process,
             nominal_time=render_datetime(work.nominal_time),
             path=work.path,
             reason=render_cause(exc),
         ) from exc
+
+
+def is_interrupt(exc: BaseException) -> bool:
+    """Return whether an exception was raised by the handler of a signal that ends the process, not by user code.
+
+    Python's own handler leaves no trace, so that with it any `KeyboardInterrupt` counts.
+    """
+    if isinstance(exc, Exception | SystemExit | GeneratorExit):
+        return False
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    if isinstance(exc, KeyboardInterrupt) and signal.default_int_handler in handlers:
+        return True
+    codes = {getattr(handler, "__code__", None) for handler in handlers} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(exc.__traceback__))
 
 
 def render_cause(exc: BaseException) -> str:

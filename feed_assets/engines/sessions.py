@@ -8,6 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from feed_assets.engines.spark_addresses import FEW_RETRIES
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -123,7 +125,7 @@ def interrupt_run(remote: str, run_id: str) -> int:
     """
     from pyspark.sql.connect.client import SparkConnectClient
 
-    client = SparkConnectClient(connection=_with_session_id(remote, run_id))
+    client = SparkConnectClient(connection=_with_session_id(remote, run_id), retry_policy=dict(FEW_RETRIES))
     try:
         return len(client.interrupt_all() or ())
     finally:

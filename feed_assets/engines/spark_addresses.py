@@ -4,6 +4,7 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from feed_assets.engines.errors import ServiceError
@@ -11,6 +12,8 @@ from feed_assets.engines.errors import ServiceError
 _YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_PORT = 15002
 _SECONDS = 3.0
+FEW_RETRIES = MappingProxyType({"max_retries": 2})
+"""The policy of a short call to a Spark Connect server; by default it is repeated for ten minutes."""
 _HOST_PORT = re.compile(r"(?:[A-Za-z][\w+.-]*://)?([\w.-]+):([0-9]+)/?")  # host:8032, rm://host:8032
 
 
@@ -41,10 +44,10 @@ def check_spark_remote(url: str) -> None:
         ServiceError: nothing listens there, or it is not a Spark Connect server.
     """
     address = urlsplit(url)
-    _reach_one(f"Spark Connect at {_bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
+    _reach_one(f"Spark Connect at {bare_url(url)}", [(address.hostname or "", address.port or _CONNECT_PORT)])
     if not probe(url):
         raise ServiceError(
-            service=f"Spark Connect at {_bare_url(url)}",
+            service=f"Spark Connect at {bare_url(url)}",
             reason="it does not answer as a Spark Connect server does",
             next_step="Check the address, and the server's log.",
         )
@@ -62,7 +65,7 @@ def probe(url: str) -> bool:
         socket.create_connection((address.hostname, address.port or _CONNECT_PORT), timeout=1).close()
     except OSError:
         return False
-    client = SparkConnectClient(connection=url)
+    client = SparkConnectClient(connection=url, retry_policy=dict(FEW_RETRIES))
     try:
         client.get_configs("spark.app.name")
         client.release_session()
@@ -109,6 +112,6 @@ def _default_port(scheme: str) -> int:
     return 80 if scheme == "http" else 443
 
 
-def _bare_url(url: str) -> str:
+def bare_url(url: str) -> str:
     """Return a Spark Connect address without its parameters, which may contain a token."""
     return url.partition("/;")[0]

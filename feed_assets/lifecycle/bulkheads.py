@@ -4,7 +4,7 @@ A tick consists of units: a step, or the part of a step that concerns one feed, 
 fails is recorded with its reason and put off; all others run. The first success of the unit ends the record.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import ParamSpec, TypeVar
 
@@ -12,6 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.clock import Clock, Stopwatch
 from feed_assets.errors import describe_error
+from feed_assets.lifecycle.errors import NoAnswerError, NotAskedError
+from feed_assets.lifecycle.patience import Answer, Patience
 from feed_assets.masking import get_logger
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
@@ -24,12 +26,13 @@ AGE_PER_PAUSE = 50
 WORK_PER_PAUSE = 4
 """A unit that fails slowly, such as by a time-out, takes at most a fifth of the time."""
 FORGOTTEN_AFTER = timedelta(hours=1)
+SLOW_SECONDS = 2.0
+"""Seconds after which a service that fails is not called again in the same tick."""
 
-LATE_STEPS = frozenset({TickStep.LATE_DATA})
-RETENTION_STEPS = frozenset({TickStep.RETENTION})
-ARRIVAL_STEPS = frozenset(TickStep) - LATE_STEPS - RETENTION_STEPS
+TIME_OUT_SECONDS = 10.0
+"""Seconds after which work that reads much, and fails, has probably waited for its storage."""
 
-_NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
+NOT_CONFINED = (StateUnreachableError, SQLAlchemyError)
 """Nothing can be recorded, or the transaction around the unit is lost."""
 
 _Item = TypeVar("_Item")
@@ -42,23 +45,25 @@ _logger = get_logger(__name__)
 class Bulkheads:
     """The units of one tick of a cluster, and what is recorded about their failures.
 
-    `save` records what has changed. `clock` is the real clock.
+    `save` records what has changed. `clock` is the real clock. `patience` is that of the process; without one, services
+    are called without a time limit.
     """
 
-    def __init__(self, cluster: str, clock: Clock, known: Iterable[TickFailure] = ()) -> None:
+    def __init__(
+        self, cluster: str, clock: Clock, known: Iterable[TickFailure] = (), patience: Patience | None = None
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._patience = patience or Patience(None)
         self._stored = {(each.step, each.subject): each for each in known if each.cluster == cluster}
         self._now = dict(self._stored)
 
     @classmethod
-    def open(
-        cls, database: Database, cluster: str, clock: Clock, steps: Collection[TickStep] = ARRIVAL_STEPS
-    ) -> "Bulkheads":
-        """Read the failures of earlier ticks in the given steps."""
+    def open(cls, database: Database, cluster: str, clock: Clock, patience: Patience | None = None) -> "Bulkheads":
+        """Read the failures of earlier ticks and runs."""
         with database.read() as connection:
             failures = TickFailures(connection).all()
-        return cls(cluster, clock, (each for each in failures if each.step in steps))
+        return cls(cluster, clock, failures, patience)
 
     def is_put_off(self, step: TickStep, subject: str = "") -> bool:
         """Return whether a unit has failed and its next try is not due."""
@@ -73,6 +78,15 @@ class Bulkheads:
         """Return why a unit failed; "" if it did not."""
         failure = self._now.get((step, subject))
         return "" if failure is None else failure.reason
+
+    def pause(self, step: TickStep, subject: str = "") -> timedelta:
+        """Return the time until the next try of a unit."""
+        failure = self._now.get((step, subject))
+        return timedelta(0) if failure is None else max(failure.next_try_at - self._clock.now(), timedelta(0))
+
+    def to_try_again(self, step: TickStep) -> frozenset[str]:
+        """Return the units of a step that have failed and whose next try is due."""
+        return frozenset(subject for own, subject in self._now if own is step and not self.is_put_off(step, subject))
 
     def run(
         self,
@@ -105,7 +119,7 @@ class Bulkheads:
         watch = Stopwatch()
         try:
             result = work(*args, **kwargs)
-        except _NOT_CONFINED:
+        except NOT_CONFINED:
             raise
         except Exception as exc:  # noqa: BLE001 - whatever fails, it must not end the tick; `fail` logs it
             self.fail(step, subject, exc, watch.seconds)
@@ -123,7 +137,7 @@ class Bulkheads:
         due = {subject: item for subject, item in units.items() if not self.is_put_off(step, subject)}
         try:
             results = work(list(due.values())) if due else []
-        except _NOT_CONFINED:
+        except NOT_CONFINED:
             raise
         except Exception:  # noqa: BLE001 - the unit that fails alone logs it
             none: list[_Result] = []
@@ -133,6 +147,27 @@ class Bulkheads:
         for subject in due:
             self.succeed(step, subject)
         return results
+
+    def ask(self, step: TickStep, calls: Mapping[str, Callable[[], _Result]]) -> dict[str, _Result | Exception]:
+        """Call several services at once, by endpoint; return what each returned or raised.
+
+        An endpoint that fails slowly, such as by a time-out, is recorded and put off; until its next try, it is not
+        called, so that its time-out is waited for once.
+        """
+        due = {endpoint: call for endpoint, call in calls.items() if not self.is_put_off(step, endpoint)}
+        answers = self._patience.ask(due)
+        for endpoint, answer in answers.items():
+            self._note(step, endpoint, answer)
+        found: dict[str, _Result | Exception] = {endpoint: answer.value for endpoint, answer in answers.items()}
+        for endpoint in calls.keys() - due.keys():
+            found[endpoint] = NotAskedError(endpoint=endpoint, reason=self.reason(step, endpoint))
+        return found
+
+    def _note(self, step: TickStep, endpoint: str, answer: Answer[_Result]) -> None:
+        if not isinstance(answer.value, Exception):
+            self.succeed(step, endpoint)
+        elif answer.seconds > SLOW_SECONDS or isinstance(answer.value, NoAnswerError):
+            self.fail(step, endpoint, answer.value, answer.seconds)
 
     def fail(
         self,

@@ -42,6 +42,25 @@ class OutputOutsideValidityError(LifecycleError):
         )
 
 
+class NoAnswerError(LifecycleError):
+    """A service did not answer in time."""
+
+    def __init__(self, *, endpoint: str, seconds: float) -> None:
+        self.endpoint = endpoint
+        super().__init__(
+            f"{endpoint} has not answered within {seconds:g} seconds. Check that it runs and can be reached; "
+            "if it needs longer, raise the setting tick_patience."
+        )
+
+
+class NotAskedError(LifecycleError):
+    """A service was not called, because it has failed and its next try is not due."""
+
+    def __init__(self, *, endpoint: str, reason: str) -> None:
+        self.endpoint = endpoint
+        super().__init__(f"{endpoint} does not answer: {reason}")
+
+
 class ReleaseError(LifecycleError):
     """No new release of a process can be made as asked."""
 

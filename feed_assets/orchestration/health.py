@@ -16,7 +16,7 @@ from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
-from feed_assets.state.records import ObstructedFeed, TickFailure
+from feed_assets.state.records import ObstructedFeed, TickFailure, TickStep
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.timing.dates import render_datetime
 
@@ -54,10 +54,7 @@ class Health:
 
     def describe(self, cluster: str) -> str:
         """Return a phrase about what fails on a cluster; empty if nothing does."""
-        failing = self._sentences(cluster)
-        if not failing:
-            return ""
-        return f"; {counted(len(failing), 'failure')}: {failing[0]}"
+        return _phrase(self._sentences(cluster))
 
     def _sentences(self, cluster: str | None = None) -> list[str]:
         return [
@@ -76,6 +73,17 @@ def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Heal
         failures=[each for each in failures if each.cluster in plan.clusters],
         obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
     )
+
+
+def describe_failing(database: Database, cluster: str, *steps: TickStep) -> str:
+    """Return a phrase about what fails in steps of a cluster; empty if nothing does."""
+    with database.read() as connection:
+        failures = [each for each in TickFailures(connection).all() if each.cluster == cluster and each.step in steps]
+    return _phrase([mask(describe_failure(each)) for each in failures])
+
+
+def _phrase(sentences: Sequence[str]) -> str:
+    return f"; {counted(len(sentences), 'failure')}: {sentences[0]}" if sentences else ""
 
 
 def describe_failure(failure: TickFailure) -> str:

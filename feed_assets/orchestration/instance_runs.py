@@ -16,6 +16,7 @@ from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
 from feed_assets.engines.sessions import YARN_QUEUE, session_conf
+from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
@@ -26,7 +27,7 @@ from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
 from feed_assets.masking import format_error, mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.interrupts import repeated_interrupts
@@ -104,11 +105,13 @@ class InstanceRun:
         request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
         ordered = {label: times[label] for label in in_order(self.process.order, list(times))}
         failures: dict[str, str] = {}
+        errors: dict[datetime, Exception] = {}
 
         def end(label: str, outcome: tuple[Published, ...] | Exception) -> None:
             if not isinstance(outcome, Exception):
                 on_done(label, outcome)
                 return
+            errors[times[label]] = outcome
             failures[label] = mask(f"{type(outcome).__name__}: {outcome}")
             trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
             context.log.error(f"{label} failed: {failures[label]}{trace}")
@@ -116,6 +119,8 @@ class InstanceRun:
         run = self._run_each if self.process.copy is None else self._run_copies
         with repeated_interrupts(context.instance, context.run.run_id):
             run(timeline, ordered, request, end)
+        if self.process.copy is not None:
+            note_flow(database, self.process, errors, self.runtime.real_clock)
         if failures:
             raise Failure(
                 description=_describe(self.process, failures, len(times)),
@@ -296,6 +301,8 @@ def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) ->
     """Return the run's session. On a Spark Connect server the session has the run's id, so others can stop leftover
     work.
     """
+    if cluster.spark_remote is not None:
+        check_spark_remote(cluster.spark_remote)
     if cluster.spark_remote is not None and spark.spark_config.get("spark.remote") == cluster.spark_remote:
         conf = session_conf(remote=cluster.spark_remote, conf=dict(cluster.spark_conf), run_id=run_id)
         spark = LazyPySparkResource(spark_config=conf)

@@ -15,6 +15,7 @@ from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.state.database import Database
+from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import parse_datetime, render_datetime
 
 
@@ -45,7 +46,11 @@ def request_runs(
 ) -> list[RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
-    requests = apply_requests(
+    nothing: list[LaunchRequest] = []
+    requests = bulkheads.run(
+        TickStep.REQUESTS,
+        nothing,
+        apply_requests,
         database,
         follow_plan(runtime, active.location, database, as_of),
         cluster,

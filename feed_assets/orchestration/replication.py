@@ -10,10 +10,12 @@ from dagster import DagsterInstance, RunRequest, SkipReason
 
 from feed_assets.lifecycle.instances.requests import LaunchMode
 from feed_assets.orchestration import names
+from feed_assets.orchestration.health import describe_failing
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.listed_instances import request_runs
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.state.records import TickStep
 
 REQUESTS_A_TICK = 50
 
@@ -37,5 +39,6 @@ def run_replication_tick(
         at_most=REQUESTS_A_TICK,
     )
     if not requests:
-        return SkipReason("no copy is ready, or the limit of concurrent copies is reached")
+        failing = describe_failing(database, cluster, TickStep.REQUESTS, TickStep.REPLICATION)
+        return SkipReason("no copy is ready, or the limit of concurrent copies is reached" + failing)
     return requests

@@ -5,7 +5,7 @@ and removes expired trash. The arrival sensor reports the fate of instances from
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dagster import (
@@ -21,13 +21,13 @@ from dagster_pyspark import LazyPySparkResource
 from sqlalchemy import Connection
 
 from feed_assets.errors import describe_error
-from feed_assets.lifecycle.bulkheads import RETENTION_STEPS, Bulkheads
+from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, Bulkheads
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
 from feed_assets.lifecycle.instances.worker_names import name_holder
 from feed_assets.lifecycle.retention.movers import choose_measurer, choose_mover
 from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
-from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.schedule import (
     Due,
     apply_retention_schedule,
@@ -39,9 +39,11 @@ from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
 from feed_assets.masking import get_logger
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
+from feed_assets.orchestration.health import describe_failing
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
+from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
@@ -74,25 +76,33 @@ def run_retention_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
         return SkipReason("safe mode is on")
-    timeline = runtime.timeline(active.location)
-    apply_retention_schedule(database, timeline, cluster, as_of, runtime.settings.retention_grace)
-    work = _find_work(runtime, database, active.plan, cluster, as_of)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    work = bulkheads.run(
+        TickStep.RETENTION, "", _find_work, runtime, database, active.location, cluster, as_of, bulkheads
+    )
+    bulkheads.save(database)
     if not work:
-        return SkipReason("retention is not due for any feed")
+        failing = describe_failing(database, cluster, TickStep.RETENTION)
+        return SkipReason("retention is not due for any feed" + failing)
     unended = RunsFilter(job_name=names.retention_job(cluster), statuses=_UNENDED)
     if instance.get_runs_count(unended):
         return SkipReason(f"a run is active; afterwards: {work}")
     return RunRequest(tags={names.TAG_CLUSTER: cluster})
 
 
-def _find_work(runtime: Runtime, database: Database, plan: Plan, cluster: str, as_of: datetime) -> str:
+def _find_work(
+    runtime: Runtime, database: Database, location: Location, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> str:
     """Describe the work of a run in a few words; empty if there is none. Emptying the trash alone waits until a feed is
     due.
     """
+    apply_retention_schedule(database, runtime.timeline(location), cluster, as_of, runtime.settings.retention_grace)
     with database.read() as connection:
-        due = _find_due(runtime, connection, plan, cluster, as_of)
+        due = _find_due(runtime, connection, location.plan, cluster, as_of)
         real_now = runtime.real_clock.now()
-        waiting = [each for each in find_waiting(connection, cluster) if not _is_worked_on(connection, each, real_now)]
+        waiting = [
+            each for each in _waiting(connection, cluster, bulkheads) if not _is_worked_on(connection, each, real_now)
+        ]
     parts = [f"retention of {len(due)} feeds"] if due else []
     parts += [f"{len(waiting)} approved or interrupted sweeps"] if waiting else []
     return " and ".join(parts)
@@ -101,6 +111,16 @@ def _find_work(runtime: Runtime, database: Database, plan: Plan, cluster: str, a
 def _find_due(runtime: Runtime, connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> list[Due]:
     view = load_schedules(connection, state_without_row(runtime.settings.schedule))
     return find_due(connection, plan, view, cluster, as_of)
+
+
+def _waiting(connection: Connection, cluster: str, bulkheads: Bulkheads) -> list[Sweep]:
+    """Return the approved and interrupted sweeps, but not those that failed and whose next try is not due."""
+    waiting = find_waiting(connection, cluster)
+    return [each for each in waiting if not bulkheads.is_put_off(TickStep.RETENTION, _unit(each.sweep_id))]
+
+
+def _unit(sweep_id: str) -> str:
+    return f"sweep {sweep_id}"
 
 
 def _is_worked_on(connection: Connection, sweep: Sweep, real_now: datetime) -> bool:
@@ -134,25 +154,35 @@ def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) 
         request,
         measurer=choose_measurer(sweep_context.stores, _session(context, cluster)),
     )
+    bulkheads = _note_failures(sweep_context, cluster, planned)
+    pauses = {
+        feed: bulkheads.pause(TickStep.RETENTION, feed)
+        for feed in (each.record.feed for each in due)
+        if bulkheads.has_failed(TickStep.RETENTION, feed)
+    }
     with sweep_context.database.begin() as connection:
-        reschedule_retention(connection, due, now)
-        waiting = find_waiting(connection, cluster)
-    _note_failures(sweep_context, cluster, planned)
+        reschedule_retention(connection, due, now, pauses)
+        waiting = _waiting(connection, cluster, bulkheads)
     _log_plan(context, planned)
     ready = [sweep.sweep_id for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
     return [*(sweep.sweep_id for sweep in waiting), *ready]
 
 
-def _note_failures(context: SweepContext, cluster: str, planned: PlannedSweeps) -> None:
-    bulkheads = Bulkheads.open(context.database, cluster, context.real_clock, RETENTION_STEPS)
+def _note_failures(context: SweepContext, cluster: str, planned: PlannedSweeps) -> Bulkheads:
+    """Record the feeds that could not be planned; they are tried again sooner than by their cadence."""
+    bulkheads = Bulkheads.open(context.database, cluster, context.real_clock)
     for each in planned.feeds:
         if each.error is None:
             bulkheads.succeed(TickStep.RETENTION, each.record.feed)
         else:
-            cadence = each.record.retention.cadence.as_duration() if each.record.retention else timedelta(0)
-            next_try_at = context.real_clock.now() + cadence
-            bulkheads.fail(TickStep.RETENTION, each.record.feed, each.error, next_try_at=next_try_at)
+            bulkheads.fail(TickStep.RETENTION, each.record.feed, each.error, next_try_at=_next_try(context))
     bulkheads.save(context.database)
+    return bulkheads
+
+
+def _next_try(context: SweepContext) -> datetime:
+    """Return when a run begins at the earliest for what failed now."""
+    return context.real_clock.now() + LONGEST_PAUSE
 
 
 def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, sweeps: Sequence[str]) -> None:
@@ -162,13 +192,12 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         Failure: sweeps failed; each continues in the next run.
     """
     sweep_context = _sweep_context(runtime, context)
-    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock, RETENTION_STEPS)
+    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
     failed: list[str] = []
     for sweep_id in sweeps:
-        mover = choose_mover(
-            _paths_of(sweep_context.database, sweep_id), sweep_context.stores, _session(context, cluster)
-        )
         try:
+            paths = _paths_of(sweep_context.database, sweep_id)
+            mover = choose_mover(paths, sweep_context.stores, _session(context, cluster))
             sweep = run_sweep(sweep_context, sweep_id, mover=mover)
         except SweepRefusedError as exc:
             context.log.warning(str(exc))
@@ -178,10 +207,10 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         except Exception as exc:
             _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
             context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
-            bulkheads.fail(TickStep.RETENTION, f"sweep {sweep_id}", exc)
+            bulkheads.fail(TickStep.RETENTION, _unit(sweep_id), exc, next_try_at=_next_try(sweep_context))
             failed.append(sweep_id)
             continue
-        bulkheads.succeed(TickStep.RETENTION, f"sweep {sweep_id}")
+        bulkheads.succeed(TickStep.RETENTION, _unit(sweep_id))
         context.log.info(f"sweep {sweep_id}: {describe_sweep(sweep)}")
         context.add_output_metadata({names.META_SWEEP: sweep_id})
     bulkheads.save(sweep_context.database)
@@ -190,14 +219,22 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
 
 
 def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:
-    """Remove expired trash for good."""
+    """Remove expired trash for good; a sweep whose trash cannot be removed does not affect the others."""
     sweep_context = _sweep_context(runtime, context)
     try:
         found = find_purgeable(sweep_context, cluster, sweep_context.clock.now())
     except SweepRefusedError as exc:
         context.log.warning(str(exc))
         return
-    for purged in purge_sweeps(sweep_context, cluster, found):
+    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
+    units = {f"trash of {_unit(sweep.sweep_id)}": sweep for sweep in found}
+
+    def purge(sweeps: Sequence[Sweep]) -> list[PurgedSweep]:
+        return purge_sweeps(sweep_context, cluster, sweeps)
+
+    done = bulkheads.run_apart(TickStep.RETENTION, units, purge) if units else purge([])
+    bulkheads.save(sweep_context.database)
+    for purged in done:
         if purged.obstacle:
             context.log.warning(f"the trash of sweep {purged.sweep.sweep_id} stays: {purged.obstacle}")
         else:

@@ -4,7 +4,8 @@ Every Dagster run loads the location, so the modules that open resources are imp
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -21,6 +22,7 @@ from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
+    from feed_assets.lifecycle.patience import Patience
     from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
     from feed_assets.orchestration.dead_runs import RunHeartbeats
     from feed_assets.state.database import Database
@@ -49,6 +51,7 @@ class Runtime:
     reloading: threading.Lock = field(default_factory=threading.Lock)
     _databases: "dict[str, Database]" = field(default_factory=dict)
     _timeline: "ReleaseTimeline | None" = None
+    _busy: set[str] = field(default_factory=set)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -65,6 +68,26 @@ class Runtime:
         from feed_assets.storage.pool import StorePool
 
         return StorePool()
+
+    @cached_property
+    def patience(self) -> "Patience":
+        """The patience of ticks with services that may hang."""
+        from feed_assets.lifecycle.patience import Patience
+
+        return Patience(self.settings.tick_patience)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Yield whether no other thread of this process is inside the context of this name."""
+        with self._mutex:
+            is_alone = name not in self._busy
+            self._busy.add(name)
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                with self._mutex:
+                    self._busy.remove(name)
 
     @cached_property
     def heartbeats(self) -> "RunHeartbeats":

@@ -23,10 +23,12 @@ from dagster import (
 
 from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
+from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.lifecycle.instances.clock_setback import apply_clock
 from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
 from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
@@ -80,7 +82,7 @@ def run_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if cluster not in active.plan.clusters:
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
-    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
     timeline = follow_plan(runtime, active.location, database, as_of, bulkheads)
     tick = _Tick(
         runtime=runtime,
@@ -125,7 +127,9 @@ class _Tick:
             _logger.warning("cluster %s: %s", cluster, set_back.render())
         record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
         run = bulkheads.run
-        run(TickStep.RECONCILIATION, None, reconcile, database, record, instance, heartbeats, as_of, real_now)
+        run(
+            TickStep.RECONCILIATION, None, reconcile, database, record, instance, heartbeats, as_of, real_now, bulkheads
+        )
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         arrivals = run(
             TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
@@ -236,6 +240,7 @@ def reconcile(
     heartbeats: RunHeartbeats,
     as_of: datetime,
     real_now: datetime,
+    bulkheads: Bulkheads,
 ) -> None:
     """Ask Dagster for the state of the recorded runs, and correct the record."""
     launched = find_launched(database, cluster.name, real_now)
@@ -252,19 +257,25 @@ def reconcile(
         by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
     commands = find_commands(database, launched, real_now)
     apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
+    ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
     if cluster.spark_remote is not None:
-        _stop_leftovers(
-            cluster.spark_remote, [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
-        )
+        _stop_leftovers(cluster.spark_remote, ended, bulkheads)
 
 
-def _stop_leftovers(remote: str, run_ids: Sequence[str]) -> None:
-    """Stop the remaining work of ended runs on a Spark Connect server."""
-    for run_id in run_ids:
-        try:
+def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:
+    """Stop the remaining work of ended runs on a Spark Connect server; a server that failed is tried again."""
+    server = bare_url(remote)
+    if not run_ids and not bulkheads.has_failed(TickStep.SPARK, server):
+        return
+
+    def stop() -> None:
+        check_spark_remote(remote)
+        for run_id in run_ids:
             interrupt_run(remote, run_id)
-        except Exception:
-            _logger.warning("the work of run %s on %s could not be stopped", run_id, remote, exc_info=True)
+
+    answer = bulkheads.ask(TickStep.SPARK, {server: stop})[server]
+    if isinstance(answer, Exception) and not isinstance(answer, NotAskedError):
+        bulkheads.fail(TickStep.SPARK, server, answer)
 
 
 def _state(status: DagsterRunStatus | None) -> RunState:

@@ -55,11 +55,13 @@ class WatermarkKind(StrEnum):
 class TickStep(StrEnum):
     """The step of a tick to which a unit of work belongs; the comment says what the unit is.
 
-    The last two are steps of the sensor for late data and of the job of retention, all others of the arrival sensor.
+    The last three are steps of the sensor for late data and of the jobs of retention and replication, all others of the
+    arrival sensor.
     """
 
     DEFINITIONS = "definitions"  # what the location declares
     RECONCILIATION = "reconciliation"  # the runs of the cluster
+    SPARK = "Spark"  # a Spark Connect server
     STAGING_SWEEP = "staging sweep"  # the address of a store
     STORAGE = "storage"  # the endpoint of stores
     ARRIVALS = "arrivals"  # the polls of the cluster
@@ -72,7 +74,8 @@ class TickStep(StrEnum):
     PARTITIONS = "partitions"  # a grid
     POOLS = "pools"  # the pools of the cluster
     LATE_DATA = "late data"  # a feed
-    RETENTION = "retention"  # a feed, or a sweep
+    RETENTION = "retention"  # a feed, a sweep, or the trash of a sweep
+    REPLICATION = "replication"  # a flow
 
 
 class FeedKey(NamedTuple):

@@ -56,6 +56,7 @@ def apply_past_polls(
             each.plan,
             states,
             as_of,
+            bulkheads,
         )
     with database.begin() as connection:
         Cursors(connection).put(_cursor(cluster), (as_of + PAUSE).isoformat())

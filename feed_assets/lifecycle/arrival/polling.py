@@ -172,9 +172,14 @@ def apply_arrivals(
 
 
 def poll_missing_inputs(
-    database: Database, stores: StorePool, plan: Plan, states: Sequence[InputState], as_of: datetime
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    states: Sequence[InputState],
+    as_of: datetime,
+    bulkheads: Bulkheads | None = None,
 ) -> None:
-    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared.
+    """Poll missing external instances now and record arrivals, for runs that no sensor has prepared, and for ticks.
 
     Raises:
         StorageError: a store could not look into one of them; the arrivals of the others are recorded.
@@ -186,7 +191,7 @@ def poll_missing_inputs(
         for time in state.missing
         if time <= as_of
     ]
-    looks = poll_instances(stores, candidates)
+    looks = poll_instances(stores, candidates) if bulkheads is None else poll_confined(stores, candidates, bulkheads)
     seen = [decide_poll_result(candidate, look, as_of) for candidate, look in zip(candidates, looks, strict=True)]
     arrived = [each for each in seen if each.event is not None]
     if arrived:

@@ -7,19 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import chain
 
 from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
-from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.records import TickStep
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Look, obstructed
-
-PATIENCE = 2.0
-"""Seconds after which a store that fails is not asked again in the same tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +45,25 @@ def poll_instances(stores: StorePool, candidates: Sequence[Candidate]) -> list[L
 def poll_confined(stores: StorePool, candidates: Sequence[Candidate], bulkheads: Bulkheads) -> list[Look]:
     """Poll like `poll_instances`; what keeps a store from looking becomes the obstacle of the instances it concerns.
 
-    If a store fails, its feeds are polled one by one. An endpoint that fails slowly, such as by a time-out, is left
-    alone for the rest of the tick and for four times as long as it took.
+    All endpoints are asked at once. If a store fails, its feeds are polled one by one. An endpoint that fails slowly,
+    such as by a time-out, is left alone for the rest of the tick and for four times as long as it took.
     """
+    groups: dict[str, dict[tuple[StoreAddress, str | None], list[int]]] = defaultdict(dict)
+    for group, positions in _by_store(candidates).items():
+        groups[endpoint_of(group[0])][group] = positions
+    found: dict[str, dict[int, Look]] = {endpoint: {} for endpoint in groups}
+
+    def poll(endpoint: str) -> None:
+        for (address, flag), positions in groups[endpoint].items():
+            found[endpoint].update(_poll_store(stores, candidates, address, flag, positions))
+
+    answers = bulkheads.ask(TickStep.STORAGE, {endpoint: partial(poll, endpoint) for endpoint in groups})
     looks: dict[int, Look] = {}
-    for (address, flag), positions in _by_store(candidates).items():
-        looks.update(_poll_store(stores, candidates, address, flag, positions, bulkheads))
+    for endpoint, answer in answers.items():
+        if isinstance(answer, Exception):
+            obstacle = obstructed("", describe_error(answer))
+            looks.update(dict.fromkeys(chain.from_iterable(groups[endpoint].values()), obstacle))
+        looks.update(found[endpoint].copy())  # a call that hangs may go on writing
     return [looks[position] for position in range(len(candidates))]
 
 
@@ -91,28 +103,21 @@ def _poll_store(
     address: StoreAddress,
     flag: str | None,
     positions: Sequence[int],
-    bulkheads: Bulkheads,
 ) -> dict[int, Look]:
-    """Poll the instances of one store; all at once, then feed by feed if that fails, then none."""
-    endpoint = endpoint_of(address)
-    if bulkheads.is_put_off(TickStep.STORAGE, endpoint):
-        reason = bulkheads.reason(TickStep.STORAGE, endpoint)
-        return {position: obstructed("", f"{endpoint} does not answer: {reason}") for position in positions}
+    """Poll the instances of one store: all at once, then feed by feed if that fails. Raises what fails slowly."""
     watch = Stopwatch()
     try:
-        looks = _poll(stores, candidates, address, flag, positions)
-    except Exception as exc:  # noqa: BLE001 - whatever a storage client raises is an obstacle to its feeds alone
-        if watch.seconds > PATIENCE:
-            bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
+        return _poll(stores, candidates, address, flag, positions)
+    except Exception as exc:
+        if watch.seconds > SLOW_SECONDS:
+            raise
         by_feed: dict[Key, list[int]] = defaultdict(list)
         for position in positions:
             by_feed[candidates[position].record.key].append(position)
-        if len(by_feed) == 1 or watch.seconds > PATIENCE:
-            return {position: obstructed("", describe_error(exc)) for position in positions}
-        return {
-            position: look
-            for each in by_feed.values()
-            for position, look in _poll_store(stores, candidates, address, flag, each, bulkheads).items()
-        }
-    bulkheads.succeed(TickStep.STORAGE, endpoint)
-    return looks
+        if len(by_feed) == 1:
+            return dict.fromkeys(positions, obstructed("", describe_error(exc)))
+    return {
+        position: look
+        for each in by_feed.values()
+        for position, look in _poll_store(stores, candidates, address, flag, each).items()
+    }

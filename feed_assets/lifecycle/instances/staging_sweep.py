@@ -1,9 +1,13 @@
 """Remove the abandoned stagings of a cluster once a day."""
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
-from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.clock import Stopwatch
+from feed_assets.lifecycle.bulkheads import SLOW_SECONDS, Bulkheads
+from feed_assets.plan.addresses import StoreAddress, endpoint_of
 from feed_assets.plan.records import Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
@@ -21,18 +25,47 @@ def apply_staging_sweep(
     """Remove a cluster's abandoned stagings, once a day of real time; return how many, or None if it is not yet time.
 
     Removes only stagings, which no reader sees, and recovers interrupted publications first. A store that fails is
-    swept the next day.
+    tried again, unless its endpoint fails slowly: then it is swept the next day.
     """
     name = f"staging-sweep/{cluster}"
     with database.read() as connection:
         last = Cursors(connection).get(name)
-    if last is not None and abs(real_now - parse_datetime(last)) < PERIOD:
+    is_time = last is None or abs(real_now - parse_datetime(last)) >= PERIOD
+    again = bulkheads.to_try_again(TickStep.STAGING_SWEEP)
+    if not is_time and not again:
         return None
-    with database.begin() as connection:
-        Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
+    if is_time:
+        with database.begin() as connection:
+            Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
+    addresses: dict[str, set[StoreAddress]] = defaultdict(set)
+    for record in plan.feeds.values():
+        if record.cluster == cluster and (is_time or record.store.url in again):
+            addresses[endpoint_of(record.store)].add(record.store)
+    return _sweep(stores, addresses, real_now - ABANDONED_AFTER, bulkheads)
 
-    def sweep(address: StoreAddress) -> int:
-        return stores.get(address).sweep_staging(real_now - ABANDONED_AFTER)
 
-    addresses = {record.store for record in plan.feeds.values() if record.cluster == cluster}
-    return sum(bulkheads.run_unit(TickStep.STAGING_SWEEP, address.url, 0, sweep, address) for address in addresses)
+def _sweep(
+    stores: StorePool, addresses: Mapping[str, Collection[StoreAddress]], before: datetime, bulkheads: Bulkheads
+) -> int:
+    """Sweep stores, all endpoints at once; an endpoint that fails slowly is left alone."""
+    failed: dict[str, Exception] = {}
+
+    def sweep(endpoint: str) -> int:
+        removed = 0
+        for address in addresses[endpoint]:
+            watch = Stopwatch()
+            try:
+                removed += stores.get(address).sweep_staging(before)
+            except Exception as exc:
+                if watch.seconds > SLOW_SECONDS:
+                    raise
+                failed[address.url] = exc
+        return removed
+
+    answers = bulkheads.ask(TickStep.STORAGE, {endpoint: partial(sweep, endpoint) for endpoint in addresses})
+    for url in (address.url for found in addresses.values() for address in found):
+        if url in failed:
+            bulkheads.fail(TickStep.STAGING_SWEEP, url, failed[url])
+        else:
+            bulkheads.succeed(TickStep.STAGING_SWEEP, url)
+    return sum(answer for answer in answers.values() if not isinstance(answer, Exception))

@@ -111,10 +111,10 @@ def _planned(
     )
 
 
-def decide_put_off(check: LateCheck, as_of: datetime) -> datetime:
-    """Return when a check that cannot be made now is due again: after the same delay.
+def decide_put_off(check: LateCheck, as_of: datetime, pause: timedelta | None = None) -> datetime:
+    """Return when a check that cannot be made now is due again: after a pause, by default the same delay.
 
     At the latest at the cut-off, if that is still to come.
     """
-    again = as_of + max(check.delay, SHORTEST_DELAY)
+    again = as_of + (max(check.delay, SHORTEST_DELAY) if pause is None else pause)
     return check.cut_off_at if as_of < check.cut_off_at < again else again

@@ -6,14 +6,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.clock import Stopwatch
 from feed_assets.errors import describe_error
+from feed_assets.lifecycle.bulkheads import TIME_OUT_SECONDS, Bulkheads
+from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.masking import get_logger
+from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.manifests import Manifests, RecordedFile, RecordedManifest
-from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent
+from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, FeedKey, NewFeedEvent, TickStep
 from feed_assets.storage.errors import InstanceChangingError
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Scan, ScannedFile
@@ -47,11 +51,15 @@ class Content:
 
 
 def scan_contents(
-    database: Database, stores: StorePool, candidates: Mapping[FeedKey, FeedRecord], real_now: datetime
+    database: Database,
+    stores: StorePool,
+    candidates: Mapping[FeedKey, FeedRecord],
+    real_now: datetime,
+    bulkheads: Bulkheads | None = None,
 ) -> dict[FeedKey, Content]:
     """Scan instances, several at a time; read only files that the record does not cover.
 
-    `real_now` is the real time.
+    `real_now` is the real time. With `bulkheads`, the storage of an instance that fails by a time-out is left alone.
     """
     if not candidates:
         return {}
@@ -64,13 +72,18 @@ def scan_contents(
         path = record.path(key.nominal_time)
         found: Scan | None = None
         error: Exception | None = None
+        endpoint, watch = endpoint_of(record.store), Stopwatch()
         try:
+            if bulkheads is not None and bulkheads.is_put_off(TickStep.STORAGE, endpoint):
+                raise NotAskedError(endpoint=endpoint, reason=bulkheads.reason(TickStep.STORAGE, endpoint))
             found = stores.get(record.store).scan(path, record.flag, _to_scan(earlier), real_now)
         except InstanceChangingError:
             pass
         except Exception as exc:
             _logger.warning("the content of %s could not be read: %s", path, describe_error(exc), exc_info=True)
             error = exc
+            if bulkheads is not None and watch.seconds > TIME_OUT_SECONDS:
+                bulkheads.fail(TickStep.STORAGE, endpoint, exc, watch.seconds)
         return Content(record=record, nominal_time=key.nominal_time, scan=found, earlier=earlier, error=error)
 
     return dict(zip(candidates, stores.each(scan, list(candidates.items())), strict=True))

@@ -6,7 +6,7 @@ content is not a change.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
@@ -169,9 +169,9 @@ def decide_before_reading(
     return None
 
 
-def decide_later(check: LateCheck, as_of: datetime) -> CheckDecision:
-    """Put off a check that cannot be made now."""
-    again = replace(check, planned_at=as_of, due_at=decide_put_off(check, as_of))
+def decide_later(check: LateCheck, as_of: datetime, pause: timedelta | None = None) -> CheckDecision:
+    """Put off a check that cannot be made now, by a pause or by its delay."""
+    again = replace(check, planned_at=as_of, due_at=decide_put_off(check, as_of, pause))
     return CheckDecision(verdict=LateVerdict.PUT_OFF, check=again)
 
 

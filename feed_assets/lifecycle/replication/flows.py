@@ -12,8 +12,10 @@ from time import sleep
 
 from sqlalchemy import Connection
 
+from feed_assets.clock import Clock
 from feed_assets.errors import describe_error, render_some
 from feed_assets.lifecycle.arrival.past_locations import find_record
+from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.input_windows import InputState
 from feed_assets.lifecycle.instances.attempt_inputs import find_late_inputs
@@ -29,8 +31,10 @@ from feed_assets.lifecycle.instances.attempts import (
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.displacement import Place
 from feed_assets.lifecycle.instances.leasing import Leased, LeasedTime
+from feed_assets.lifecycle.instances.retries import decide_retry
 from feed_assets.masking import get_logger
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.state.database import Database
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
@@ -41,6 +45,7 @@ from feed_assets.state.records import (
     Lease,
     ProcessInstanceStatus,
     ProcessKey,
+    TickStep,
 )
 from feed_assets.storage.manifests import Publication
 from feed_assets.transfer.copying import RunTasks, copy_many
@@ -279,6 +284,26 @@ class FlowRunner:
             key = FeedKey(*done.record.key, done.nominal_time)
             row = FeedInstances(connection).get_many([key]).get(key)
         return row is not None and row.status is status and row.manifest_digest == done.content.digest
+
+
+def note_flow(database: Database, flow: ProcessRecord, errors: Mapping[datetime, Exception], real_clock: Clock) -> None:
+    """Record that copies of a run have failed, by nominal time, with the first retry of one of them; or that none has.
+
+    An instance on which another worker works has not failed.
+    """
+    failed = {time: error for time, error in errors.items() if not isinstance(error, FencedOutError | LeaseHeldError)}
+    bulkheads = Bulkheads.open(database, flow.cluster, real_clock)
+    if failed:
+        with database.read() as connection:
+            rows = ProcessInstances(connection).get_many([ProcessKey(*flow.key, time) for time in failed])
+        ended = [(row, row.ended_at) for row in rows.values() if row.ended_at is not None]
+        decided = [(at, decide_retry(flow.retry, row.status, row.retries, at).retry_at) for row, at in ended]
+        pause = min((retry_at - at for at, retry_at in decided if retry_at is not None), default=timedelta(0))
+        error = next(iter(failed.values()))
+        bulkheads.fail(TickStep.REPLICATION, flow.process, error, next_try_at=real_clock.now() + pause)
+    else:
+        bulkheads.succeed(TickStep.REPLICATION, flow.process)
+    bulkheads.save(database)
 
 
 def find_siblings(plan: Plan, flow: ProcessRecord, nominal_time: datetime) -> list[ProcessRecord]:

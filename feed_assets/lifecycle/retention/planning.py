@@ -11,8 +11,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
+from feed_assets.clock import Stopwatch
+from feed_assets.errors import describe_error
 from feed_assets.json_form import Hidden
-from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.bulkheads import NOT_CONFINED, TIME_OUT_SECONDS
+from feed_assets.lifecycle.errors import NotAskedError, SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
 from feed_assets.lifecycle.retention.grace import Grace, find_graces
@@ -22,17 +25,20 @@ from feed_assets.lifecycle.retention.policies import digest_policy
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.lifecycle.retention.schedule import schedule_retention_now
 from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed, with_all_present
+from feed_assets.masking import get_logger
+from feed_assets.plan.addresses import endpoint_of
 from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import FeedCount, Sweep, SweepChunk, SweepObstacle, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
 
 PATIENCE = timedelta(days=1)
 """How long the schedule leaves a sweep alone that a person has planned and not begun."""
+
+_logger = get_logger(__name__)
 
 _UNSTARTED = frozenset({SweepState.PLANNED, SweepState.ASKING})
 _AT_WORK = frozenset({SweepState.RUNNING, SweepState.UNDOING})
@@ -59,7 +65,7 @@ class SweepRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFeed:
-    """The plan of one feed: its survey and obstacles, or why it was left out; `error` if storage refused.
+    """The plan of one feed: its survey and obstacles, or why it was left out; `error` if it could not be planned.
 
     With a `grace`, the schedule would not act yet.
     """
@@ -70,7 +76,7 @@ class PlannedFeed:
     left_out: str | None = None
     sweep_id: str | None = None
     grace: Grace | None = None
-    error: Hidden[StorageError | None] = None
+    error: Hidden[Exception | None] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +122,22 @@ def plan_sweeps(
     with database.read() as connection:
         known = _Known.read(connection, timeline, cluster, feeds, request)
     measurer = measurer or DriverMeasurer(stores)
-    planned = []
+    planned: list[PlannedFeed] = []
+    away: dict[str, str] = {}
     for number, record in enumerate(feeds):
         if progress is not None:
             progress(number, len(feeds))
-        if record.retention is not None:
-            planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer))
+        if record.retention is None:
+            continue
+        endpoint = endpoint_of(record.store)
+        if endpoint in away and record.feed not in known.sweeps:
+            error = NotAskedError(endpoint=endpoint, reason=away[endpoint])
+            planned.append(PlannedFeed(record=record, left_out=str(error), error=error))
+            continue
+        watch = Stopwatch()
+        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer))
+        if planned[-1].error is not None and watch.seconds > TIME_OUT_SECONDS:
+            away[endpoint] = describe_error(planned[-1].error)
     drafts = _drafts(cluster, planned, request, known.log_seq)
     is_sane = not any(
         decide_clock(each.record.retention.cadence, request.now, known.times)
@@ -208,8 +224,11 @@ def _plan_feed(
             # The record may lack instances, so count those in storage before asking for approval.
             survey = with_all_present(stores, survey, measurer)
             obstacles = _obstacles(survey, request, known.times)
-    except StorageError as exc:
-        return PlannedFeed(record=record, left_out=str(exc), error=exc)
+    except NOT_CONFINED:
+        raise
+    except Exception as exc:
+        _logger.warning("retention of feed %s on %s cannot be planned", record.feed, record.cluster, exc_info=True)
+        return PlannedFeed(record=record, left_out=describe_error(exc), error=exc)
     return PlannedFeed(record=record, survey=survey, obstacles=obstacles, grace=known.graces.get(record.key))
 
 

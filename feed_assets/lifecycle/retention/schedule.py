@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 
@@ -136,17 +137,26 @@ def find_due(connection: Connection, plan: Plan, view: ScheduleView, cluster: st
     return due[:FEEDS_A_RUN]
 
 
-def reschedule_retention(connection: Connection, due: Sequence[Due], as_of: datetime) -> None:
-    """Record that retention of feeds ran at `as_of`, and when it is due next; not if the policy has changed since."""
+def reschedule_retention(
+    connection: Connection, due: Sequence[Due], as_of: datetime, pauses: Mapping[str, timedelta] = MappingProxyType({})
+) -> None:
+    """Record that retention of feeds ran at `as_of`, and when it is due next; not if the policy has changed since.
+
+    `pauses` contains the feeds for which it failed, with the time until the next try: by the cadence, at the latest.
+    """
     schedule = RetentionSchedule(connection)
     current = schedule.find_many([each.record.key for each in due])
-    schedule.put(
-        entry._replace(next_at=decide_next(each.record.retention, each.scheduled, as_of), last_at=as_of)
-        for each in due
-        if each.record.retention is not None
-        and (entry := current.get(each.record.key)) is not None
-        and entry.policy_digest == each.scheduled.policy_digest
-    )
+    rescheduled = []
+    for each in due:
+        entry = current.get(each.record.key)
+        if each.record.retention is None or entry is None or entry.policy_digest != each.scheduled.policy_digest:
+            continue
+        next_at = decide_next(each.record.retention, each.scheduled, as_of)
+        if each.record.feed in pauses:
+            rescheduled.append(entry._replace(next_at=min(next_at, as_of + pauses[each.record.feed])))
+        else:
+            rescheduled.append(entry._replace(next_at=next_at, last_at=as_of))
+    schedule.put(rescheduled)
 
 
 def schedule_retention_now(

@@ -3,8 +3,9 @@
 `lifecycle/instances/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import assert_never
 
 from sqlalchemy import Connection
@@ -37,11 +38,13 @@ from feed_assets.operations.explaining.sentences import (
     explain_process_state,
     late_check,
 )
+from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.rows import rendered
 from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateKey
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey, TickFailure
+from feed_assets.state.tick_failures import TickFailures
 from feed_assets.timing.dates import render_datetime
 
 UNSCHEDULED = "UNSCHEDULED"
@@ -117,6 +120,10 @@ class _Explainer:
         self._all_facts = all_facts
         self._explained: set[tuple[Kind, str, str, datetime]] = set()
 
+    @cached_property
+    def _tick_failures(self) -> Sequence[TickFailure]:
+        return TickFailures(self._connection).all()
+
     def process(self, key: ProcessKey) -> Explanation:
         """Explain a process instance."""
         facts = self._all_facts.processes.get(key)
@@ -130,6 +137,8 @@ class _Explainer:
         state = explain_process_state(
             self._context, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
         )
+        record = None if facts.active is None else facts.active.record
+        failures = explain_process_failures(self._tick_failures, key, record)
         safe = self._safe_mode() if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
@@ -137,7 +146,7 @@ class _Explainer:
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*blockers, *state, *safe),
+            reasons=(*blockers, *state, *failures, *safe),
         )
 
     def feed(self, key: FeedKey) -> Explanation:
@@ -159,6 +168,7 @@ class _Explainer:
             reasons=(
                 *explain_feed_state(self._context, self._connection, key, facts, writers, is_root=is_root),
                 *late,
+                *explain_feed_failures(self._connection, self._tick_failures if is_root else (), key),
             ),
         )
 

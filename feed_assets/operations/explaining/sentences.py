@@ -31,9 +31,7 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
-    TickStep,
 )
-from feed_assets.state.tick_failures import TickFailures
 from feed_assets.timing.dates import render_datetime
 
 _DIGITS = 12
@@ -58,27 +56,10 @@ def explain_process_state(
     if row is not None:
         reasons.extend(_progress(row, is_blocked=is_blocked))
     if is_root:
-        reasons.extend(_tick_failures(connection, key))
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
         reasons.extend(late_check(connection, LateKey(Kind.PROCESS, *key)))
     return tuple(reasons)
-
-
-_STEPS = frozenset({TickStep.INSTANCES, TickStep.GATES, TickStep.REQUESTS, TickStep.RETRIES, TickStep.PAST_ARRIVALS})
-"""The steps of a tick whose units are processes; a step that fails as a whole has no subject."""
-
-
-def _tick_failures(connection: Connection, key: ProcessKey) -> Iterator[Reason]:
-    for failure in TickFailures(connection).all():
-        if failure.cluster == key.cluster and failure.step in _STEPS and failure.subject in ("", key.process):
-            since, again = rendered(failure.since), rendered(failure.next_try_at)
-            yield Reason(
-                code=ReasonCode.TICK_FAILURE,
-                text=f"{failure.step} fails since {since}, next try at {again}: {failure.reason}",
-                blocks=True,
-                facts={"step": failure.step.value, "since": since, "next_try_at": again, "reason": failure.reason},
-            )
 
 
 def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:

@@ -1,0 +1,156 @@
+"""Services that accept and never answer: a tick waits for each of them once, and its other feeds go on."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from dagster import DagsterInstance, SensorResult
+
+from feed_assets.clock import FrozenClock, Stopwatch
+from feed_assets.lifecycle.patience import Patience
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, TickStep
+from feed_assets.state.tick_failures import TickFailures
+from tests.orchestration.dagster_home import Home
+from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.small import ENTITIES, START, key, land
+from tests.orchestration.test_poisons import arrived, assert_told, checks
+from tests.servers import free_port
+
+SECONDS = 1.0
+VALID = "validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}"
+
+
+@pytest.fixture
+def hole() -> Iterator[int]:
+    """The port of a server that accepts and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+def with_ten_feeds(data: Path, port: int) -> str:
+    """The cluster is on S3 at the given port, with ten feeds in as many buckets; the usual feeds are in a folder."""
+    options = f'{{endpoint_url: "http://127.0.0.1:{port}", key: a, secret: "${{env:PATH}}"}}'
+    storage = f'storage: "s3://bucket"\n    storage_options: {options}'
+    usual = ENTITIES.replace("storage: file://${DATA_ROOT}", storage)
+    for name in ("numbers", "sums"):
+        usual = usual.replace(f'"/{name}/', f'"file://{data}/{name}/')
+    return usual + "".join(
+        f"""
+    ---
+    kind: feed
+    name: swallowed-{number}
+    frequency: hours(1)
+    locations: {{data: "s3://bucket-{number}/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}"}}
+    clusters: {{here: {{type: source, {VALID}}}}}
+"""
+        for number in range(10)
+    )
+
+
+WITH_METASTORE = """
+    ---
+    kind: feed
+    name: swallowed
+    frequency: hours(1)
+    table: "catalog:web:clicks#ds=${YEAR}-${MONTH}-${DAY};hour=${HOUR}"
+    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+"""
+
+
+def failing(world: World) -> list[tuple[TickStep, str]]:
+    with world.runtime.database(world.instance).read() as connection:
+        return [(each.step, each.subject) for each in TickFailures(connection).all()]
+
+
+def tries(world: World) -> int:
+    """How often storage has been asked in vain."""
+    with world.runtime.database(world.instance).read() as connection:
+        (failure,) = TickFailures(connection).all()
+    return failure.failures
+
+
+def tick(world: World, hour: int) -> tuple[float, SensorResult]:
+    """A tick in which an hour of the good feed arrives, and its seconds."""
+    land(world.home.data, hour, 1)
+    world.runtime.clock = FrozenClock(NOON + timedelta(hours=hour))  # the real clock stands
+    watch = Stopwatch()
+    result = world.tick()
+    seconds = watch.seconds
+    assert ("numbers", key(hour)) in arrived(result)
+    assert key(hour) in [request.partition_key for request in result.run_requests or ()]
+    return seconds, result
+
+
+def patient_world(tmp_path: Path, instance: DagsterInstance, entities: str) -> World:
+    several = entities.replace("timeout: months(60)", "timeout: months(60)\n    parallel: 3")
+    world = World(Home(folder=tmp_path), instance, several)
+    world.runtime.patience = Patience(SECONDS)
+    return world
+
+
+def test_ten_feeds_on_an_address_that_never_answers_take_one_time_out(
+    tmp_path: Path, instance: DagsterInstance, hole: int
+) -> None:
+    world = patient_world(tmp_path, instance, with_ten_feeds(tmp_path / "data", hole))
+    seconds, told = tick(world, 3)
+    assert SECONDS <= seconds < 4 * SECONDS
+    assert (TickStep.STORAGE, f"http://127.0.0.1:{hole}") in failing(world)
+    assert_told(told, f"storage of http://127.0.0.1:{hole}", "has not answered within 1 seconds")
+
+    _, told = tick(world, 4)  # its next try is not due
+    assert not checks(told)
+    assert tries(world) == 1
+
+
+def test_a_metastore_that_never_answers_is_waited_for_once(
+    tmp_path: Path, instance: DagsterInstance, hole: int
+) -> None:
+    storage = f"storage: file://${{DATA_ROOT}}\n    catalog: thrift://127.0.0.1:{hole}"
+    world = patient_world(
+        tmp_path, instance, ENTITIES.replace("storage: file://${DATA_ROOT}", storage) + WITH_METASTORE
+    )
+    seconds, told = tick(world, 3)
+    assert SECONDS <= seconds < 4 * SECONDS
+    assert_told(told, f"storage of thrift://127.0.0.1:{hole}", "has not answered within 1 seconds")
+    tick(world, 4)
+    assert tries(world) == 1
+
+
+def start_of_run_that_died(world: World, hour: int) -> None:
+    """An instance that is recorded as RUNNING, whose run Dagster does not know any more."""
+    with world.runtime.database(world.instance).begin() as connection:
+        died = ProcessKey("summing", "here", START + timedelta(hours=hour))
+        running = {"status": ProcessInstanceStatus.RUNNING, "attempt": 1, "run_id": "5f0c5b5e-died"}
+        assert ProcessInstances(connection).transition(died, {ProcessInstanceStatus.READY}, **running)
+
+
+def refuse(listening: socket.socket) -> None:
+    """Accept and hang up."""
+    with suppress(OSError):
+        while True:
+            listening.accept()[0].close()
+
+
+@pytest.mark.parametrize("server", ["away", "refusing", "silent"])
+def test_a_connect_server_that_is_gone_keeps_nothing_from_being_looked_at_and_requested(
+    tmp_path: Path, instance: DagsterInstance, hole: int, server: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as refusing:
+        port = {"away": free_port(), "refusing": refusing.getsockname()[1], "silent": hole}[server]
+        Thread(target=refuse, args=(refusing,), daemon=True).start()
+        remote = f'spark: {{remote: "sc://127.0.0.1:{port}"}}'
+        entities = re.sub("spark: {master.*", remote, ENTITIES)
+        world = patient_world(tmp_path, instance, entities)
+        tick(world, 3)
+        start_of_run_that_died(world, 3)
+        seconds, told = tick(world, 4)
+        assert seconds < 4 * SECONDS
+        assert failing(world) == [(TickStep.SPARK, f"sc://127.0.0.1:{port}")]
+        assert_told(told, f"Spark of sc://127.0.0.1:{port} on here fails")
+        refusing.shutdown(socket.SHUT_RDWR)
