@@ -34,6 +34,7 @@ from feed_assets.orchestration.interrupts import repeated_interrupts
 from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
+from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
@@ -103,7 +104,7 @@ class InstanceRun:
             timeline.refresh_one(connection, self.process.key)
             self.refused.update(find_refused_writes(connection, timeline, self.process, list(times.values())))
         request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
-        ordered = {label: times[label] for label in in_order(self.process.order, list(times))}
+        ordered = self._lost_last({label: times[label] for label in in_order(self.process.order, list(times))})
         failures: dict[str, str] = {}
         errors: dict[datetime, Exception] = {}
 
@@ -127,6 +128,16 @@ class InstanceRun:
                 metadata={label: MetadataValue.text(reason) for label, reason in failures.items()},
                 allow_retries=False,
             )
+
+    def _lost_last(self, times: Mapping[str, datetime]) -> Mapping[str, datetime]:
+        """Move instances whose worker died to the end: what ends the process, such as `os._exit`, may end it again."""
+        if len(times) == 1:
+            return times
+        with self.runtime.database(self.context.instance).read() as connection:
+            keys = [ProcessKey(*self.process.key, time) for time in times.values()]
+            rows = ProcessInstances(connection).get_many(keys).values()
+        lost = {row.nominal_time for row in rows if row.cause is Cause.RUN_LOST and row.attempt}
+        return dict(sorted(times.items(), key=lambda item: item[1] in lost))
 
     def _run_each(
         self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded

@@ -1,17 +1,19 @@
 """Runs of Dagster: each instance of a range is published, recorded and shown by itself."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus
 from pyspark.sql import SparkSession
 
+from feed_assets.errors import MOST_CHARACTERS
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.in_process import Materializer, failure_of, materializer
-from tests.orchestration.small import ENTITIES, JOBS, key, land, total
+from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 
 
 @pytest.fixture
@@ -60,6 +62,57 @@ def test_one_failing_instance_of_a_range_takes_no_other_along(home: Home, made: 
     with sqlite_state(home).read() as connection:
         counts = ProcessInstances(connection).counts("summing", "here")
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 2, ProcessInstanceStatus.FAILED: 1}
+
+
+POISONS = """
+import os, sys
+from pyspark.sql import functions as f
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("speechless")
+
+def summing(numbers, context):
+    hour = context.nominal_time.hour
+    if hour == 1:
+        sys.exit(0)
+    if hour == 2:
+        raise KeyboardInterrupt
+    if hour == 3:
+        raise BaseException("base")
+    if hour == 4:
+        raise ValueError("long " * 2_000_000)
+    if hour == 5:
+        return 7
+    if hour == 6:
+        raise Speechless
+    if hour == 7:
+        raise GeneratorExit
+    return numbers.agg(f.sum("n").alias("total"))
+"""
+
+
+@pytest.mark.spark
+def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home, made: Materializer) -> None:
+    for hour in range(9):
+        land(home.data, hour, hour)
+    (home.folder / "jobs_of_test.py").write_text(POISONS)
+    done = made.run(key(0), key(8))
+    assert not done.success
+    assert "The other 2 are published." in failure_of(done)
+    assert materialized(made.instance, "here", "sums") == {key(0), key(8)}
+    with sqlite_state(home).read() as connection:
+        instances = ProcessInstances(connection)
+        assert instances.counts("summing", "here") == {
+            ProcessInstanceStatus.SUCCEEDED: 2,
+            ProcessInstanceStatus.FAILED: 7,
+        }
+        found = instances.find_between("summing", "here", START, START + timedelta(hours=8))
+    reasons = {row.nominal_time.hour: row.reason or "" for row in found}
+    wanted = ("SystemExit: 0", "KeyboardInterrupt", "BaseException: base", "ValueError: long long", "a builtins.int")
+    for hour, reason in enumerate(wanted, start=1):
+        assert reason in reasons[hour]
+    assert len(reasons[4]) <= MOST_CHARACTERS
 
 
 @pytest.mark.spark
