@@ -33,6 +33,7 @@ from feed_assets.lifecycle.retention.schedule import (
     apply_retention_schedule,
     find_due,
     reschedule_retention,
+    schedule_retention_now,
 )
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AUTHOR = "schedule"
+_SWEEP = "sweep "
 
 _logger = get_logger(__name__)
 
@@ -98,6 +100,7 @@ def _find_work(
     """
     apply_retention_schedule(database, runtime.timeline(location), cluster, as_of, runtime.settings.retention_grace)
     with database.read() as connection:
+        _forget_ended(connection, bulkheads)
         due = _find_due(runtime, connection, location.plan, cluster, as_of)
         real_now = runtime.real_clock.now()
         waiting = [
@@ -119,8 +122,17 @@ def _waiting(connection: Connection, cluster: str, bulkheads: Bulkheads) -> list
     return [each for each in waiting if not bulkheads.is_put_off(TickStep.RETENTION, _unit(each.sweep_id))]
 
 
+def _forget_ended(connection: Connection, bulkheads: Bulkheads) -> None:
+    """Forget the failures of sweeps that have ended, such as by a newer plan or a command."""
+    for failure in bulkheads.failures:
+        if failure.step is TickStep.RETENTION and failure.subject.startswith(_SWEEP):
+            sweep = Sweeps(connection).find(failure.subject.removeprefix(_SWEEP))
+            if sweep is None or sweep.state not in (SweepState.PLANNED, SweepState.RUNNING):
+                bulkheads.succeed(TickStep.RETENTION, failure.subject)
+
+
 def _unit(sweep_id: str) -> str:
-    return f"sweep {sweep_id}"
+    return _SWEEP + sweep_id
 
 
 def _is_worked_on(connection: Connection, sweep: Sweep, real_now: datetime) -> bool:
@@ -208,6 +220,7 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
             _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
             context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
             bulkheads.fail(TickStep.RETENTION, _unit(sweep_id), exc, next_try_at=_next_try(sweep_context))
+            _plan_again(sweep_context, sweep_id, cluster)
             failed.append(sweep_id)
             continue
         bulkheads.succeed(TickStep.RETENTION, _unit(sweep_id))
@@ -216,6 +229,14 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
     bulkheads.save(sweep_context.database)
     if failed:
         raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
+
+
+def _plan_again(context: SweepContext, sweep_id: str, cluster: str) -> None:
+    """Make the feeds of a sweep that failed due at its next try: a sweep that has not begun is planned anew."""
+    with context.database.begin() as connection:
+        sweep = Sweeps(connection).find(sweep_id)
+        keys = [(count.feed, cluster) for count in sweep.counts] if sweep is not None else []
+        schedule_retention_now(connection, keys, context.clock.now() + LONGEST_PAUSE)
 
 
 def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:

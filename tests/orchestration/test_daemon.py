@@ -3,14 +3,16 @@
 import os
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from dagster import DagsterRunStatus
 
+from feed_assets.state.process_instances import ProcessInstances
 from tests.drills import drill
-from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
-from tests.orchestration.small import ENTITIES, JOBS, key, land, total
+from tests.orchestration.dagster_home import Home, materialized, runs_of, sqlite_state, wait_until
+from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 from tests.orchestration.workers import worker_of
 from tests.servers import run_tcp_postgres
 
@@ -47,6 +49,26 @@ def test_arrivals_turn_green_and_what_became_ready_runs_in_one_run(home: Home) -
         wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.SUCCESS]
         assert [total(home.data, hour) for hour in (0, 1, 2)] == [10, 11, 12]
+
+
+@pytest.mark.drill
+def test_a_workflow_that_ends_its_process_takes_no_other_instance_along(tmp_path: Path) -> None:
+    home = Home(folder=tmp_path)
+    deadly = "\n        if context.nominal_time.hour == 1:\n            __import__('os')._exit(0)\n"
+    home.prepare(ENTITIES, JOBS.replace("summing(numbers):\n", f"summing(numbers, context):{deadly}"))
+    for hour in range(4):
+        land(home.data, hour, hour)
+
+    def status() -> tuple[str, str]:
+        with sqlite_state(home).read() as connection:
+            row = ProcessInstances(connection).get("summing", "here", START + timedelta(hours=1))
+        return ("", "") if row is None else (row.status.value, row.reason or "")
+
+    with home.instance() as instance, home.daemon():
+        wait_until(lambda: materialized(instance, "here", "sums") == {key(0), key(2), key(3)}, home.log)
+        assert len(runs_of(instance, "summing")) == 2
+        wait_until(lambda: status()[0] == "FAILED", home.log)
+        assert "its worker died at attempt 10" in status()[1]
 
 
 def test_a_killed_worker_leaves_nothing_partial_and_is_replaced(tmp_path: Path) -> None:

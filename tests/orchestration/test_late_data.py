@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.late import check_batches
 from feed_assets.orchestration.instance_runs import published_metadata
 from feed_assets.orchestration.late_data import run_late_tick
 from feed_assets.state.records import ProcessInstanceStatus
@@ -18,6 +19,7 @@ from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_u
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.in_process import materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
+from tests.orchestration.test_poisons import assert_told, checks
 
 HOUR = timedelta(hours=1)
 
@@ -117,6 +119,32 @@ def test_a_check_that_cannot_read_its_input_fails_the_check_of_the_location_unti
     look(world)
     (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert told.passed
+
+
+def test_a_check_that_cannot_be_decided_is_told_and_made_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    land(world.home.data, 3, 1, 2)
+    world.at(START + 15 * HOUR)
+    world.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr(check_batches, "decide_check", fail)
+        assert "1 failure: late data of process summing on here fails" in look(world)
+        assert_told(world.tick(), "late data of process summing on here fails", "RuntimeError: boom")
+        assert not checks(world.tick())
+    assert "no check for late data is due; 1 failure: late data" in look(world)
+
+    world.at(START + 15 * HOUR + timedelta(minutes=1))
+    assert look(world) == "1 late check: 1 to be run again; 1 feed instances have changed"
+    (check,) = checks(world.tick())
+    assert check.passed
+
+
+def test_ticks_leave_the_checks_alone_that_another_one_still_makes(world: World) -> None:
+    with world.runtime.alone("late_data_here"):
+        assert look(world) == "an earlier tick is still at work"
+    assert look(world) == "no check for late data is due"
 
 
 @pytest.mark.spark

@@ -9,8 +9,9 @@ from dagster import AssetKey, DagsterRunStatus
 from pyspark.sql import SparkSession
 
 from feed_assets.errors import MOST_CHARACTERS
+from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
 from tests.orchestration.in_process import Materializer, failure_of, materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
@@ -97,10 +98,24 @@ def test_whatever_a_workflow_raises_or_returns_ends_its_own_instance(home: Home,
     for hour in range(9):
         land(home.data, hour, hour)
     (home.folder / "jobs_of_test.py").write_text(POISONS)
+    state = sqlite_state(home)
+    state.migrate()
+    died = ProcessInstance(
+        process="summing",
+        cluster="here",
+        nominal_time=START,
+        status=ProcessInstanceStatus.READY,
+        updated_at=START,
+        attempt=1,
+        cause=Cause.RUN_LOST,
+    )
+    with state.begin() as connection:
+        ProcessInstances(connection).add_waiting([died])
     done = made.run(key(0), key(8))
     assert not done.success
     assert "The other 2 are published." in failure_of(done)
-    assert materialized(made.instance, "here", "sums") == {key(0), key(8)}
+    events = made.instance.fetch_materializations(AssetKey(["here", "sums"]), limit=10, ascending=True).records
+    assert [event.partition_key for event in events] == [key(8), key(0)]  # what may end the process is done last
     with sqlite_state(home).read() as connection:
         instances = ProcessInstances(connection)
         assert instances.counts("summing", "here") == {

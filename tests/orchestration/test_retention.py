@@ -1,5 +1,6 @@
 """Retention as Dagster sees it: the schedule, the job of ops, and what is told of the partitions."""
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,19 +11,24 @@ from dagster import (
     AssetObservation,
     DagsterInstance,
     ExecuteInProcessResult,
+    Failure,
     RunRequest,
     SkipReason,
 )
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.lifecycle.instances.worker_names import name_holder
+from feed_assets.lifecycle.retention import planning
 from feed_assets.lifecycle.retention.planning import SweepRequest, plan_sweeps
+from feed_assets.lifecycle.retention.surveying import FeedSurvey, survey_feed
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.operations.errors import SafeModeError
+from feed_assets.operations.explaining.explanations import explain_feed_instance
 from feed_assets.operations.safe_mode import set_safe_mode
-from feed_assets.orchestration import names
+from feed_assets.orchestration import names, retention
 from feed_assets.orchestration.jobs import build_retention_job
+from feed_assets.orchestration.overdue_notices import build_context
 from feed_assets.orchestration.retention import run_retention_tick
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstanceStatus
@@ -31,6 +37,7 @@ from feed_assets.state.sweeps import Sweeps
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, START, key, land
+from tests.orchestration.test_poisons import assert_told, checks
 
 LANDED = range(10)
 EXPIRED = range(7)
@@ -135,12 +142,67 @@ def test_a_feed_whose_storage_refuses_fails_the_check_of_the_location_until_it_w
     (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert not told.passed
     assert "retention of numbers on here fails" in str(told.metadata["failures"].value)
+    assert "retention is not due for any feed; 1 failure: retention of numbers on here fails" in skipped(world)
+    assert "retention fails since 2026-01-01T12:05:00Z, next try at 2026-01-01T12:15:00Z" in why(world)
     numbers.unlink()
     aside.rename(numbers)
-    world.at(NOON + timedelta(hours=6))
+    world.at(NOON + timedelta(minutes=10))
     run(world)
     (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert told.passed
+
+
+def why(world: World) -> str:
+    """What `why` says of an instance that has expired."""
+    database = world.runtime.database(world.instance)
+    context = build_context(world.runtime, world.runtime.timeline(), database, world.runtime.clock.now())
+    with database.read() as connection:
+        reasons = explain_feed_instance(context, connection, "numbers", "here", START).reasons
+    return "\n".join(reason.text for reason in reasons)
+
+
+def test_whatever_fails_about_one_feed_the_others_are_swept(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = KEEPS_SIX_HOURS.split("---")[1].replace("numbers", "letters")
+    world = World(Home(folder=tmp_path), instance, f"{KEEPS_SIX_HOURS}\n    ---{letters}")
+    for hour in LANDED:
+        land(world.home.data, hour, hour)
+    shutil.copytree(world.home.data / "numbers", world.home.data / "letters")
+    world.tick()
+
+    def survey(*arguments: object) -> FeedSurvey:
+        if "letters" in repr(arguments[3]):
+            raise RuntimeError("boom")
+        return survey_feed(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planning, "survey_feed", survey)
+        assert run(world).success
+    assert evicted(world) == list(EXPIRED)
+    assert_told(world.tick(), "retention of letters on here fails", "RuntimeError: boom")
+
+
+def test_a_sweep_that_fails_is_told_and_left_for_ten_minutes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    assert isinstance(look(world), RunRequest)
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "choose_mover", fail)
+        patch.setattr(retention, "find_purgeable", lambda *_: [])
+        with pytest.raises(Failure, match="sweeps have failed"):
+            execute(world)
+    assert_told(world.tick(), "retention of sweep ", "RuntimeError: boom")
+    assert "1 failure: retention of sweep " in skipped(world)
+    assert "retention of sweep " in why(world)
+
+    world.at(NOON + timedelta(minutes=10))
+    assert run(world).success
+    assert evicted(world) == list(EXPIRED)
+    assert skipped(world) == "retention is not due for any feed"
+    (check,) = checks(world.tick())
+    assert check.passed
 
 
 def test_what_would_take_everything_waits_for_a_person(world: World) -> None:

@@ -162,7 +162,10 @@ def reschedule_retention(
 def schedule_retention_now(
     connection: Connection, timeline: ReleaseTimeline, keys: Iterable[Key], as_of: datetime, grace: timedelta
 ) -> None:
-    """Make (feed, cluster) keys due now, or when their grace period is over; keys without an entry are ignored."""
+    """Make (feed, cluster) keys due at `as_of` at the latest, or when their grace period is over.
+
+    Keys without an entry are ignored.
+    """
     schedule = RetentionSchedule(connection)
     found = schedule.find_many(list(keys)).values()
     entries = [each._replace(next_at=min(each.next_at, as_of)) for each in found]
