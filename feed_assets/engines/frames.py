@@ -177,12 +177,12 @@ def _parse_columns(columns: str) -> "StructType":
     Raises:
         ValueError: the text is not Spark DDL of columns; the message is Spark's.
     """
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
     from pyspark.sql.types import StructType
 
     try:
         schema = StructType.fromDDL(columns)
-    except PySparkException as exc:
+    except (AnalysisException, PySparkTypeError, PySparkValueError) as exc:
         raise ValueError(f"{columns!r} is not a Spark schema: {render_cause(exc)}") from exc
     if not isinstance(schema, StructType):
         raise ValueError(f"{columns!r} is a Spark type and names no column")

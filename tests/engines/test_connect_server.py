@@ -1,9 +1,11 @@
 import os
+import re
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -11,7 +13,10 @@ import pytest
 
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import check_spark_remote, probe
+from feed_assets.state.process_instances import ProcessInstances
 from tests.connect_server import ConnectServer
+from tests.orchestration.dagster_home import Home, sqlite_state
+from tests.orchestration.small import ENTITIES, START, key, land, total
 
 pytestmark = [
     pytest.mark.spark,
@@ -99,12 +104,38 @@ def test_what_a_killed_run_computes_is_interrupted_from_another_process(server: 
     assert interrupt_run(server.url, str(uuid.uuid4())) == 0
 
 
-def test_a_server_answers_while_it_runs_and_not_after(tmp_path: Path) -> None:
+DEADLY = """
+    import os, signal
+    from pyspark.sql import functions as f
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    def summing(spark, numbers, context):
+        if context.nominal_time.hour == 1:
+            spark.client.set_retry_policies([DefaultPolicy(max_retries=1)])
+            os.killpg(SERVER, signal.SIGKILL)
+        return numbers.agg(f.sum("n").alias("total"))
+"""
+
+
+def test_a_server_that_dies_fails_what_needs_it_with_the_cause_and_does_not_answer_any_more(tmp_path: Path) -> None:
     server = ConnectServer(log_file=tmp_path / "server.log", master="local[1]")
     assert not probe(server.url)
     with server:
         assert probe(server.url)
         pid = server.pid
+        home = Home(folder=tmp_path)
+        remote = f'spark: {{remote: "{server.url}"}}'
+        home.prepare(re.sub("spark: {master.*", remote, ENTITIES), DEADLY.replace("SERVER", str(pid)))
+        for hour in range(3):
+            land(home.data, hour, hour)
+        select = ("--select", "here/sums", "--partition-range", f"{key(0)}...{key(2)}")
+        assert home.run("asset", "materialize", "-f", "definitions.py", *select).returncode != 0
+    with sqlite_state(home).read() as connection:
+        rows = ProcessInstances(connection).find_between("summing", "here", START, START + timedelta(hours=2))
+    assert [row.status.value for row in rows] == ["SUCCEEDED", "FAILED", "FAILED"]
+    assert "workflow 'jobs_of_test:summing' failed: " in (rows[1].reason or "")
+    assert f"Spark Connect at {server.url}: no answer at 127.0.0.1:" in (rows[2].reason or "")
+    assert total(home.data, 0) == 0
     assert pid is not None
     assert not probe(server.url)
     assert not Path(f"/proc/{pid}").exists()

@@ -47,10 +47,10 @@ JOBS = """
 START = datetime.fromisoformat("2026-01-01T00:00+00:00")
 
 
-def land(data: Path, hour: int, *numbers: int) -> None:
+def land(data: Path, hour: int, *numbers: int, feed: str = "numbers") -> None:
     """Let the numbers of an hour arrive, flag last."""
     at = START + timedelta(hours=hour)
-    folder = data / "numbers" / f"{at:%Y-%m-%d}" / f"{at:%H}"
+    folder = data / feed / f"{at:%Y-%m-%d}" / f"{at:%H}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "part.csv").write_text("n\n" + "".join(f"{number}\n" for number in numbers))
     (folder / "_SUCCESS").touch()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 from dagster import DagsterRunStatus
 
+from feed_assets.clock import SystemClock
 from feed_assets.state.process_instances import ProcessInstances
 from tests.drills import drill
 from tests.orchestration.dagster_home import Home, materialized, runs_of, sqlite_state, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
+from tests.orchestration.test_poisons import POISONED, dangle
+from tests.orchestration.told import location_check, ticks_until_requested
 from tests.orchestration.workers import worker_of
 from tests.servers import run_tcp_postgres
 
@@ -42,6 +46,11 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
 def test_arrivals_turn_green_and_what_became_ready_runs_in_one_run(home: Home) -> None:
     for hour in (0, 1, 2):
         land(home.data, hour, hour, 10)
+    (home.folder / "entities" / "poisoned.yaml").write_text(textwrap.dedent(POISONED.replace("---", "")))
+    dangle(home.data)
+    looping = home.data / "poisoned" / f"{START:%Y-%m-%d}" / "04"
+    looping.symlink_to(looping)
+    since = SystemClock().now().timestamp()
     wanted = {key(hour) for hour in (0, 1, 2)}
     with home.instance() as instance, home.daemon():
         wait_until(lambda: materialized(instance, "here", "sums") == wanted, home.log)
@@ -49,6 +58,11 @@ def test_arrivals_turn_green_and_what_became_ready_runs_in_one_run(home: Home) -
         wait_until(lambda: all(run.is_finished for run in runs_of(instance, "summing")), home.log)
         assert [run.status for run in runs_of(instance, "summing")] == [DagsterRunStatus.SUCCESS]
         assert [total(home.data, hour) for hour in (0, 1, 2)] == [10, 11, 12]
+        assert ticks_until_requested(instance, "summing", key(2), since) <= 3
+        check = location_check(instance)
+        assert check is not None
+        assert not check.passed
+        assert "2 instances of feed poisoned on here cannot be polled" in str(check.metadata)
 
 
 @pytest.mark.drill

@@ -9,19 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckKey, DagsterInstance
+from dagster import DagsterInstance
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
 
 from feed_assets.clock import SystemClock
-from feed_assets.orchestration import names
 from tests.orchestration.dagster_home import Home, materialized, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land
 from tests.orchestration.test_reloading import command
+from tests.orchestration.told import location_check, ticks_until_requested
 from tests.servers import free_port
 
 pytestmark = [pytest.mark.drill, pytest.mark.daemon, pytest.mark.spark, pytest.mark.server, pytest.mark.timeout(3600)]
 
-CHECK = AssetCheckKey(names.LOCATION_KEY, names.LOCATION_CHECK)
 POISONED = """
 kind: feed
 name: poisoned
@@ -35,11 +34,21 @@ TABLE_PLACE = 'table: "catalog:nothing:missing#ds=${YEAR}-${MONTH}-${DAY};hour=$
 DOTS_PLACE = 'locations: {data: "/poisoned/../elsewhere/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
 
 
+MOST_TICKS = 3
+
+
+def others(text: str) -> str:
+    """The same with the names of a second good feed and its process."""
+    for name, other in (("numbers", "letters"), ("sums", "counts"), ("summing", "counting")):
+        text = text.replace(name, other)
+    return text
+
+
 def fast_clock() -> dict[str, str]:
-    """Eight hours of data have passed; a missing instance of them is polled again after some seconds."""
+    """Eight hours of data have passed; each tick polls all that are missing."""
     prefix, now = "FEED_ASSETS_DEMO__REPLAY__", SystemClock().now().isoformat()
     origin = (START + timedelta(hours=8)).isoformat()
-    return {prefix + "ORIGIN": origin, prefix + "REAL_START": now, prefix + "SPEED": "30"}
+    return {prefix + "ORIGIN": origin, prefix + "REAL_START": now, prefix + "SPEED": "600"}
 
 
 @dataclass
@@ -105,20 +114,25 @@ class Poisoned:
         return self.home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{START + timedelta(hours=self.hour):%H}"
 
     def check(self) -> AssetCheckEvaluation | None:
-        (record, *_) = self.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=1) or [None]
-        event = record.event.dagster_event if record is not None and record.event is not None else None
-        found = event.event_specific_data if event is not None else None
-        return found if isinstance(found, AssetCheckEvaluation) else None
+        return location_check(self.instance)
 
     def has_failed(self, text: str) -> bool:
         check = self.check()
         return check is not None and not check.passed and text in str(check.metadata)
 
-    def require_others_work(self) -> None:
-        """The next hour of the good feed arrives, and is processed."""
-        land(self.home.data, self.hour, 1)
-        for asset in ("numbers", "sums"):
+    def require_others_work(self) -> dict[str, int]:
+        """The next hour of the good feeds arrives, and is processed; how many ticks that took, by process."""
+        since = SystemClock().now().timestamp()
+        for feed in ("numbers", "letters"):
+            land(self.home.data, self.hour, 1, feed=feed)
+        for asset in ("numbers", "letters", "sums", "counts"):
             self.wait(lambda asset=asset: key(self.hour) in materialized(self.instance, "here", asset))  # type: ignore[misc]
+        ticks = {
+            process: ticks_until_requested(self.instance, process, key(self.hour), since)
+            for process in ("summing", "counting")
+        }
+        assert max(ticks.values()) <= MOST_TICKS
+        return ticks
 
     def wait(self, condition: object) -> None:
         assert callable(condition)
@@ -163,13 +177,16 @@ def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_p
     gate.open()
     home = Home(folder=tmp_path, settings=fast_clock())
     catalog = f"storage: file://${{DATA_ROOT}}\n    catalog: thrift://127.0.0.1:{gate.port}"
-    home.prepare(ENTITIES.replace("storage: file://${DATA_ROOT}", catalog), JOBS)
+    entities = (ENTITIES + others(ENTITIES[ENTITIES.index("    ---") :])).replace(
+        "timeout: months(60)", "timeout: months(60)\n    parallel: 3"
+    )
+    home.prepare(entities.replace("storage: file://${DATA_ROOT}", catalog), JOBS + others(JOBS))
     (home.folder / "entities" / "feed").mkdir()
     with home.instance() as instance:
         daemon = Poisoned(home=home, instance=instance, gate=gate)
         daemon.write(GOOD_PLACE)
         with home.daemon():
-            daemon.require_others_work()
+            daemon.wait(lambda: daemon.check() is not None)
             for poison in (
                 "dangling link",
                 "looping link",
@@ -179,10 +196,9 @@ def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_p
                 "metastore is down",
                 "dots in a template",
             ):
-                daemon.hour += 1
                 with poisoned_by(daemon, poison) as text:
                     daemon.wait(lambda text=text: daemon.has_failed(text))
-                    daemon.require_others_work()
-                    print(poison, daemon.check())
+                    print(poison, daemon.require_others_work(), daemon.check())
                 daemon.wait(lambda: (check := daemon.check()) is not None and check.passed)
+                daemon.hour += 1
     gate.close()

@@ -1,0 +1,42 @@
+"""What Dagster's own records tell of a location: the ticks of its arrival sensor, and its check."""
+
+from dagster import AssetCheckKey, DagsterInstance
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluation
+from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
+
+from feed_assets.orchestration import names
+from tests.orchestration.dagster_home import runs_of
+
+CHECK = AssetCheckKey(names.LOCATION_KEY, names.LOCATION_CHECK)
+
+
+def location_check(instance: DagsterInstance) -> AssetCheckEvaluation | None:
+    """The newest result of the location's check."""
+    (record, *_) = instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=1) or [None]
+    event = record.event.dagster_event if record is not None and record.event is not None else None
+    found = event.event_specific_data if event is not None else None
+    return found if isinstance(found, AssetCheckEvaluation) else None
+
+
+def arrival_ticks(instance: DagsterInstance, since: float) -> list[InstigatorTick]:
+    """The ticks of the arrival sensor that began after a moment, the oldest first."""
+    (sensor,) = [each for each in instance.all_instigator_state() if each.instigator_name == "arrival_here"]
+    ticks = instance.get_ticks(sensor.instigator_origin_id, sensor.selector_id, after=since)
+    return sorted(ticks, key=lambda tick: tick.timestamp)
+
+
+def ticks_until_requested(instance: DagsterInstance, process: str, partition: str, since: float) -> int:
+    """How many ticks after a moment it took until the run with a partition was requested. No tick may have failed."""
+    (run,) = [each for each in runs_of(instance, process) if partition in _partitions(each.tags)]
+    ticks = arrival_ticks(instance, since)
+    assert [tick for tick in ticks if tick.status is TickStatus.FAILURE] == []
+    return next(count for count, tick in enumerate(ticks, start=1) if run.run_id in tick.run_ids)
+
+
+def _partitions(tags: dict[str, str]) -> str:
+    """One partition, or what is in a range of hours of one day."""
+    if names.RANGE_START not in tags:
+        return tags.get("dagster/partition", "")
+    first, last = tags[names.RANGE_START], tags[names.RANGE_END]
+    hours = range(int(first[11:13]), int(last[11:13]) + 1)
+    return " ".join(f"{first[:11]}{hour:02d}:00" for hour in hours)
