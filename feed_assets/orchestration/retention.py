@@ -5,7 +5,7 @@ and removes expired trash. The arrival sensor reports the fate of instances from
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dagster import (
@@ -220,7 +220,7 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
             _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
             context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
             bulkheads.fail(TickStep.RETENTION, _unit(sweep_id), exc, next_try_at=_next_try(sweep_context))
-            _plan_again(sweep_context, sweep_id, cluster)
+            _plan_again(sweep_context, sweep_id, cluster, runtime.settings.retention_grace)
             failed.append(sweep_id)
             continue
         bulkheads.succeed(TickStep.RETENTION, _unit(sweep_id))
@@ -231,12 +231,12 @@ def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, swee
         raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
 
 
-def _plan_again(context: SweepContext, sweep_id: str, cluster: str) -> None:
+def _plan_again(context: SweepContext, sweep_id: str, cluster: str, grace: timedelta) -> None:
     """Make the feeds of a sweep that failed due at its next try: a sweep that has not begun is planned anew."""
     with context.database.begin() as connection:
         sweep = Sweeps(connection).find(sweep_id)
         keys = [(count.feed, cluster) for count in sweep.counts] if sweep is not None else []
-        schedule_retention_now(connection, keys, context.clock.now() + LONGEST_PAUSE)
+        schedule_retention_now(connection, context.timeline, keys, context.clock.now() + LONGEST_PAUSE, grace)
 
 
 def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:

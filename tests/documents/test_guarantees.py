@@ -57,6 +57,11 @@ def test_pauses_between_looks_are_those_of_the_code() -> None:
     assert "a fiftieth of its age, between 1 second and 6 hours" in PAGE
 
 
+def test_what_fails_in_retention_is_tried_again_when_the_page_says() -> None:
+    assert timedelta(minutes=10) == bulkheads.LONGEST_PAUSE
+    assert "It is tried again after 10 minutes" in (ROOT / "docs/retention.md").read_text("utf-8")
+
+
 def test_what_late_data_are_shown_as_is_what_the_page_says() -> None:
     assert f"tag `{names.TAG_LATE}`" in PAGE
     assert f"metadata `{names.META_LATE_DATA}`" in PAGE

@@ -1,5 +1,6 @@
 """One feed of three that is broken stops only itself: the tick goes on, the location's check names it, and it heals."""
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,10 +10,11 @@ from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterInstance,
 
 from feed_assets.operations.explaining.explanations import explain_feed_instance
 from feed_assets.operations.explaining.records import Reason, ReasonCode
+from feed_assets.orchestration import ticks
 from feed_assets.orchestration.overdue_notices import build_context
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.databases import drilled_database_url
@@ -243,7 +245,10 @@ def test_whatever_call_fails_the_other_feeds_go_on(
     tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, drilled_database_url: str
 ) -> None:
     home, saboteur = Home(folder=tmp_path), Saboteur()
-    world = World(home, instance, ENTITIES + POISONED + ODD, state=drilled_database_url)
+    entities = re.sub("spark: {master.*", 'spark: {remote: "sc://127.0.0.1:1"}', ENTITIES + POISONED + ODD)
+    world = World(home, instance, entities, state=drilled_database_url)
+    for name in ("check_spark_remote", "interrupt_run"):
+        monkeypatch.setattr(ticks, name, saboteur.wrap(name, lambda *_: None))
     for names, owner in ((OF_DAGSTER, instance), (OF_EVENT_LOG, instance.event_log_storage)):
         for name in names:
             monkeypatch.setattr(owner, name, saboteur.wrap(name, getattr(owner, name)))
@@ -254,6 +259,8 @@ def test_whatever_call_fails_the_other_feeds_go_on(
         world.cursor = None  # the pools are set again
         land(home.data, hour, 1)
         (home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{hour:02d}").mkdir(parents=True)
+        with world.runtime.database(instance).begin() as connection:
+            ProcessInstances(connection).add_waiting([died(hour)])
         saboteur.names, saboteur.target = [], hour + 1
         world.at(START + timedelta(hours=hour, minutes=30))
         results = [world.tick()]
@@ -271,7 +278,22 @@ def test_whatever_call_fails_the_other_feeds_go_on(
             assert ProcessInstances(connection).transition(ready, {ProcessInstanceStatus.READY}, **succeeded)
     else:
         raise AssertionError(saboteur.names)
-    assert failed >= {"store.look", "get_runs", "has_dynamic_partition", "get_pool_limits"}
+    assert failed >= {"store.look", "get_runs", "has_dynamic_partition", "get_pool_limits", "interrupt_run"}
+
+
+def died(hour: int) -> ProcessInstance:
+    """An instance of a removed process whose run, which Dagster does not know, has left work on a Connect server."""
+    at = START + timedelta(hours=hour)
+    running = ProcessInstanceStatus.RUNNING
+    return ProcessInstance(
+        process="removed",
+        cluster="here",
+        nominal_time=at,
+        status=running,
+        updated_at=at,
+        attempt=1,
+        run_id=f"run-{hour}",
+    )
 
 
 def assert_told(result: SensorResult, *parts: str) -> None:
