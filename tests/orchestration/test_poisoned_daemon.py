@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ kind: feed
 name: poisoned
 frequency: hours(1)
 {place}
-clusters: {{here: {{type: source, validity: {{start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}}}}
+clusters: {{here: {{type: source, validity: {{start: 2026-01-01T00:00Z, end: 2027-01-01T00:00Z}}}}}}
 """
 GOOD_PLACE = 'locations: {data: "/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
 S3_PLACE = 'locations: {data: "s3://nobody-has-this/poisoned/${YEAR}-${MONTH}-${DAY}/${HOUR}"}'
@@ -35,6 +35,7 @@ DOTS_PLACE = 'locations: {data: "/poisoned/../elsewhere/${YEAR}-${MONTH}-${DAY}/
 
 
 MOST_TICKS = 3
+SPEED = 600
 
 
 def others(text: str) -> str:
@@ -45,10 +46,9 @@ def others(text: str) -> str:
 
 
 def fast_clock() -> dict[str, str]:
-    """Eight hours of data have passed; each tick polls all that are missing."""
+    """An hour of data passes in six seconds, so that each tick polls the newest hours if they are missing."""
     prefix, now = "FEED_ASSETS_DEMO__REPLAY__", SystemClock().now().isoformat()
-    origin = (START + timedelta(hours=8)).isoformat()
-    return {prefix + "ORIGIN": origin, prefix + "REAL_START": now, prefix + "SPEED": "600"}
+    return {prefix + "ORIGIN": START.isoformat(), prefix + "REAL_START": now, prefix + "SPEED": str(SPEED)}
 
 
 @dataclass
@@ -100,7 +100,12 @@ class Poisoned:
     home: Home
     instance: DagsterInstance
     gate: Gate
+    began: datetime
     hour: int = 0
+
+    def take_newest_hour(self) -> None:
+        """From now on, the newest hour that is due is meant."""
+        self.hour = int((SystemClock().now() - self.began) * SPEED / timedelta(hours=1))
 
     def declare(self, place: str) -> None:
         command(self.home, "entity", "update", "--skip-checks", "-", stdin=POISONED.format(place=place))
@@ -111,7 +116,8 @@ class Poisoned:
 
     @property
     def folder(self) -> Path:
-        return self.home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{START + timedelta(hours=self.hour):%H}"
+        at = START + timedelta(hours=self.hour)
+        return self.home.data / "poisoned" / f"{at:%Y-%m-%d}" / f"{at:%H}"
 
     def check(self) -> AssetCheckEvaluation | None:
         return location_check(self.instance)
@@ -180,10 +186,12 @@ def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_p
     entities = (ENTITIES + others(ENTITIES[ENTITIES.index("    ---") :])).replace(
         "timeout: months(60)", "timeout: months(60)\n    parallel: 3"
     )
+    entities = entities.replace("end: 2026-01-02", "end: 2027-01-01")
     home.prepare(entities.replace("storage: file://${DATA_ROOT}", catalog), JOBS + others(JOBS))
     (home.folder / "entities" / "feed").mkdir()
     with home.instance() as instance:
-        daemon = Poisoned(home=home, instance=instance, gate=gate)
+        began = datetime.fromisoformat(home.settings["FEED_ASSETS_DEMO__REPLAY__REAL_START"])
+        daemon = Poisoned(home=home, instance=instance, gate=gate, began=began)
         daemon.write(GOOD_PLACE)
         with home.daemon():
             daemon.wait(lambda: daemon.check() is not None)
@@ -196,9 +204,9 @@ def test_the_others_go_on_and_the_check_names_the_poison_until_it_is_cured(tmp_p
                 "metastore is down",
                 "dots in a template",
             ):
+                daemon.take_newest_hour()
                 with poisoned_by(daemon, poison) as text:
                     daemon.wait(lambda text=text: daemon.has_failed(text))
                     print(poison, daemon.require_others_work(), daemon.check())
                 daemon.wait(lambda: (check := daemon.check()) is not None and check.passed)
-                daemon.hour += 1
     gate.close()

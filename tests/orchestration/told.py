@@ -26,11 +26,15 @@ def arrival_ticks(instance: DagsterInstance, since: float) -> list[InstigatorTic
 
 
 def ticks_until_requested(instance: DagsterInstance, process: str, partition: str, since: float) -> int:
-    """How many ticks after a moment it took until the run with a partition was requested. No tick may have failed."""
+    """How many ticks began after a moment until the run with a partition was requested; none if the tick that was under
+    way has requested it. No tick may have failed.
+    """
     (run,) = [each for each in runs_of(instance, process) if partition in _partitions(each.tags)]
     ticks = arrival_ticks(instance, since)
-    assert [tick for tick in ticks if tick.status is TickStatus.FAILURE] == []
-    return next(count for count, tick in enumerate(ticks, start=1) if run.run_id in tick.run_ids)
+    errors = [tick.error and tick.error.to_string() for tick in ticks if tick.status is TickStatus.FAILURE]
+    assert not errors, errors
+    found = [count for count, tick in enumerate(ticks, start=1) if run.run_id in tick.run_ids]
+    return found[0] if found else 0
 
 
 def _partitions(tags: dict[str, str]) -> str:
