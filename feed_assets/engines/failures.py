@@ -33,7 +33,7 @@ def reporting_failures(work: Work) -> Iterator[None]:
     except EngineError:
         raise
     except BaseException as exc:
-        if is_interrupt(exc):
+        if _is_interrupt(exc):
             raise
         raise WorkflowFailedError(
             process=work.process,
@@ -43,7 +43,7 @@ def reporting_failures(work: Work) -> Iterator[None]:
         ) from exc
 
 
-def is_interrupt(exc: BaseException) -> bool:
+def _is_interrupt(exc: BaseException) -> bool:
     """Return whether an exception was raised by the handler of a signal that ends the process, not by user code.
 
     Python's own handler leaves no trace, so that with it any `KeyboardInterrupt` counts.

@@ -289,7 +289,7 @@ class FlowRunner:
 def note_flow(database: Database, flow: ProcessRecord, errors: Mapping[datetime, Exception], real_clock: Clock) -> None:
     """Record that copies of a run have failed, by nominal time, with the first retry of one of them; or that none has.
 
-    An instance on which another worker works has not failed.
+    An instance on which another worker works decides nothing.
     """
     failed = {time: error for time, error in errors.items() if not isinstance(error, FencedOutError | LeaseHeldError)}
     bulkheads = Bulkheads.open(database, flow.cluster, real_clock)
@@ -301,7 +301,7 @@ def note_flow(database: Database, flow: ProcessRecord, errors: Mapping[datetime,
         pause = min((retry_at - at for at, retry_at in decided if retry_at is not None), default=timedelta(0))
         error = next(iter(failed.values()))
         bulkheads.fail(TickStep.REPLICATION, flow.process, error, next_try_at=real_clock.now() + pause)
-    else:
+    elif not errors:
         bulkheads.succeed(TickStep.REPLICATION, flow.process)
     bulkheads.save(database)
 

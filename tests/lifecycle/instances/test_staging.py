@@ -4,8 +4,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from feed_assets.clock import FrozenClock, SystemClock
-from feed_assets.lifecycle.bulkheads import Unconfined
+from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
+from feed_assets.state.records import TickStep
 from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import World
 
@@ -30,3 +31,27 @@ def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: P
         assert not staging.local_path.exists()
         assert sweep(timedelta(hours=2)) == 0, "the clock was set back"
         assert sweep(timedelta(hours=3)) is None
+
+
+def test_a_store_that_fails_is_tried_again_the_same_day(tmp_path: Path) -> None:
+    with open_dagster(tmp_path / "instance") as instance:
+        world = World(Home(folder=tmp_path), instance)
+        control = world.home.data / ".feed-assets"
+        control.write_text("no folder")
+
+        def sweep() -> int | None:
+            real_now = world.runtime.real_clock.now()
+            return apply_staging_sweep(
+                world.runtime.database(instance), world.runtime.stores, world.location.plan, "here", real_now, bulkheads
+            )
+
+        bulkheads = Bulkheads("here", world.runtime.real_clock)
+        assert sweep() == 0
+        (failure,) = bulkheads.failures
+        assert (failure.step, failure.subject) == (TickStep.STAGING_SWEEP, world.home.data.as_uri())
+        assert sweep() is None
+        control.unlink()
+        world.at(failure.next_try_at)
+        bulkheads = Bulkheads("here", world.runtime.real_clock, bulkheads.failures)
+        assert sweep() == 0
+        assert bulkheads.failures == []
