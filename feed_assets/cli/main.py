@@ -18,7 +18,7 @@ from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.masking import get_logger, mask_logs
-from feed_assets.state.errors import StateUnreachableError
+from feed_assets.state.errors import StateNewerError, StateUnreachableError
 
 _logger = get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Boundary(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except (SettingsError, LocationUnreadableError, StateUnreachableError) as exc:
+        except (SettingsError, LocationUnreadableError, StateUnreachableError, StateNewerError) as exc:
             _say(str(exc))
             ctx.exit(WRONG_USAGE)
         except FeedAssetsError as exc:

@@ -109,10 +109,11 @@ class Runtime:
         return known
 
     def database(self, instance: DagsterInstance) -> "Database":
-        """Return the state database that belongs to a Dagster instance, with its tables created.
+        """Return the state database that belongs to a Dagster instance, with its tables as they are now.
 
         Raises:
-            StateError: the database cannot be opened, or is newer than this code.
+            StateNewerError: another release has migrated it, perhaps while this process was running.
+            StateError: the database cannot be opened.
             ForeignDefinitionsError: it records the definitions of another project.
         """
         from feed_assets.operations.recording import require_own_database
@@ -126,6 +127,8 @@ class Runtime:
                 database.migrate()
                 require_own_database(database, self.settings, self.location.declared)
                 self._databases[url] = database
+                return database
+        database.migrate()
         return database
 
 

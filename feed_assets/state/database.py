@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.schema import CreateSchema
 
-from feed_assets.state.errors import StateError, StateUnreachableError
+from feed_assets.state.errors import StateError, StateNewerError, StateUnreachableError
 from feed_assets.state.schema import SCHEMA_REVISION, VERSION_TABLE
 from feed_assets.state.sqlite_connections import BEGIN_READING, BEGIN_WRITING, GuardedConnection
 
@@ -54,6 +54,7 @@ class Database:
         self._engine = engine
         self._namespace = namespace
         self._process = os.getpid()
+        self._file: tuple[int, int] | None = None
         self._is_current = False
         self._store_lock = threading.Lock()
 
@@ -103,13 +104,19 @@ class Database:
     def migrate(self) -> None:
         """Migrate the tables to the schema of this code; do nothing if they have it already.
 
-        Several processes may call it at once: one migrates and the others wait.
+        Several processes may call it at once: one migrates and the others wait. A process that lives long calls it
+        again and again: another release may have migrated the database meanwhile, or a backup may have been restored.
 
         Raises:
-            StateError: the database cannot be used, or its schema is newer than this code.
+            StateNewerError: its schema is newer than this code; nothing was changed.
+            StateError: the database cannot be used.
         """
         with self._translated():
-            if self._revision() == SCHEMA_REVISION:
+            self._is_current = False
+            revision = self._revision()
+            if revision is not None:
+                self._refuse_newer(revision)
+            if revision == SCHEMA_REVISION:
                 self._is_current = True
                 return
             if self.dialect == "sqlite":
@@ -160,10 +167,23 @@ class Database:
         self._engine.dispose()
 
     def _connected(self) -> Connection:
+        file = self._identify_file()
         if self._process != os.getpid():
             self._engine.dispose(close=False)
-            self._process = os.getpid()
+        elif self._file != file:
+            self._engine.dispose()  # connections to a file that was removed or replaced would write into nothing
+        self._process, self._file = os.getpid(), file
         return self._engine.connect()
+
+    def _identify_file(self) -> tuple[int, int] | None:
+        """Return device and inode of the file of SQLite; None if there is none."""
+        path = self._engine.url.database
+        if self.dialect != "sqlite" or path in (None, "", ":memory:"):
+            return None
+        with suppress(FileNotFoundError):
+            found = Path(str(path)).stat()
+            return (found.st_dev, found.st_ino)
+        return None
 
     def _begin(self, connection: Connection, statement: str) -> None:
         """Begin a transaction explicitly: SQLite's driver begins none."""
@@ -189,11 +209,7 @@ class Database:
 
     def _refuse_newer(self, revision: str) -> None:
         if revision > SCHEMA_REVISION:
-            raise StateError(
-                database=self.name,
-                reason=f"its schema {revision} is newer than {SCHEMA_REVISION}, the newest this release knows",
-                next_step="Upgrade feed-assets here to the release that others use with this database.",
-            )
+            raise StateNewerError(database=self.name, revision=revision, known=SCHEMA_REVISION)
 
     def _upgrade(self, connection: Connection) -> None:
         revision = _find_revision(connection)

@@ -19,6 +19,18 @@ class StateUnreachableError(StateError):
     """The state database cannot be reached, or stays locked: nothing can be read or recorded now."""
 
 
+class StateNewerError(StateError):
+    """A newer release has migrated the state database; nothing was read or changed."""
+
+    def __init__(self, *, database: str, revision: str, known: str) -> None:
+        self.revision = revision
+        super().__init__(
+            database=database,
+            reason=f"its schema {revision} is newer than {known}, the newest this release knows",
+            next_step="Upgrade feed-assets here to the release that others use with this database.",
+        )
+
+
 class LeaseHeldError(StateError):
     """Another worker has the lease of this instance."""
 

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
+from sqlalchemy import text
 
 from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.orchestration.runtime import STATE_FILE
 from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.orchestration.ticks import log_exhausted
 from feed_assets.plan.records import Plan
+from feed_assets.state.errors import StateNewerError
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.schema import VERSION_TABLE
 from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
@@ -93,6 +96,15 @@ def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(world: W
     world.at(NOON + timedelta(hours=2))
     assert set(arrivals(world.tick())) >= {key(hour) for hour in range(2, 5 + later)}
     assert arrivals(world.tick()) == []
+
+
+def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(world: World) -> None:
+    world.tick()
+    with world.runtime.database(world.instance).begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    land(world.home.data, 3, 1)
+    with pytest.raises(StateNewerError):
+        world.tick()
 
 
 def test_a_request_that_dagster_never_saw_is_made_again(world: World) -> None:

@@ -206,6 +206,27 @@ def test_a_sqlite_file_is_in_write_ahead_mode_and_waits_for_its_turn(tmp_path: P
     database.close()
 
 
+def test_a_sqlite_file_that_is_replaced_or_removed_is_noticed(tmp_path: Path) -> None:
+    database, other = (open_database(f"sqlite:///{tmp_path}/{name}.db") for name in ("state", "backup"))
+    for each, value in ((database, "new"), (other, "old")):
+        each.migrate()
+        with each.begin() as connection:
+            Cursors(connection).put("is", value)
+    other.close()
+    for file in tmp_path.glob("state.db-*"):
+        file.unlink()
+    (tmp_path / "backup.db").replace(tmp_path / "state.db")
+    with database.begin() as connection:
+        assert Cursors(connection).get("is") == "old"
+        Cursors(connection).put("is", "restored")
+    for file in tmp_path.glob("state.db*"):
+        file.unlink()
+    database.migrate()
+    with database.read() as connection:
+        assert Cursors(connection).get("is") is None
+    database.close()
+
+
 def test_a_database_in_memory_is_shared_by_threads_that_take_turns() -> None:
     database = open_database("sqlite://")
     database.migrate()

@@ -1,12 +1,14 @@
 import json
+import sqlite3
 import zlib
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.command import downgrade
-from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, column, inspect, table, text
 
@@ -15,8 +17,8 @@ from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause, describe_cause
 from feed_assets.state.column_types import to_micros
 from feed_assets.state.cursors import Cursors
-from feed_assets.state.database import open_database
-from feed_assets.state.errors import StateError, SweepDamagedError
+from feed_assets.state.database import Database, open_database
+from feed_assets.state.errors import StateError, StateNewerError, SweepDamagedError
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.late_checks import LateChecks
@@ -31,6 +33,7 @@ from feed_assets.state.sweep_drafts import SweepDraft
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.state.watermarks import Watermarks
+from tests.state.released import alembic_config
 from tests.state.samples import (
     arrival_poll,
     event,
@@ -44,12 +47,6 @@ from tests.state.samples import (
     sweep_item,
 )
 from tests.state.workers import Team, migrate
-
-
-def alembic_config(connection: Connection | None = None) -> Config:
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "feed_assets.state:migrations")
-    return config
 
 
 def schema_of(connection: Connection) -> list[tuple[str, str]]:
@@ -128,9 +125,30 @@ def test_a_newer_schema_is_refused(database_url: str) -> None:
     database.close()
     late = open_database(database_url)
     for use in (late.migrate, late.begin().__enter__, late.read().__enter__):
-        with pytest.raises(StateError, match=r"schema 9999 is newer than .* Upgrade feed-assets here"):
+        with pytest.raises(StateNewerError, match=r"schema 9999 is newer than .* Upgrade feed-assets here"):
             use()
     late.close()
+
+
+def test_a_schema_that_becomes_newer_is_refused_by_who_looks_again(database: Database) -> None:
+    with database.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    for use in (database.migrate, database.begin().__enter__, database.read().__enter__):
+        with pytest.raises(StateNewerError):
+            use()
+
+
+def test_a_refused_sqlite_file_stays_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    with closing(sqlite3.connect(file)) as made:
+        made.executescript(f"CREATE TABLE {VERSION_TABLE} (version_num); INSERT INTO {VERSION_TABLE} VALUES ('9999')")
+    before = file.read_bytes()
+    database = open_database(f"sqlite:///{file}")
+    with pytest.raises(StateNewerError):
+        database.migrate()
+    database.close()
+    assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
+    assert file.read_bytes() == before
 
 
 def test_an_older_schema_is_refused_until_it_is_migrated(database_url: str) -> None:
