@@ -9,7 +9,8 @@ from feed_assets.cli.options import author_of, author_option, dry_run_option, ou
 from feed_assets.cli.progress import Progress
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.cli.state import open_state
-from feed_assets.operations.rebuilding.rebuilding import Rebuilt, RebuiltFeed, rebuild_state
+from feed_assets.operations.rebuilding.feeds import RebuiltFeed
+from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_state
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 

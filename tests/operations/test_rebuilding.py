@@ -10,6 +10,7 @@ from shutil import rmtree
 import pytest
 
 from feed_assets.clock import FrozenClock
+from feed_assets.entities.bundle import AnyEntity
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_instances
 from feed_assets.state.feed_instances import FeedInstances
@@ -63,9 +64,9 @@ def finished(tmp_path: Path) -> World:
     return world
 
 
-def lost(world: World) -> World:
+def lost(world: World, *entities: AnyEntity) -> World:
     """The same storage with an empty state."""
-    return World.of(world.root, *ENTITIES, state=f"sqlite:///{world.root / 'empty.db'}")
+    return World.of(world.root, *(entities or ENTITIES), state=f"sqlite:///{world.root / 'empty.db'}")
 
 
 def test_nothing_runs_again_after_the_state_was_lost(finished: World) -> None:
@@ -108,6 +109,21 @@ def test_instances_before_the_oldest_on_storage_are_not_made_again(finished: Wor
     assert {each.process: each.begins_at for each in rebuilt.processes}["count"] == TIMES[4]
     assert run_all(world) == []
     assert min(world.statuses("count")) == TIMES[4]
+
+
+def test_a_process_whose_validity_has_ended_has_no_instance_left_to_read_its_inputs(tmp_path: Path) -> None:
+    end = TIMES[-1] + timedelta(hours=1)
+    counting = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, end=end)
+    entities = (feed("clicks", end=end), feed("counts", end=end), counting)
+    world = World.of(tmp_path, *entities)
+    world.land("clicks", *TIMES)
+    run_all(world)
+    rebuilt = lost(world, *entities)
+    rebuild(rebuilt)
+    watermark = rebuilt.watermark(WatermarkKind.PROCESS, "count")
+    assert watermark == world.watermark(WatermarkKind.PROCESS, "count")
+    assert watermark is not None
+    assert watermark.next_time is None
 
 
 def test_content_that_no_manifest_names_is_left_out(finished: World) -> None:

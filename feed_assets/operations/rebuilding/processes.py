@@ -1,0 +1,167 @@
+"""Record the instances of a process whose outputs on storage name it as SUCCEEDED, so that they do not run again."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.input_windows import input_states
+from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check
+from feed_assets.lifecycle.instances.attempts import end_attempt
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.rebuilding.watermarks import move_watermark
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.state.attempts import Attempts
+from feed_assets.state.causes import Cause
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey, WatermarkKind
+from feed_assets.state.watermarks import Watermarks
+
+_BATCH = 500
+_MOMENT = timedelta(microseconds=1)
+_NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltProcess:
+    """A process or flow on a cluster: its instances whose outputs are on storage, and how many become SUCCEEDED.
+
+    Instances before `begins_at` are not created again; None if that does not change.
+    """
+
+    process: str
+    cluster: str
+    finished: int
+    recorded: int
+    begins_at: NominalTime | None = None
+
+
+def rebuild_process(
+    context: OperationContext, process: ProcessRecord, finished: Mapping[datetime, str | None], *, dry_run: bool
+) -> RebuiltProcess:
+    """Record the finished instances, each with its run, unless the record knows an attempt at them."""
+    times = sorted(finished)
+    begins_at = times[0] if times else None if process.outputs else process.sequence.ceil(context.as_of)
+    is_later = begins_at is not None and _begins_later(context, process, begins_at)
+    recorded = 0
+    for start in range(0, len(times), _BATCH):
+        batch = times[start : start + _BATCH]
+        with context.database.read() as connection:
+            new = _find_unfinished(connection, process, batch, finished)
+        if new and not dry_run:
+            with context.database.begin() as connection:
+                unfinished = _find_unfinished(connection, process, batch, finished)
+                _record_finished(connection, context, process, unfinished, finished)
+        recorded += len(new)
+    if not dry_run:
+        _skip_finished(context, process, finished, begins_at if is_later else None)
+    return RebuiltProcess(
+        process=process.process,
+        cluster=process.cluster,
+        finished=len(times),
+        recorded=recorded,
+        begins_at=begins_at if is_later else None,
+    )
+
+
+def _find_unfinished(
+    connection: Connection, process: ProcessRecord, times: Sequence[datetime], runs: Mapping[datetime, str | None]
+) -> list[datetime]:
+    """Return the instances without a recorded attempt, and those that run by the record in the run that wrote them."""
+    rows = ProcessInstances(connection).get_many([ProcessKey(*process.key, time) for time in times])
+
+    def is_open(time: datetime) -> bool:
+        row = rows.get(ProcessKey(*process.key, time))
+        if row is None or (row.attempt == 0 and row.status in _NEVER_RUN):
+            return True
+        return row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]
+
+    return [time for time in times if is_open(time)]
+
+
+def _record_finished(
+    connection: Connection,
+    context: OperationContext,
+    process: ProcessRecord,
+    times: Sequence[datetime],
+    runs: Mapping[datetime, str | None],
+) -> None:
+    """Record instances as SUCCEEDED, with the inputs that are there now."""
+    now, instances = context.as_of, ProcessInstances(connection)
+    states = input_states(connection, context.plan, process, times, now)
+    rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
+    for time in times:
+        key = ProcessKey(*process.key, time)
+        if key in rows and rows[key].status is ProcessInstanceStatus.RUNNING:
+            end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
+            plan_late_check(connection, context.plan, process, time, now)
+            continue
+        active = context.timeline.find_or_declared(connection, process.key, time)
+        release = active.release if active else None
+        instances.add_waiting(
+            [
+                ProcessInstance(
+                    process=process.process,
+                    cluster=process.cluster,
+                    nominal_time=time,
+                    status=ProcessInstanceStatus.WAITING,
+                    updated_at=now,
+                    materialized_at=now,
+                )
+            ]
+        )
+        instances.transition(
+            key,
+            _NEVER_RUN,
+            status=ProcessInstanceStatus.SUCCEEDED,
+            attempt=1,
+            run_id=runs[time],
+            request_key=None,
+            inputs=frozen_inputs(connection, states[time], {}),
+            started_at=now,
+            ended_at=now,
+            cause=Cause.REBUILT,
+            definition_digest=process.digest,
+            release=release,
+            updated_at=now,
+        )
+        Attempts(connection).begin(
+            Attempt(
+                process=process.process,
+                cluster=process.cluster,
+                nominal_time=time,
+                attempt=1,
+                run_id=runs[time],
+                status=ProcessInstanceStatus.SUCCEEDED,
+                started_at=now,
+                ended_at=now,
+                cause=Cause.REBUILT,
+                release=release,
+            )
+        )
+        plan_late_check(connection, context.plan, process, time, now)
+
+
+def _begins_later(context: OperationContext, process: ProcessRecord, begins_at: datetime) -> bool:
+    """Return whether a process would create instances before a time of which the record knows none."""
+    with context.database.read() as connection:
+        standing = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
+        first = process.sequence.at(0)
+        earlier = ProcessInstances(connection).find_between(*process.key, first, begins_at)
+    return standing is not None and standing.next_time is not None and standing.next_time < begins_at and not earlier
+
+
+def _skip_finished(
+    context: OperationContext, process: ProcessRecord, finished: Collection[datetime], begins_at: datetime | None
+) -> None:
+    """Let the creation of instances begin at a time, if given, and after the finished instances that follow."""
+    with context.database.read() as connection:
+        standing = Watermarks(connection).get(WatermarkKind.PROCESS, *process.key)
+    if standing is None or standing.next_time is None:
+        return
+    following: datetime | None = begins_at or standing.next_time
+    while following is not None and following in finished:
+        following = process.sequence.ceil(following + _MOMENT)
+    move_watermark(context, process, following)
