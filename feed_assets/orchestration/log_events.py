@@ -1,14 +1,17 @@
-"""Report feed events to Dagster: arrivals of feeds that Dagster does not make itself, and evictions.
+"""Report feed events to Dagster: arrivals, evictions, and publications that Dagster does not know from its own runs.
 
-An arrival or a restored instance colours its partition. An eviction cannot remove the colour, so an observation on the
-partition says when the instance was evicted, why, and how to restore it.
+An arrival or a restored instance colours its partition. A run reports itself what it publishes; if Dagster does not
+know the run, because its storage was lost or restored or the state was rebuilt, the log tells it. An eviction cannot
+remove the colour, so an observation on the partition says when the instance was evicted, why, and how to restore it.
 """
 
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
-from dagster import AssetKey, AssetMaterialization, AssetObservation, MetadataValue
+from dagster import AssetKey, AssetMaterialization, AssetObservation, DagsterInstance, MetadataValue, RunsFilter
 
 from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.instance_runs import DATA_VERSION
@@ -19,22 +22,49 @@ from feed_assets.timing.dates import render_datetime
 
 DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
 
-_THERE = frozenset({FeedEventKind.ARRIVED, FeedEventKind.REPLICATED, FeedEventKind.RESTORED, FeedEventKind.CHANGED})
+_PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
+_THERE = _PUBLISHED | {FeedEventKind.ARRIVED, FeedEventKind.RESTORED, FeedEventKind.CHANGED}
 
 
-def build_asset_events(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
-    """Return the Dagster event for a feed event at an existing partition; nothing for any other."""
+def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
+    """Return the runs that have published something in these events and that Dagster knows."""
+    runs = {run for event in events if event.kind in _PUBLISHED and (run := find_run(event.origin)) is not None}
+    return frozenset(instance.get_run_ids(RunsFilter(run_ids=sorted(runs)))) if runs else frozenset()
+
+
+def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]) -> list[DagsterEvent]:
+    """Return the Dagster events for a feed event at an existing partition; nothing for any other, nor for what a known
+    run has published.
+    """
     key = (event.feed, event.cluster)
     record = layout.plan.feeds.get(key)
     if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
         return []
     asset_key, grid = layout.feed_asset(key)
     partition = grid.key(event.nominal_time)
-    if event.kind in _THERE and not (event.kind is FeedEventKind.REPLICATED and event.origin.startswith("run:")):
-        return [_arrival(record, event, asset_key, partition)]
     if event.kind is FeedEventKind.EVICTED:
         return [_eviction(event, asset_key, partition)]
-    return []
+    if event.kind not in _THERE or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
+        return []
+    return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
+
+
+def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
+    """Return the materializations of a process that is an asset of its own and has published an instance."""
+    process = layout.plan.processes.get((str(event.payload.get("process")), event.cluster))
+    if event.kind not in _PUBLISHED or process is None or not layout.is_own_asset(process):
+        return []
+    asset_key, grid = names.process_key(layout.plan, process), layout.process_grid(process)
+    return [
+        AssetMaterialization(
+            asset_key=asset_key,
+            partition=grid.key(time),
+            metadata={names.META_NOMINAL: render_datetime(time), names.META_EVENT: event.seq},
+        )
+        for edge in process.outputs
+        if edge.feed_key == (event.feed, event.cluster)
+        for time in layout.plan.writer_times(edge, event.nominal_time)
+    ]
 
 
 def _is_of_data(event: FeedEvent) -> bool:

@@ -5,7 +5,7 @@ compare-and-set make a repeated tick harmless: it requests nothing twice.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dagster import (
@@ -44,7 +44,7 @@ from feed_assets.orchestration.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.orchestration.health import find_health
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.log_events import DagsterEvent, build_asset_events
+from feed_assets.orchestration.log_events import DagsterEvent, build_asset_events, find_known_runs
 from feed_assets.orchestration.overdue_notices import build_context, describe_oldest, report_overdue
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.releases import follow_plan
@@ -174,12 +174,15 @@ class _Tick:
             unreported = read_unreported(connection, cursor, cluster, EVENTS_A_TICK)
         if unreported.is_from_another_log:
             _logger.warning("%s", unreported.describe(cluster))
-        events = unreported.events
+        known_runs = self.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
+        if known_runs is None:
+            unreported = replace(unreported, events=())
+            known_runs = ()
         asset_events: list[AssetMaterialization | AssetObservation | AssetCheckEvaluation] = []
-        for event in events:
+        for event in unreported.events:
             nothing: list[DagsterEvent] = []
             asset_events += self.bulkheads.run_unit(
-                TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event
+                TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event, known_runs
             )
         if cursor.location != location.digest:
             self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)

@@ -362,3 +362,11 @@ class Plan:
         feed = self.feeds[edge.feed_key].sequence
         indices = edge.window.indices(nominal_time, feed)
         return feed.at(indices[0]) if indices else None
+
+    def writer_times(self, edge: OutputEdge, feed_time: datetime) -> list[datetime]:
+        """Return the nominal times of the process instances that write a feed instance."""
+        feed = self.feeds[edge.feed_key].sequence
+        process = self.processes[edge.process_key].sequence
+        index = feed.index(feed_time)
+        found = map(process.at, edge.window.consumers_of_range(range(index, index + 1), feed, process))
+        return [time for time in found if self.output_time(edge, time) == feed_time]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
+from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
 from feed_assets.lifecycle.instances.retries import RetryResult
@@ -15,12 +16,13 @@ from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, pa
 from feed_assets.orchestration.ticks import log_exhausted
 from feed_assets.plan.records import Plan
 from feed_assets.state.errors import StateNewerError
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.event_log import EventLog
+from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus, ProcessKey
 from feed_assets.state.schema import VERSION_TABLE
 from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
-from tests.orchestration.small import ENTITIES, key, land
+from tests.orchestration.small import ENTITIES, START, key, land
 
 
 def arrivals(result: SensorResult) -> list[str | None]:
@@ -96,6 +98,33 @@ def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(world: W
     world.at(NOON + timedelta(hours=2))
     assert set(arrivals(world.tick())) >= {key(hour) for hour in range(2, 5 + later)}
     assert arrivals(world.tick()) == []
+
+
+def test_what_a_run_has_published_is_told_if_dagster_does_not_know_the_run(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    shifted = ENTITIES.replace('{feed: sums, instance: "now(0,0)"}', '{feed: sums, instance: "now(1,0)"}')
+    world = World(Home(folder=tmp_path), instance, shifted)
+    world.tick()
+    known = create_run_for_test(instance).run_id
+    origins = {2: f"run:{known}", 3: "run:lost", 4: "rebuild"}
+    published = [
+        NewFeedEvent(
+            feed="sums",
+            cluster="here",
+            nominal_time=START + timedelta(hours=hour),
+            kind=FeedEventKind.PRODUCED,
+            origin=origin,
+            recorded_at=NOON,
+            payload={"process": "summing"},
+        )
+        for hour, origin in origins.items()
+    ]
+    with world.runtime.database(instance).begin() as connection:
+        EventLog(connection).append(published)
+    told = [event for event in world.tick().asset_events if isinstance(event, AssetMaterialization)]
+    assert [event.partition for event in told if event.asset_key.path[-1] == "sums"] == [key(3), key(4)]
+    assert [event.partition for event in told if event.asset_key.path[-1] == "summing"] == [key(2), key(3)]
 
 
 def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(world: World) -> None:

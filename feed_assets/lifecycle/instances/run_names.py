@@ -5,6 +5,8 @@ from feed_assets.lifecycle.instances.worker_names import is_dead, name_holder
 COMMAND = "repair:"
 """The prefix of the names of commands that work on instances; no run id has it."""
 
+_RUN = "run:"
+
 
 def name_repair(author: str) -> str:
     """Return a name for one repair by this process.
@@ -39,7 +41,16 @@ def origin_of(run_id: str) -> str:
     >>> origin_of("repair:ann:1f"), origin_of("4a1c")
     ('repair:ann:1f', 'run:4a1c')
     """
-    return run_id if is_command(run_id) else f"run:{run_id}"
+    return run_id if is_command(run_id) else f"{_RUN}{run_id}"
+
+
+def find_run(origin: str) -> str | None:
+    """Return the run that an origin names; None if it names something else.
+
+    >>> find_run("run:4a1c"), find_run("repair:ann:1f")
+    ('4a1c', None)
+    """
+    return origin.removeprefix(_RUN) if origin.startswith(_RUN) else None
 
 
 def describe_run(run_id: str | None) -> str:

@@ -103,18 +103,15 @@ def find_finished(
     if not process.outputs:
         return {}
     first = process.outputs[0]
-    feed = plan.feeds[first.feed_key].sequence
     finished: dict[datetime, str | None] = {}
     for time in sorted(found.get(first.feed_key, {})):
-        index = feed.index(time)
-        for number in first.window.consumers_of_range(range(index, index + 1), feed, process.sequence):
-            nominal_time = process.sequence.at(number)
+        for nominal_time in plan.writer_times(first, time):
             outputs = [
                 found.get(edge.feed_key, {}).get(output)
                 for edge in process.outputs
                 if (output := plan.output_time(edge, nominal_time)) is not None
             ]
             written = [each for each in outputs if each is not None and each.is_written_by(process)]
-            if plan.output_time(first, nominal_time) == time and len(written) == len(process.outputs):
+            if len(written) == len(process.outputs):
                 finished[nominal_time] = written[0].run_id
     return finished
