@@ -20,6 +20,7 @@ from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 from feed_assets.orchestration.runtime import STATE_FILE
 from feed_assets.state.database import Database, open_database
 from tests.databases import lay_tables
+from tests.servers import run_tcp_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 HOMES = ROOT / "examples" / "dagster_home"
@@ -137,6 +138,20 @@ class Home:
 
     def log(self) -> str:
         return (self.folder / "daemon.log").read_text(errors="replace")
+
+
+@contextmanager
+def home_on_postgresql(folder: Path) -> Iterator[Home]:
+    """A home whose Dagster and state are in a PostgreSQL server of its own."""
+    with run_tcp_postgres() as port:
+        settings = {
+            "DAGSTER_PG_HOST": "127.0.0.1",
+            "DAGSTER_PG_PORT": str(port),
+            "DAGSTER_PG_USER": "postgres",
+            "DAGSTER_PG_PASSWORD": "unused",
+            "DAGSTER_PG_DB": "postgres",
+        }
+        yield Home(folder=folder, storage="postgres", settings=settings)
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:

@@ -13,12 +13,18 @@ from dagster import DagsterRunStatus
 from feed_assets.clock import SystemClock
 from feed_assets.state.process_instances import ProcessInstances
 from tests.drills import drill
-from tests.orchestration.dagster_home import Home, materialized, runs_of, sqlite_state, wait_until
+from tests.orchestration.dagster_home import (
+    Home,
+    home_on_postgresql,
+    materialized,
+    runs_of,
+    sqlite_state,
+    wait_until,
+)
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 from tests.orchestration.test_poisons import POISONED, dangle
 from tests.orchestration.told import location_check, ticks_until_requested
 from tests.orchestration.workers import worker_of
-from tests.servers import run_tcp_postgres
 
 pytestmark = [pytest.mark.daemon, pytest.mark.spark, pytest.mark.server]
 
@@ -30,15 +36,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
         made.prepare(ENTITIES, JOBS)
         yield made
         return
-    with run_tcp_postgres() as port:
-        settings = {
-            "DAGSTER_PG_HOST": "127.0.0.1",
-            "DAGSTER_PG_PORT": str(port),
-            "DAGSTER_PG_USER": "postgres",
-            "DAGSTER_PG_PASSWORD": "unused",
-            "DAGSTER_PG_DB": "postgres",
-        }
-        made = Home(folder=tmp_path, storage="postgres", settings=settings)
+    with home_on_postgresql(tmp_path) as made:
         made.prepare(ENTITIES, JOBS)
         yield made
 

@@ -1,5 +1,8 @@
 """Secrets are neither in what a code server tells Dagster, nor in Dagster's storage, nor in cached plans."""
 
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,12 +10,13 @@ from dagster import DagsterRunStatus
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster_shared.serdes import serialize_value
 from pyspark.sql import SparkSession
+from sqlalchemy import URL, create_engine, inspect, make_url, text
 
 from feed_assets import masking
 from feed_assets.orchestration.definitions import build_definitions
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from tests.orchestration.dagster_home import Home
+from tests.orchestration.dagster_home import Home, home_on_postgresql, runs_of, wait_until
 from tests.orchestration.hand_ticked import NOON
 from tests.orchestration.in_process import failure_of, materializer
 from tests.orchestration.small import ENTITIES, key, land
@@ -23,6 +27,23 @@ WITH_SECRETS = (
     .replace("name: numbers\n", 'name: numbers\n    description: "behind ${env:PLANTED}"\n')
     .replace("name: summing\n", 'name: summing\n    properties: {door: "db://me:${env:PLANTED}@here"}\n')
 )
+AWAY = """
+    ---
+    kind: cluster
+    name: away
+    storage: s3://nobody-has-this
+    storage_options:
+      endpoint_url: "http://127.0.0.1:9"
+      key: "${env:PLANTED}"
+      secret: "${env:PLANTED}"
+      client_kwargs: {region_name: us-east-1}
+    ---
+    kind: feed
+    name: distant
+    frequency: hours(1)
+    locations: {data: "/distant/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    clusters: {away: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+"""
 FAILING_JOBS = """
     import os
 
@@ -91,3 +112,44 @@ def test_a_run_that_fails_with_a_secret_in_its_message_leaves_none(
     assert any(file.suffix == ".db" for file in files)
     assert [file for file in files if b"Planted" in file.read_bytes()] == []
     assert "Planted" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.drill
+@pytest.mark.daemon
+@pytest.mark.spark
+@pytest.mark.server
+def test_the_daemon_on_postgresql_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", PLANTED)
+    with home_on_postgresql(tmp_path) as home:
+        home.prepare(f"{WITH_SECRETS}{AWAY}", FAILING_JOBS)
+        land(home.data, 0, 1, 2)
+        url = make_url(f"postgresql+psycopg2://postgres@127.0.0.1:{home.settings['DAGSTER_PG_PORT']}/postgres")
+        with home.instance() as instance, home.daemon():
+            wait_until(lambda: any(run.is_failure for run in runs_of(instance, "summing")), home.log)
+            wait_until(lambda: "distant" in "".join(rows_of(url, "fa_arrival_polls")), home.log)
+        engine = create_engine(url)
+        tables = inspect(engine).get_table_names()
+        engine.dispose()
+        told = {table: list(rows_of(url, table)) for table in tables}
+        assert {"fa_process_instances", "event_logs", "runs", "job_ticks", "snapshots"} <= told.keys()
+        assert "cannot open ${env:PLANTED}" in "".join(told["event_logs"])
+        assert [table for table, rows in told.items() if any("Planted" in row for row in rows)] == []
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(file.suffix == ".plan" for file in files)
+    assert any(file.suffix == ".err" for file in files)
+    assert [file for file in files if b"Planted" in file.read_bytes()] == []
+
+
+def rows_of(url: URL, table: str) -> Iterator[str]:
+    """The rows of a table as text; what is compressed is unpacked."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        for row in connection.execute(text(f'SELECT * FROM "{table}"')):
+            yield " ".join(_unpack(bytes(each)) if isinstance(each, memoryview) else str(each) for each in row)
+    engine.dispose()
+
+
+def _unpack(content: bytes) -> str:
+    with suppress(zlib.error):
+        content = zlib.decompress(content)
+    return content.decode(errors="replace")
