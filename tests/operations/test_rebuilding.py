@@ -8,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+from sqlalchemy import update
 
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.bundle import AnyEntity
@@ -22,6 +23,7 @@ from feed_assets.state.records import (
     ProcessKey,
     WatermarkKind,
 )
+from feed_assets.state.schema import attempts
 from tests.lifecycle.retention.harness import hourly
 from tests.lifecycle.world import START, World, feed, process
 
@@ -152,6 +154,21 @@ def test_a_state_from_a_backup_gets_what_came_after_it(tmp_path: Path) -> None:
     assert restored.feed_statuses("counts") == world.feed_statuses("counts")
     assert {time for time, status in restored.statuses("count").items() if status == "SUCCEEDED"} == set(TIMES)
     assert {name for name, _ in run_all(restored)} <= {"ping"}
+
+
+def test_an_instance_that_waited_for_its_repetition_has_succeeded_if_a_later_run_wrote_it(finished: World) -> None:
+    later = {TIMES[2]: ProcessInstanceStatus.READY, TIMES[3]: ProcessInstanceStatus.FAILED}
+    with finished.database.begin() as connection:
+        for time, status in later.items():
+            key = ProcessKey("count", "primary", time)
+            ProcessInstances(connection).transition(key, {ProcessInstanceStatus.SUCCEEDED}, status=status)
+        connection.execute(update(attempts).values(run_id="earlier").where(attempts.c.nominal_time.in_(later)))
+    rebuild(finished)
+    for time in later:
+        row = finished.instances("count")[time]
+        assert (row.status, row.attempt) == (ProcessInstanceStatus.SUCCEEDED, 2)
+    assert run_all(finished) == []
+    assert rebuild(finished).is_empty
 
 
 def test_an_instance_that_was_evicted_and_one_that_runs_stay_as_they_are(finished: World) -> None:

@@ -51,6 +51,7 @@ _CHOICES = {
         "fa_schedules.kind": "feed process",
         "fa_schedules.state": "SUBMITTED SCHEDULED SUSPENDED",
         "fa_sweep_chunks.kind": "data",
+        "fa_sweep_items.outcome": "EVICTED KEPT CHANGED VANISHED REFUSED RESTORED OCCUPIED LOST",
         "fa_sweeps.state": "PLANNED ASKING RUNNING DONE UNDOING UNDONE PURGED CANCELLED SUPERSEDED",
         "fa_watermarks.kind": "feed process",
     }.items()
@@ -123,6 +124,20 @@ _VALUES |= {
     "fa_sweep_chunks.last_time": _T,
     "fa_sweeps.digest": "sha256:7e707b1b908302e90233653003ab39d3957cc279f8bea5e6e28f67e5a0470e02",
     "fa_sweeps.chunks": 1,
+    "fa_sweep_items.chunk": 0,
+    "fa_sweep_items.position": 0,
+    "fa_sweep_items.path": PATH,
+    "fa_sweep_items.nominal_time": _T,
+    "fa_sweep_items.bytes": 100,
+    "fa_sweep_items.files": 2,
+    "fa_sweep_items.rule": "age",
+    "fa_sweep_items.reason": "it is older than days(2)",
+    "fa_sweep_items.fingerprint": "",
+}
+_PLANNED = frozenset({"fa_sweep_items.bytes", "fa_sweep_items.files"})  # in the digest, therefore never missing
+_DIGESTS_OF_ITEMS = {
+    "fa_sweep_chunks.digest": "sha256:3103dd29a37dceae5e76ec7615e39a2fe81c9245a80bce848172edc7a22cc94e",
+    "fa_sweeps.digest": "sha256:aab70c0371259c1fef226faf7975107c8b93f95f9ca3d1f046dc8640be003cbc",
 }
 _FORMER_COUNTS = json.dumps({"version": 1, "payload": {"counts": [_COUNT | {"keepers": {"lease": 2}}]}})
 _TIMES = ("_at", "_time", "_until", "as_of", "since", "effective_from")
@@ -167,10 +182,12 @@ def _rows(table: str, columns: Sequence[Any], key: Collection[str], revision: st
 def _value(table: str, column: Any, n: int, numbered: Collection[str], revision: str) -> Any:
     name, kind = column["name"], column["type"]
     place = f"{table}.{name}"
-    if n == ROWS - 1 and column["nullable"]:
+    if n == ROWS - 1 and column["nullable"] and place not in _PLANNED:
         return None
     if place == "fa_sweeps.counts" and revision < "0008":
         return _FORMER_COUNTS
+    if place in _DIGESTS_OF_ITEMS and revision >= "0010":
+        return _DIGESTS_OF_ITEMS[place]
     if values := _CHOICES.get(place) or _members(table, name):
         return values[n % len(values)]
     if name in _NAMES and name not in numbered:

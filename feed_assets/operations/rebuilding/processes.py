@@ -21,6 +21,7 @@ from feed_assets.state.watermarks import Watermarks
 
 _BATCH = 500
 _MOMENT = timedelta(microseconds=1)
+_ANY_STATUS = frozenset(ProcessInstanceStatus)
 _NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY})
 
 
@@ -41,7 +42,7 @@ class RebuiltProcess:
 def rebuild_process(
     context: OperationContext, process: ProcessRecord, finished: Mapping[datetime, str | None], *, dry_run: bool
 ) -> RebuiltProcess:
-    """Record the finished instances, each with its run, unless the record knows an attempt at them."""
+    """Record the finished instances, each with its run, unless the record knows that attempt."""
     times = sorted(finished)
     begins_at = times[0] if times else None if process.outputs else process.sequence.ceil(context.as_of)
     is_later = begins_at is not None and _begins_later(context, process, begins_at)
@@ -69,14 +70,20 @@ def rebuild_process(
 def _find_unfinished(
     connection: Connection, process: ProcessRecord, times: Sequence[datetime], runs: Mapping[datetime, str | None]
 ) -> list[datetime]:
-    """Return the instances without a recorded attempt, and those that run by the record in the run that wrote them."""
-    rows = ProcessInstances(connection).get_many([ProcessKey(*process.key, time) for time in times])
+    """Return the instances that never ran by the record, those that run by it in the run that wrote them, and those
+    that were written by a run that it does not know.
+    """
+    keys = [ProcessKey(*process.key, time) for time in times]
+    rows, attempts = ProcessInstances(connection).get_many(keys), Attempts(connection).of_many(keys)
 
     def is_open(time: datetime) -> bool:
-        row = rows.get(ProcessKey(*process.key, time))
+        key, run = ProcessKey(*process.key, time), runs[time]
+        row = rows.get(key)
         if row is None or (row.attempt == 0 and row.status in _NEVER_RUN):
             return True
-        return row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]
+        if row.status is ProcessInstanceStatus.RUNNING and row.run_id == run:
+            return True
+        return run is not None and all(attempt.run_id != run for attempt in attempts.get(key, ()))
 
     return [time for time in times if is_open(time)]
 
@@ -94,10 +101,12 @@ def _record_finished(
     rows = instances.get_many([ProcessKey(*process.key, time) for time in times])
     for time in times:
         key = ProcessKey(*process.key, time)
-        if key in rows and rows[key].status is ProcessInstanceStatus.RUNNING:
+        row = rows.get(key)
+        if row is not None and row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]:
             end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
             plan_late_check(connection, context.plan, process, time, now)
             continue
+        attempt = 1 if row is None else row.attempt + 1
         active = context.timeline.find_or_declared(connection, process.key, time)
         release = active.release if active else None
         instances.add_waiting(
@@ -114,9 +123,9 @@ def _record_finished(
         )
         instances.transition(
             key,
-            _NEVER_RUN,
+            _ANY_STATUS,
             status=ProcessInstanceStatus.SUCCEEDED,
-            attempt=1,
+            attempt=attempt,
             run_id=runs[time],
             request_key=None,
             inputs=frozen_inputs(connection, states[time], {}),
@@ -132,7 +141,7 @@ def _record_finished(
                 process=process.process,
                 cluster=process.cluster,
                 nominal_time=time,
-                attempt=1,
+                attempt=attempt,
                 run_id=runs[time],
                 status=ProcessInstanceStatus.SUCCEEDED,
                 started_at=now,
