@@ -69,7 +69,8 @@ def status(home: Home) -> tuple[object, object]:
     copied = [
         [each[name] for name in ("nominal_time", "sync", "run_id", "copied_digest")] for each in replicas["instances"]
     ]
-    return copied, [sweep["digest"] for sweep in planned["sweeps"]]
+    names = ("feed", "cluster", "instances", "bytes", "oldest", "newest", "rules", "kept")
+    return copied, [[each[name] for name in names] for each in planned["feeds"]]
 
 
 def attempted(home: Home) -> dict[tuple[str, datetime], tuple[object, ...]]:
