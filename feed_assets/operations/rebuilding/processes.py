@@ -9,19 +9,18 @@ from sqlalchemy import Connection
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import input_states
 from feed_assets.lifecycle.instances.attempt_inputs import frozen_inputs, plan_late_check
-from feed_assets.lifecycle.instances.attempts import end_attempt
+from feed_assets.lifecycle.instances.attempts import begin_attempt, end_attempt
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.rebuilding.watermarks import move_watermark
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey, WatermarkKind
+from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, WatermarkKind
 from feed_assets.state.watermarks import Watermarks
 
 _BATCH = 500
 _MOMENT = timedelta(microseconds=1)
-_ANY_STATUS = frozenset(ProcessInstanceStatus)
 _NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY})
 
 
@@ -102,54 +101,16 @@ def _record_finished(
     for time in times:
         key = ProcessKey(*process.key, time)
         row = rows.get(key)
-        if row is not None and row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]:
-            end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
-            plan_late_check(connection, context.plan, process, time, now)
-            continue
-        attempt = 1 if row is None else row.attempt + 1
-        active = context.timeline.find_or_declared(connection, process.key, time)
-        release = active.release if active else None
-        instances.add_waiting(
-            [
-                ProcessInstance(
-                    process=process.process,
-                    cluster=process.cluster,
-                    nominal_time=time,
-                    status=ProcessInstanceStatus.WAITING,
-                    updated_at=now,
-                    materialized_at=now,
-                )
-            ]
-        )
-        instances.transition(
-            key,
-            _ANY_STATUS,
-            status=ProcessInstanceStatus.SUCCEEDED,
-            attempt=attempt,
-            run_id=runs[time],
-            request_key=None,
-            inputs=frozen_inputs(connection, states[time], {}),
-            started_at=now,
-            ended_at=now,
-            cause=Cause.REBUILT,
-            definition_digest=process.digest,
-            release=release,
-            updated_at=now,
-        )
-        Attempts(connection).begin(
-            Attempt(
-                process=process.process,
-                cluster=process.cluster,
-                nominal_time=time,
-                attempt=attempt,
-                run_id=runs[time],
-                status=ProcessInstanceStatus.SUCCEEDED,
-                started_at=now,
-                ended_at=now,
-                cause=Cause.REBUILT,
-                release=release,
-            )
-        )
+        is_at_work = row is not None and row.status is ProcessInstanceStatus.RUNNING and row.run_id == runs[time]
+        if not is_at_work:
+            active = context.timeline.find_or_declared(connection, process.key, time)
+            release = active.release if active else None
+            begin_attempt(connection, process, time, runs[time], now, release, Cause.REBUILT)
+            frozen = frozen_inputs(connection, states[time], {})
+            instances.transition(key, {ProcessInstanceStatus.RUNNING}, request_key=None, inputs=frozen, updated_at=now)
+        end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
+        if not is_at_work:
+            instances.transition(key, {ProcessInstanceStatus.SUCCEEDED}, cause=Cause.REBUILT, updated_at=now)
         plan_late_check(connection, context.plan, process, time, now)
 
 
