@@ -253,7 +253,7 @@ ZoneName = Annotated[str, BeforeValidator(_to_text), AfterValidator(_check_zone)
 Count = Annotated[int, BeforeValidator(_check_count)]
 """A whole number."""
 
-Version = Annotated[Count, Field(ge=0)]
+Version = Annotated[Count, Field(ge=0, le=2**31 - 1)]
 
 Share = Annotated[float, BeforeValidator(_check_count), AfterValidator(_check_share)]
 """A fraction, above 0 and at most 1."""

@@ -150,7 +150,7 @@ class Retry(EntityModel):
 
     policy: RetryPolicy
     delay: FrequencyField
-    attempts: Annotated[Count, Field(ge=1)]
+    attempts: Annotated[Count, Field(ge=1, le=65_535)]
     on_timeout: bool = False
 
 

@@ -7,7 +7,8 @@ reserved properties.
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from feed_assets.entities.common import Kind
+from feed_assets.entities.common import Kind, RetentionAction
+from feed_assets.entities.feed import LIMIT_PROPERTY
 from feed_assets.entities.replication import Replication
 from feed_assets.entities.replication_properties import render_properties
 from feed_assets.loading.falcon import reserved
@@ -17,7 +18,12 @@ from feed_assets.loading.falcon.to_entities import ENGINES
 _NOBODY = {"owner": "nobody", "group": "nobody"}
 _NOWHERE = {"location": "/none", "provider": "none"}
 _STAGING = {"staging": "/none"}
-_FOR_EVER = {"limit": "months(9999)"}
+_FOR_EVER = "months(9999)"
+_KEEP = {"limit": _FOR_EVER, "action": RetentionAction.DELETE.value}
+_KEEP_STAGE = {"retention_stage": {"properties": {LIMIT_PROPERTY: _FOR_EVER}}}
+_FAR = "2099-12-31T00:00Z"
+"""The end of a validity without an end, and the last time that the schema of feeds allows, to the day."""
+_WHOLE_TABLE = {"type": "full", "merge_policy": "snapshot"}
 _NO_DRIVER = {"class": "none", "jars": ["none"]}
 _NO_JAR = "none"
 _NO_PATH = "/none"
@@ -84,13 +90,31 @@ def _feed(values: dict[str, Any]) -> None:
             **render_properties(Replication.model_validate(values["replication"])),
             **values["properties"],
         }
+    _limit_validity(values)
     for entry in values["clusters"].values():
-        entry["retention"] = {**_FOR_EVER, "action": "delete", **entry.get("retention", {})}
+        _retention(entry, has_lifecycle="lifecycle" in entry or "lifecycle" in values)
+        if "import" in entry:
+            entry["import"]["source"].setdefault("extract", _WHOLE_TABLE)
+
+
+def _retention(entry: dict[str, Any], *, has_lifecycle: bool) -> None:
+    """Fill in the retention. Falcon can only delete: what is archived here is never removed there."""
+    entry["retention"] = _KEEP | entry.get("retention", {})
+    if entry["retention"]["action"] == RetentionAction.ARCHIVE:
+        entry["retention"] |= _KEEP
+        if has_lifecycle:
+            entry["lifecycle"] = _KEEP_STAGE
+
+
+def _limit_validity(values: dict[str, Any]) -> None:
+    for entry in values["clusters"].values():
+        entry["validity"] = {key: min(entry["validity"].get(key, _FAR), _FAR) for key in ("start", "end")}
 
 
 def _process(values: dict[str, Any]) -> None:
     values.setdefault("parallel", 1)
     values.setdefault("order", "FIFO")
+    _limit_validity(values)
     _join(values, "pipelines")
     _notification(values)
     workflow = values["workflow"]

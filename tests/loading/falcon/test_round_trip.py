@@ -8,6 +8,7 @@ from feed_assets.loading.entity_documents import iter_entities
 from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.interpolation import Values
 from tests.loading.entity_strategies import ENTITIES
+from tests.loading.falcon.falcon_schema import find_faults
 
 NO_VALUES = Values(variables={}, environ={})
 
@@ -16,6 +17,7 @@ NO_VALUES = Values(variables={}, environ={})
 @given(entity=ENTITIES)
 def test_every_entity_survives_falcon(entity: AnyEntity) -> None:
     text = render_falcon(entity)
+    assert find_faults(text) == []
     (document,) = iter_entities("a.xml", text, NO_VALUES)
     assert [issue.render() for issue in document.issues] == []
     assert document.entity == entity
