@@ -25,7 +25,7 @@ clusters:
     validity: {{start: 2025-01-01T00:00Z, end: 2027-01-01T00:00Z}}
     retention: {{limit: days(800), action: delete}}
 tags: {{owner: ops, classification: public}}
-groups: [group_{group}]
+groups: [group{group}]
 """
 _PROCESS = """\
 kind: process

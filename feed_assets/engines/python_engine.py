@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.abc import SourceLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -99,9 +100,10 @@ def _load_module(work: Work, name: str) -> ModuleType:
 
 def _load_file(work: Work, name: str) -> ModuleType:
     """Load a module from a file, anew for each attempt. It cannot be imported by its name."""
-    file, pinned = work.root / name, work.pinned.get(name)
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None or (pinned is None and not file.is_file()):
+    file = work.root / name
+    loader = _PinnedLoader(file, work.pinned[name]) if name in work.pinned else None
+    spec = importlib.util.spec_from_file_location(file.stem, file, loader=loader)
+    if spec is None or spec.loader is None or not (loader or file.is_file()):
         raise WorkflowNotFoundError(
             process=work.process,
             path=work.path,
@@ -109,13 +111,22 @@ def _load_file(work: Work, name: str) -> ModuleType:
             next_step="Name a file relative to the project's folder.",
         )
     module = importlib.util.module_from_spec(spec)
-    if pinned is None:
-        spec.loader.exec_module(module)
-    else:
-        exec(
-            compile(pinned, file, "exec", dont_inherit=True), vars(module)
-        )  # as the loader does with the file's present content
+    spec.loader.exec_module(module)
     return module
+
+
+class _PinnedLoader(SourceLoader):
+    """Loads a module from the content that a file had, as if it still had it."""
+
+    def __init__(self, file: Path, content: bytes) -> None:
+        self._file = file
+        self._content = content
+
+    def get_filename(self, fullname: str) -> str:  # noqa: ARG002 - of the interface
+        return str(self._file)
+
+    def get_data(self, path: str | bytes) -> bytes:  # noqa: ARG002 - of the interface
+        return self._content
 
 
 def _functions_of(module: ModuleType) -> Iterator[str]:

@@ -78,7 +78,8 @@ class Places:
                 continue
             place = f"{folder}/{segment}"
             if place not in self._resolved:
-                self._resolved[place] = os.path.realpath(place).rstrip("/") if Path(place).is_symlink() else place
+                is_link = os.path.islink(place)  # noqa: PTH114 - false for names that no filesystem takes
+                self._resolved[place] = os.path.realpath(place).rstrip("/") if is_link else place
             folder = self._resolved[place]
         return folder
 

@@ -20,7 +20,7 @@ ENGINES: Mapping[str, str] = {"oozie": "oozie", "pig": "pig", "hive": "sql", "sp
 
 _MEANINGS: Mapping[str, str] = {
     PRIORITY_PROPERTY: "the priority of runs",
-    QUEUE_PROPERTY: "a tag of runs; there are no queues here",
+    QUEUE_PROPERTY: "a tag of runs, and the queue of YARN",
 }
 _NOBODY = "NA"
 _UNREADABLE = frozenset({"xml-unknown-element", "xml-unknown-attribute", "xml-missing-attribute", "xml-value"})
