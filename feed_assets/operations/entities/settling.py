@@ -25,7 +25,7 @@ def settle_releases(context: EntityContext, declared: LoadedBundle | None = None
     """Begin the releases of the current definitions at their effective times, without waiting for the next tick.
     `declared` avoids loading the definitions again.
     """
-    timeline = load_governance(context, declared)
+    timeline = load_timeline(context, declared)
     return apply_releases(context, timeline)
 
 
@@ -38,7 +38,7 @@ def apply_releases(context: EntityContext, timeline: ReleaseTimeline) -> tuple[R
     return apply_plan(context.database, timeline, context.now, context.settings.definition_changes, store)
 
 
-def load_governance(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:
+def load_timeline(context: EntityContext, declared: LoadedBundle | None = None) -> ReleaseTimeline:
     """Load the release timeline of the current definitions."""
     loaded = declared or context.load().bundle
     root = context.settings.root

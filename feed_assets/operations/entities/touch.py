@@ -10,7 +10,7 @@ from feed_assets.lifecycle.releases.decisions import ReleaseDecision
 from feed_assets.lifecycle.releases.plan_changes import touch_process
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.schedules import require_schedulable
-from feed_assets.operations.entities.settling import apply_releases, load_governance
+from feed_assets.operations.entities.settling import apply_releases, load_timeline
 from feed_assets.operations.entities.verb_results import EntityOutcome, VerbOutcome, VerbResult
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.timing.dates import render_datetime
@@ -42,7 +42,7 @@ def touch(
     if isinstance(entity, Feed):
         notes.append("a feed has no releases: touch the processes that use it")
     else:
-        timeline = load_governance(context, loaded.bundle)
+        timeline = load_timeline(context, loaded.bundle)
         for cluster in entity.clusters:
             key = (name, cluster)
             record = timeline.plan.processes.get(key)

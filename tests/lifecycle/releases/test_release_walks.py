@@ -147,7 +147,7 @@ def test_the_newest_release_that_has_begun_by_then_governs_a_time(starts: list[i
     assert [start for _, start, _ in spans] == sorted({start for _, start, _ in spans})
 
 
-def test_the_first_instance_after_a_time_may_be_of_a_later_stretch(tmp_path: Path) -> None:
+def test_the_first_instance_after_a_time_may_be_of_a_later_span(tmp_path: Path) -> None:
     world = World.of(tmp_path, process("ping", "days(1)"))
     daily = ActiveRelease.whole(world.plan, ("ping", "primary"))
     world.declare(process("ping", "hours(1)"))

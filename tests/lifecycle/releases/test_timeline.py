@@ -214,7 +214,7 @@ def test_row_105_a_changed_cluster_counts_once_its_new_version_is_referred_to(tm
     assert dict(later.plan.clusters["primary"].spark_conf) == conf
 
 
-def test_two_governances_of_one_database_agree(tmp_path: Path) -> None:
+def test_two_timelines_of_one_database_agree(tmp_path: Path) -> None:
     world = busy(tmp_path)
     world.declare(CLICKS, VIEWS, counting("now(-1,0) now(0,0)"))
     other = ReleaseTimeline(world.plan)
