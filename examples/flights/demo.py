@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / ".demo", help="where everything is put (%(default)s)")
     parser.add_argument("--port", type=int, default=3000, help="port of the UI (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=100, help="how long the month takes (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=150, help="how long the month takes (%(default)s)")
     parser.add_argument("--keep-open", action="store_true", help="leave the UI open at the end, until Ctrl-C")
     options = parser.parse_args(arguments)
     try:

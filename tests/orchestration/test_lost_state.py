@@ -40,6 +40,8 @@ def test_nothing_runs_again_and_what_lies_on_storage_is_green_again(tmp_path: Pa
     with home.instance() as instance, home.daemon():
         wait_until_green(home, instance, 0, 1, 2)
         land(home.data, 3, 3, 10)
+        # what is so old is polled rarely
+        command(home, "feed", "notify", "numbers", "2026-01-01T03:00Z", "--cluster", "here")
         wait_until_green(home, instance, 0, 1, 2, 3)
     again = attempted(home)
     assert again.items() > instances.items()
