@@ -1,5 +1,6 @@
 """When a sweep stops and asks."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ from feed_assets.lifecycle.retention.limits import (
     Amounts,
     KnownTimes,
     ObstacleCode,
+    count_enough,
     count_usual,
     decide_clock,
     decide_limits,
@@ -71,6 +73,21 @@ def test_what_two_cadences_bring_may_always_go() -> None:
 )
 def test_the_usual_number_is_rounded_up(cadence: str, frequency: str, count: int) -> None:
     assert count_usual(parse_frequency(cadence), parse_frequency(frequency)) == count
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9, 1.0])
+def test_with_one_instance_less_than_enough_a_sweep_asks(share: float) -> None:
+    of = policy(share=share)
+    for taken in range(1, 60):
+        enough = count_enough(of, taken, HOURLY)
+        assert sentences(of, taken, enough) == []
+        assert sentences(of, taken, enough - 1) != []
+
+
+def test_nothing_is_enough_if_no_share_may_go() -> None:
+    usual = count_usual(policy().cadence, HOURLY)
+    assert count_enough(policy(share=0), usual, HOURLY) == 1
+    assert count_enough(policy(share=0), usual + 1, HOURLY) == sys.maxsize
 
 
 def test_to_take_everything_asks_however_few_there_are() -> None:

@@ -29,6 +29,12 @@ def root() -> Iterator[Path]:
         yield folder / "root"
 
 
+def test_a_purge_where_the_root_is_not_there_purges_nothing_and_says_so(root: Path) -> None:
+    trash = LocalStore(str(root.parent / "away")).trash()
+    obstacle = "the root of the storage is not there; mount the storage, or correct the cluster's address"
+    assert trash.purge(SWEEP) == Purged(sweep=SWEEP, files=0, is_complete=False, obstacle=obstacle)
+
+
 def test_what_stands_in_the_way_is_told_with_where_it_stands(root: Path) -> None:
     land(root, "weather/05/sub/low")
     (root / "weather/link").symlink_to("05")
