@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -256,28 +257,29 @@ def test_of_many_publishers_only_the_holder_of_the_lease_becomes_visible(store: 
 def test_readers_beside_publishers_never_see_a_mix(store: LocalStore) -> None:
     whole = {Manifest.of(publish(store, HOUR, files).entries).digest: files for files in VERSIONS.values()}
     sizes = {(sum(map(len, files.values())), len(files)) for files in VERSIONS.values()}
-    rounds = 60
+    enough = threading.Event()
 
     def write(worker: int) -> None:
-        for number in range(rounds):
+        number = 0
+        while not enough.is_set():
             publish(store, HOUR, VERSIONS[(number + worker) % len(VERSIONS)], token=f"run-{worker}-{number}")
+            number += 1
 
-    writers = [threading.Thread(target=write, args=(worker,)) for worker in range(2)]
-    for writer in writers:
-        writer.start()
-    reads = 0
-    while any(writer.is_alive() for writer in writers) and reads < 5000:
-        (look,) = store.look([HOUR], "_SUCCESS")
-        assert look.availability is Availability.AVAILABLE
-        assert (look.bytes, look.files) in sizes
-        assert store.manifest(HOUR).digest in whole
-        published = store.published_manifest(HOUR)
-        assert published is not None
-        assert published.digest in whole
-        reads += 1
-    for writer in writers:
-        writer.join()
-    assert reads > 10
+    with ThreadPoolExecutor(2) as writers:
+        writing = [writers.submit(write, worker) for worker in range(2)]
+        try:
+            for _ in range(200):
+                (look,) = store.look([HOUR], "_SUCCESS")
+                assert look.availability is Availability.AVAILABLE
+                assert (look.bytes, look.files) in sizes
+                assert store.manifest(HOUR).digest in whole
+                published = store.published_manifest(HOUR)
+                assert published is not None
+                assert published.digest in whole
+        finally:
+            enough.set()
+    for writer in writing:
+        writer.result()
 
 
 @settings(max_examples=40, deadline=None)
