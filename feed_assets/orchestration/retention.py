@@ -46,6 +46,7 @@ from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
+from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.records import TickStep
@@ -259,7 +260,7 @@ def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> 
         if purged.obstacle:
             context.log.warning(f"the trash of sweep {purged.sweep.sweep_id} stays: {purged.obstacle}")
         else:
-            context.log.info(f"the trash of sweep {purged.sweep.sweep_id} is empty: {purged.files} files")
+            context.log.info(f"the trash of sweep {purged.sweep.sweep_id} is empty: {counted(purged.files, 'file')}")
 
 
 def _sweep_context(runtime: Runtime, context: OpExecutionContext) -> SweepContext:

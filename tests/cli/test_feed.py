@@ -29,8 +29,8 @@ def test_a_notice_is_recorded_once(project: Path, instance: str) -> None:
     first = run("feed", "notify", "clicks", instance, "--key", "k1")
     again = run("feed", "notify", "clicks", instance, "--key", "k1")
     assert (first.exit_code, again.exit_code) == (0, 0), first.output
-    assert first.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: recorded, 4 bytes in 1 files\n"
-    assert again.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: known already, 4 bytes in 1 files\n"
+    assert first.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: recorded, 4 bytes in 1 file\n"
+    assert again.stdout == "feed 'clicks' on primary at 2013-11-03T05:00Z: known already, 4 bytes in 1 file\n"
 
 
 def test_a_notice_has_a_json_form(project: Path) -> None:

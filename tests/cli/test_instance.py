@@ -123,7 +123,7 @@ def test_many_inputs_are_told_as_ranges(project: Path) -> None:
 
 def test_why_of_a_feed_and_of_nothing(project: Path) -> None:
     text = ok(run("why", "clicks", "2013-11-03-05:00"))
-    assert f"file://{project}/data/clicks/2013-11-03/05 does not exist" in text
+    assert f"file://{project}/data/clicks/2013-11-03/05 has not been polled yet: the next tick polls it" in text
     unknown = run("why", "klicks", TIME)
     assert unknown.exit_code == 1
     assert "there is no feed or process 'klicks'. Did you mean 'clicks'" in unknown.stderr

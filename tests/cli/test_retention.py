@@ -271,7 +271,7 @@ def test_the_trash_is_purged_after_its_time_or_at_once(project: Path) -> None:
     result = run("retention", "purge", sweep)
 
     assert ok(result) == f"{sweep}\tprimary\t13\t\n"
-    assert result.stderr == "purged 1 sweeps, 13 files\n"
+    assert result.stderr == "purged 1 sweep, 13 files\n"
     assert state(sweep) == "PURGED"
     assert not (project / "data/.feed-assets/trash" / sweep).exists()
     left = retention("undo", sweep, exit_code=1)["left"]
@@ -347,7 +347,7 @@ def test_a_dry_run_says_what_would_be_done(project: Path) -> None:
     assert retention("approve", asking, "--dry-run")["sweep"]["state"] == "PLANNED"
     done = swept()
     assert run("retention", "undo", done, "--dry-run").stderr == f"undo of {done}: would restore 6 paths\n"
-    assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweeps")
+    assert run("retention", "purge", "--now", "--dry-run").stderr.startswith("would purge 1 sweep")
 
 
 @pytest.mark.parametrize("verb", ["run", "show", "approve", "cancel", "undo", "purge", "report"])

@@ -124,7 +124,7 @@ def test_what_a_notice_says_of_path_and_size_is_held_against_what_is_there(tmp_p
 
 def test_a_dry_run_records_nothing(tmp_path: Path) -> None:
     world = landed(tmp_path)
-    assert notify(world, dry_run=True).render().endswith("would be recorded, 4 bytes in 1 files")
+    assert notify(world, dry_run=True).render().endswith("would be recorded, 4 bytes in 1 file")
     assert world.events() == []
 
 
@@ -168,7 +168,7 @@ def test_on_a_cluster_where_a_process_makes_the_feed_it_does_not_arrive(tmp_path
 def test_a_result_has_a_line_and_a_json_form(tmp_path: Path) -> None:
     world = landed(tmp_path)
     result = notify(world)
-    assert result.render() == "feed 'clicks' on primary at 2013-11-01T00:00Z: recorded, 4 bytes in 1 files"
+    assert result.render() == "feed 'clicks' on primary at 2013-11-01T00:00Z: recorded, 4 bytes in 1 file"
     assert render_document(result) == {
         "version": 2,
         "feed": "clicks",

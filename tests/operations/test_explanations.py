@@ -86,6 +86,16 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
     ]
 
 
+def test_nothing_is_said_of_a_storage_that_nobody_has_polled(tmp_path: Path) -> None:
+    world = counting_world(tmp_path)
+    world.land("clicks", START)
+    found = why(world, "clicks", START, at("01T00:40"), Kind.FEED)
+    url = context_of(world, START).feed_url(world.feed("clicks"), START)
+    assert [(each.code, each.text) for each in found.reasons] == [
+        (ReasonCode.NOT_POLLED, f"{url} has not been polled yet: the next tick polls it")
+    ]
+
+
 def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
     world = counting_world(tmp_path)
     world.tick(at("01T00:30"))

@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     OBSTRUCTED = "obstructed"
     TICK_FAILURE = "tick-failure"
     NOT_THERE = "not-there"
+    NOT_POLLED = "not-polled"
     FLAG_MISSING = "flag-missing"
     EMPTY = "empty"
     EVICTED = "evicted"

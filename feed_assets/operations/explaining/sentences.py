@@ -250,6 +250,8 @@ def explain_feed_state(
         reasons.append(
             Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
         )
+    elif record.is_external and facts.row is None and facts.poll is None:
+        reasons.append(_not_polled(context, record, key))
     elif record.is_external:
         obstacle = facts.poll.obstacle if facts.poll is not None else None
         reasons.append(
@@ -265,7 +267,8 @@ def explain_feed_state(
 def _availability(facts: FeedFacts) -> Iterator[Reason]:
     there = [event for event in facts.events if event.kind in _THERE]
     for event in there[-1:]:
-        what = f"{event.bytes} bytes in {event.files} files, {_shortened(event.manifest_digest)}"
+        size = f"{counted(event.bytes or 0, 'byte')} in {counted(event.files or 0, 'file')}"
+        what = f"{size}, {_shortened(event.manifest_digest)}"
         by = event.payload.get("process")
         who = f"{_name_process(str(by))}, {event.origin}" if by else event.origin
         yield Reason(
@@ -310,6 +313,13 @@ def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status
     return Reason(code=ReasonCode.NOT_THERE, text=f"{url} does not exist{flag}", blocks=True, facts=facts)
 
 
+def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that nothing is known of the storage."""
+    url = context.feed_url(record, key.nominal_time)
+    text = f"{url} has not been polled yet: the next tick polls it"
+    return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
+
+
 def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:
     url = context.feed_url(context.plan.feeds[key.feed, key.cluster], key.nominal_time)
     text = f"{url} cannot be polled: {obstacle}"
@@ -318,7 +328,7 @@ def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reas
 
 def _polls(facts: FeedFacts) -> Reason:
     if facts.poll is None:
-        return Reason(code=ReasonCode.POLLS, text="it has not been polled yet: the next tick polls it")
+        return Reason(code=ReasonCode.POLLS, text="the next tick polls it")
     polled_at, next_poll_at = rendered(facts.poll.polled_at), rendered(facts.poll.next_poll_at)
     return Reason(
         code=ReasonCode.POLLS,

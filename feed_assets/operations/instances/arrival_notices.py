@@ -15,6 +15,7 @@ from feed_assets.lifecycle.arrival.store_polls import Candidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import ArrivalRefusedError
 from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEvent, FeedInstanceStatus
@@ -63,7 +64,7 @@ class NoticeResult:
 
     def render(self) -> str:
         """Return one line."""
-        size = "" if self.files is None else f", {self.bytes} bytes in {self.files} files"
+        size = "" if self.files is None else f", {counted(self.bytes or 0, 'byte')} in {counted(self.files, 'file')}"
         would = "would be " if self.dry_run and self.outcome is NoticeOutcome.RECORDED else ""
         time = render_datetime(self.nominal_time)
         return f"feed {self.feed!r} on {self.cluster} at {time}: {would}{self.outcome.value}{size}"

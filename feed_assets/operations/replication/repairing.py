@@ -34,6 +34,7 @@ from feed_assets.operations.replication.scope import (
     source_of,
 )
 from feed_assets.operations.safe_mode import Operation, require_mode
+from feed_assets.plan.rendering import counted
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import render_datetime
@@ -107,7 +108,7 @@ class Repaired:
         what = "would repair" if self.dry_run else "repaired"
         return (
             f"{self.verified.render_summary()}; {what} {len(done)} of {len(self.copies)} findings: "
-            f"{size:,} bytes in {files:,} files"
+            f"{counted(size, 'byte')} in {counted(files, 'file')}"
         )
 
 

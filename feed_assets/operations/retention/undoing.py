@@ -19,6 +19,7 @@ from feed_assets.operations.instances.ranges import resolve_instance
 from feed_assets.operations.retention.holding import hold_restored
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
+from feed_assets.plan.rendering import counted
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
@@ -170,7 +171,7 @@ class PurgeResult:
         """Return one line: the number of sweeps and of their paths, and how many had to stay."""
         done = [each for each in self.purged if each.obstacle is None]
         would = "would purge" if self.dry_run else "purged"
-        text = f"{would} {len(done):,} sweeps, {sum(each.files for each in done):,} files"
+        text = f"{would} {counted(len(done), 'sweep')}, {counted(sum(each.files for each in done), 'file')}"
         stay = len(self.purged) - len(done)
         return f"{text}; {stay:,} had to stay" if stay else text
 
