@@ -20,6 +20,13 @@ CONVERTED = {
     "spark-attributes/spark-opts": "workflow.conf",
     "spark-attributes/arg": "workflow.args",
     "credential@type": NONE,
+    "lifecycle/archival-stage/policy": NONE,
+    "archival-stage/deleteFromSource": NONE,
+    "archival-stage/queue": NONE,
+    "archival-stage/location@type": NONE,
+    "archival-stage/location@path": "clusters.*.retention.archive_to",
+    "archival-stage/properties/property@name": NONE,
+    "archival-stage/properties/property@value": NONE,
 }
 """What does not go where the grammar says: it is converted afterwards."""
 

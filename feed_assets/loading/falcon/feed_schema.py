@@ -4,17 +4,11 @@ from feed_assets.loading.falcon.grammar import Element, Form, many, maybe, one, 
 from feed_assets.loading.falcon.shared_elements import ACL, NOTIFICATION, PROPERTIES, TAGS, TIMEZONE, VALIDITY, VERSION
 
 _FEED_SLA = Element(name="sla", to="sla", attributes=(required("slaLow", to="low"), required("slaHigh", to="high")))
+_LOCATION = (required("type", choices=("data", "stats", "meta", "tmp")), required("path"))
 _LOCATIONS = wrapper(
     "locations",
     many(
-        Element(
-            name="location",
-            form=Form.KEYED,
-            to="locations",
-            key="type",
-            value="path",
-            attributes=(required("type", choices=("data", "stats", "meta", "tmp")), required("path")),
-        ),
+        Element(name="location", form=Form.KEYED, to="locations", key="type", value="path", attributes=_LOCATION),
         least=0,
     ),
 )
@@ -22,6 +16,7 @@ _TABLE = Element(name="table", form=Form.FIELD, to="table", value="uri", attribu
 _LIFECYCLE = Element(
     name="lifecycle",
     to="lifecycle",
+    any_order=True,
     content=(
         maybe(
             Element(
@@ -33,6 +28,20 @@ _LIFECYCLE = Element(
                     maybe(text("frequency")),
                     maybe(text("queue", blank_is_none=True)),
                     maybe(text("priority", blank_is_none=True)),
+                    maybe(PROPERTIES),
+                ),
+            )
+        ),
+        maybe(
+            Element(
+                name="archival-stage",
+                to="archival_stage",
+                any_order=True,
+                content=(
+                    maybe(text("policy", choices=("AgeBasedArchival",))),
+                    maybe(text("deleteFromSource", blank_is_none=True)),
+                    maybe(text("queue", blank_is_none=True)),
+                    one(Element(name="location", to="location", attributes=_LOCATION)),
                     maybe(PROPERTIES),
                 ),
             )

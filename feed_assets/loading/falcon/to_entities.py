@@ -102,11 +102,40 @@ class _Converter:
         for name, entry in self._values.get("clusters", {}).items():
             self._place(entry, ("clusters", name))
         self._place(self._values, ())
+        self._archival()
         if f"{reserved.PREFIX}format" not in self._values.get("properties", {}):
             message = "Falcon knows no file format: parquet is used; write format and schema if it differs"
             self._note(NoteKind.CHECK, message)
         if any(entry.get("type") == "target" for entry in self._values.get("clusters", {}).values()):
             self._replication()
+
+    def _archival(self) -> None:
+        """Turn archival stages into retention that archives; as in Falcon, that of the feed counts where a cluster has
+        none.
+        """
+        stages = self._values.get("lifecycle", {})
+        shared, at_feed = stages.pop("archival_stage", None), ("lifecycle", "archival_stage")
+        for name, entry in self._values.get("clusters", {}).items():
+            of_cluster = entry.get("lifecycle", {})
+            at = ("clusters", name, *at_feed) if "archival_stage" in of_cluster else at_feed
+            stage = of_cluster.pop("archival_stage", shared)
+            if not of_cluster and stages:
+                entry.pop("lifecycle", None)
+            if stage is None or "path" not in stage.get("location", {}) or "retention" not in entry:
+                continue
+            path = stage["location"]["path"]
+            entry["retention"] |= {"action": "archive", "archive_to": path}
+            self._move((*at, "location", "path"), ("clusters", name, "retention", "archive_to"))
+            message = f"archival-stage → retention of {name}: archive to {quote(path)}"
+            self._note(NoteKind.MAPPED, message, at)
+            message = (
+                f"instances on {name} are archived when their retention limit ends, in Falcon soon after their time: "
+                "for early copies declare a target cluster"
+            )
+            self._note(NoteKind.CHECK, message, at)
+            if ignored := sorted(stage.keys() & {"deleteFromSource", "queue", "properties"}):
+                message = f"{', '.join(ignored)} of <archival-stage> have no effect: retention archives, and then removes"
+                self._note(NoteKind.CHECK, message, at)
 
     def _replication(self) -> None:
         """Note how Falcon's replication properties take effect. They stay properties."""

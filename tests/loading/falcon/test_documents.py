@@ -7,6 +7,7 @@ import pytest
 
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.cluster import Cluster
+from feed_assets.entities.common import RetentionAction
 from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
@@ -18,6 +19,7 @@ from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.falcon.xml_nodes import XmlElement, read_xml
 from feed_assets.loading.interpolation import Values
 from feed_assets.loading.yaml_writer import render_yaml
+from feed_assets.timing.frequency import parse_frequency
 
 FOLDER = Path(__file__).parent / "documents"
 FILES = sorted(FOLDER.glob("*.xml"))
@@ -79,6 +81,24 @@ def test_a_clusters_interfaces_stand_for_storage_catalog_and_spark() -> None:
     assert len(cluster.interfaces) == 7
     assert cluster.tags == {"consumer": "consumer@xyz.com", "owner": "producer@xyz.com"}
     assert cluster.description == "Primary & only"
+
+
+def test_an_archival_stage_becomes_retention_that_archives() -> None:
+    feed = _entity("events")
+    assert isinstance(feed, Feed)
+    archives = {name: entry.retention and entry.retention.archive_to for name, entry in feed.clusters.items()}
+    hour = "${YEAR}-${MONTH}-${DAY}-${HOUR}"
+    assert archives == {"primary": f"s3://cold/events/{hour}", "backup": f"/archive/events/{hour}"}
+    for name, entry in feed.clusters.items():
+        assert entry.retention is not None
+        assert entry.retention.action is RetentionAction.ARCHIVE
+        assert feed.retention_limit_on(name) == parse_frequency("days(9)")
+    assert f"archival-stage → retention of backup: archive to '/archive/events/{hour}'" in _notes(
+        "events", NoteKind.MAPPED
+    )
+    checks = _notes("events", NoteKind.CHECK)
+    assert sum("are archived when their retention limit ends" in message for message in checks) == 2
+    assert any(message.startswith("deleteFromSource, properties, queue of <archival-stage>") for message in checks)
 
 
 def test_a_datasources_credentials_are_of_three_kinds() -> None:
