@@ -22,10 +22,12 @@ def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]
 
     Absolute paths, and URLs below the cluster's storage, belong to that storage. Other URLs have a store of their own:
     the bucket or host that they name, or for local files the folder above the first variable, so that nothing is staged
-    outside it.
+    outside it. Doubled and trailing slashes are left out, as in Falcon.
     """
-    template = parse_path_template(location).with_cluster(
-        name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
+    template = _plain(
+        parse_path_template(location).with_cluster(
+            name=cluster.name, colo=cluster.colo, properties=dict(cluster.properties)
+        )
     )
     own = cluster.storage.rstrip("/") + "/"
     if "://" not in template.text:
@@ -40,6 +42,13 @@ def locate(cluster: Cluster, location: str) -> tuple[StoreAddress, PathTemplate]
     if folder.endswith("://"):
         folder += "/"
     return address_of(cluster, folder), parse_path_template(template.text.removeprefix(folder))
+
+
+def _plain(template: PathTemplate) -> PathTemplate:
+    """Return a template without doubled and trailing slashes."""
+    scheme, separator, rest = template.text.rpartition("://")
+    first, *following = rest.split("/")
+    return parse_path_template(scheme + separator + "/".join([first, *filter(None, following)]))
 
 
 def locate_table(cluster: Cluster, text: str) -> tuple[StoreAddress, PathTemplate, TableRecord]:

@@ -1,6 +1,10 @@
 """Windows, consumers and producers against Falcon's and Oozie's tests and code."""
 
-from collections.abc import Callable
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from feed_assets.timing.templates import parse_path_template
 from feed_assets.timing.text import TextContext
 from feed_assets.timing.windows import Window, parse_window
 from feed_assets.validation.rules import validate_bundle
+from tests.lifecycle.world import START, World, feed, process
 from tests.timing.functions import evaluate_function
 from tests.timing.outputs import output_index, producers
 
@@ -99,6 +104,11 @@ def run_runtime_window(case: Case) -> None:
 
 
 def run_validation(case: Case) -> None:
+    assert errors_of(case) == (set() if case["valid"] else {"window-range"})
+
+
+def errors_of(case: Case) -> set[str]:
+    """The codes of the errors of a process that reads a feed in a window."""
     written, whole = case["process"], case["feed"]
     feed = {
         "name": "clicks",
@@ -121,8 +131,7 @@ def run_validation(case: Case) -> None:
         Process.model_validate(process),
     )
     issues = validate_bundle(Bundle(entities=entities), SourceMap(), parse_datetime(written["start"]))
-    errors = {issue.code for issue in issues if issue.severity is Severity.ERROR}
-    assert errors == (set() if case["valid"] else {"window-range"})
+    return {issue.code for issue in issues if issue.severity is Severity.ERROR}
 
 
 def run_output_path(case: Case) -> None:
@@ -141,6 +150,109 @@ def run_partition(case: Case) -> None:
     assert evaluate_function(f"dataIn('clicks', '{case['partition']}')", context).split(",") == case["expected"]
 
 
+def own_expression(oozie: str, frequency: str, nominal_time: datetime) -> str:
+    """What a user writes for an instance of Oozie's language, over a feed of that frequency."""
+    function, *arguments = re.findall(r"[\w:-]+", oozie)
+    if function not in _OWN:
+        return oozie
+    return _OWN[function](int(arguments[0]), parse_frequency(frequency).as_duration(), nominal_time)
+
+
+_OWN: Mapping[str, Callable[[int, timedelta, datetime], str]] = {
+    "current": lambda n, period, _: f"now(0,{n * (period // timedelta(minutes=1))})",
+    "offset": lambda n, *_: f"now({n},0)",
+    "endOfDays": lambda n, *_: f"today({24 * (n + 1)},0)",
+    "endOfWeeks": lambda n, *_: f"currentWeek('SUN',{24 * 7 * (n + 1)},0)",
+    "endOfMonths": lambda n, _, nominal_time: f"currentYear({nominal_time.month + n},0,0,0)",
+}
+
+
+def oozie_case(case: Case) -> Case:
+    """A window in Oozie's language over a data set as one of a process that reads a feed."""
+    dataset = case.get("dataset", {"initial_instance": "2000-01-01T00:00Z", "frequency": "hours(1)", "timezone": "UTC"})
+    nominal_time = case.get("nominal_time", "2009-08-20T01:00Z")
+    moment = parse_datetime(nominal_time)
+    window = {end: own_expression(case[end], dataset["frequency"], moment) for end in ("start", "end")}
+    feed = {**dataset, "start": dataset["initial_instance"], "end": "2099-01-01T00:00Z"}
+    process = {"start": nominal_time, "end": "2099-01-01T00:00Z", "frequency": "days(1)", "timezone": "UTC"}
+    return {"input": window, "feed": feed, "process": process, "instance_time": nominal_time}
+
+
+def run_range_rule(case: Case) -> None:
+    assert (not errors_of(oozie_case(case))) == case["valid"]
+
+
+def run_input_range(case: Case) -> None:
+    own = oozie_case(case)
+    if isinstance(case["expected"], str):
+        assert case["expected"].startswith("error")
+        run_validation({**own, "valid": False})
+    else:
+        run_validation({**own, "valid": True})
+        run_runtime_window({**own, "order": "newest_first", "expected": case["expected"]})
+
+
+def run_optional_input(case: Case) -> None:
+    """The paths that a job is told of an optional input, of which only some instances are there."""
+    written, window, time = case["feed"], case["input"], parse_datetime(case["instance_time"])
+    host = "hdfs://localhost:8020"
+    clicks = Feed.model_validate(
+        {
+            "name": "clicks",
+            "frequency": written["frequency"],
+            "availability_flag": window["done_flag"] or None,
+            "partitions": ["browser", "country"][: window["partition"].count("/") + 1],
+            "locations": {"data": written["path"].removeprefix(host)},
+            "clusters": {"primary": {"validity": {"start": time - timedelta(days=1)}}},
+        }
+    )
+    reader = Process.model_validate(
+        {
+            "name": "p",
+            "frequency": written["frequency"],
+            "clusters": {"primary": {"validity": {"start": time}}},
+            "inputs": {
+                "clicks": {
+                    "feed": "clicks",
+                    "start": window["start"],
+                    "end": window["end"],
+                    "partition": window["partition"],
+                    "optional": True,
+                }
+            },
+            "workflow": {"path": "jobs:run"},
+        }
+    )
+    with tempfile.TemporaryDirectory() as root:
+        world = World.of(Path(root), clicks, reader)
+        for url in case["existing_paths"]:
+            path = Path(root, "primary" + url.removeprefix(host))
+            file = path if path.name.startswith("_") else path / "part-0.csv"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("data")
+        world.arrive(time)
+        told = world.properties_of("p", time, time)["clicks"]
+        world.database.close()
+    assert [url.replace(f"file://{root}/primary", host) for url in told.split(",")] == case["expected"]
+
+
+def run_optional_state(case: Case) -> None:
+    """What becomes of an instance some of whose inputs are optional."""
+    count, optional = case["inputs"], case["optional"]
+    names = [f"feed{n}" for n in range(count)]
+    reader = process("p", inputs=dict.fromkeys(names, "now(0,0)"), optional=names[:optional])
+    with tempfile.TemporaryDirectory() as root:
+        world = World.of(Path(root), *map(feed, names), reader)
+        if case["data"] == "compulsory only":
+            for name in names[optional:]:
+                world.land(name, START)
+        now = START + timedelta(minutes=1)
+        world.launch(world.tick(now), now)
+        (state,) = world.statuses("p").values()
+        world.database.close()
+    assert state == case["expected_instance_state"]
+
+
 RUNNERS = {
     "process_inputs": run_inputs,
     "process_output": run_output,
@@ -150,6 +262,10 @@ RUNNERS = {
     "window_validation": run_validation,
     "output_path": run_output_path,
     "data_in_partition": run_partition,
+    "range_rule": run_range_rule,
+    "input_range": run_input_range,
+    "optional_input": run_optional_input,
+    "optional_input_state": run_optional_state,
 }
 
 

@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 
 from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.feed_listings import ListedInstance, list_feed
 from feed_assets.operations.instances.ranges import PAGE, decide_range
 from feed_assets.operations.instances.triage import find_triage
-from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.world import World, feed
+from tests.lifecycle.world import START, World, feed, process
 from tests.operations.contexts import context_of, put, row
 
 Case = dict[str, Any]
@@ -150,12 +152,44 @@ def run_triage(case: Case) -> None:
     assert sorted(edges) == sorted(case["expected"]["edges"])
 
 
+def run_request_rule(case: Case) -> None:
+    """Only feeds have a listing."""
+    kind = Kind(case["entity_type"])
+    with world(process("clicks") if kind is Kind.PROCESS else feed("clicks")) as made:
+        if case["expected"] == "error":
+            with pytest.raises(EntityNotFoundError):
+                list_feed(context_of(made, LATER), "clicks")
+        else:
+            list_feed(context_of(made, LATER), "clicks")
+
+
+def run_triage_step(case: Case) -> None:
+    """Whether the graph goes on from an instance of a feed to its producer, or of a process to its inputs."""
+    name = {"feed": "counts", "process": "count"}[case["entity"]]
+    reader = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
+    with world(feed("clicks"), feed("counts"), reader) as made:
+        if case["entity"] == "process":
+            put(made, row("count", START, ProcessInstanceStatus(case["status"])))
+        else:
+            status = FeedInstanceStatus(case["status"])
+            counted = FeedInstance(
+                feed="counts", cluster="primary", nominal_time=START, status=status, updated_at=START
+            )
+            with made.database.begin() as connection:
+                FeedInstances(connection).put([counted])
+        graph = find_triage(context_of(made, START), Kind(case["entity"]), name, START).items[0]
+    goes_on = case.get("expected_search_producer", case.get("expected_search_inputs"))
+    assert (len(graph.vertices) > 1) == goes_on
+
+
 RUNNERS = {
     "status": run_status,
     "listing": run_listing,
     "single_status": run_single_status,
     "request_range": run_request_range,
     "triage": run_triage,
+    "request_rule": run_request_rule,
+    "triage_step": run_triage_step,
 }
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from feed_assets.timing.dates import parse_datetime, render_datetime
 from feed_assets.timing.errors import DateTimeError, FrequencyError
-from feed_assets.timing.frequency import parse_frequency
+from feed_assets.timing.frequency import Frequency, parse_frequency
+from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.text import TextContext
+from tests.lifecycle.world import process
 from tests.timing.functions import evaluate_function
 
 Case = dict[str, Any]
@@ -54,6 +56,38 @@ def run_date(case: Case) -> None:
         parse_datetime(case["text"])
 
 
+def parse_oozie(text: str) -> Frequency:
+    """A frequency of Oozie as Falcon's: `coord:days(3)` is days(3)."""
+    return parse_frequency(text.removeprefix("coord:"))
+
+
+def run_oozie_frequency(case: Case) -> None:
+    frequency, expected = parse_oozie(case["expr"]), case["expected"]
+    assert (frequency.count, frequency.unit.upper()) == (expected["value"], f"{expected['unit']}S")
+
+
+def run_timeout(case: Case) -> None:
+    record = process("p", timeout=parse_oozie(case["expr"]).render())
+    assert record.timeout is not None
+    assert record.timeout.as_duration() // timedelta(minutes=1) == case["expected"]
+
+
+def run_max_frequency(case: Case) -> None:
+    try:
+        process("p", parse_oozie(case["minutes_or_expr"]).render())
+    except FrequencyError:
+        assert not case["accepted"]
+    else:
+        assert case["accepted"]
+
+
+def run_native_frequency(case: Case) -> None:
+    """The length of the first period of a sequence: months are those of the calendar."""
+    start = datetime(2015, 1, 1, tzinfo=UTC) if case["reference"] == "any" else parse_datetime(case["reference"])
+    sequence = InstanceSequence(start=start, frequency=parse_frequency(case["frequency"]), timezone=ZoneInfo("UTC"))
+    assert (sequence.at(1) - sequence.at(0)) // MILLISECOND == case["expected"]
+
+
 RUNNERS = {
     "parse": run_parse,
     "equality": run_equality,
@@ -62,6 +96,10 @@ RUNNERS = {
     "compare_duration": run_comparison,
     "date": run_date,
     "schema_date": run_date,
+    "oozie_frequency_el": run_oozie_frequency,
+    "timeout_minutes": run_timeout,
+    "max_frequency_check": run_max_frequency,
+    "native_frequency_ms": run_native_frequency,
 }
 
 

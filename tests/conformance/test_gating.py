@@ -32,17 +32,20 @@ def record_of(entity: Process) -> ProcessRecord:
     return compile_plan(bundle).processes[entity.name, "primary"]
 
 
-def first_of(record: ProcessRecord, as_of: datetime) -> ProcessInstance:
-    """The first instance of a process as it comes into being when it is `as_of`."""
-    watermark = Watermark(
+def first_watermark(record: ProcessRecord) -> Watermark:
+    return Watermark(
         kind=WatermarkKind.PROCESS,
         entity=record.process,
         cluster=record.cluster,
         next_index=0,
         next_time=record.sequence.start,
     )
+
+
+def first_of(record: ProcessRecord, as_of: datetime) -> ProcessInstance:
+    """The first instance of a process as it comes into being when it is `as_of`."""
     plan = Plan(digest="", clusters={}, feeds={}, processes={record.key: record})
-    return decide_materialization([ActiveRelease.whole(plan, record.key)], watermark, as_of)[0][0]
+    return decide_materialization([ActiveRelease.whole(plan, record.key)], first_watermark(record), as_of)[0][0]
 
 
 def check_input_check(case: Case) -> None:
@@ -175,6 +178,57 @@ def check_data_in(case: Case) -> None:
     assert text == case["expected"]
 
 
+def check_materialize(case: Case) -> None:
+    """All instances that have come into being when a process without instances is looked at until nothing is due."""
+    job, now = case["job"], parse_datetime(case["now"])
+    start, end = parse_datetime(job["start"]), parse_datetime(job["end"])
+    more = {"timezone": job["timezone"], "order": job["order"]}
+    record = record_of(process("p", job["frequency"], start=start, end=end, **more))
+    plan = Plan(digest="", clusters={}, feeds={}, processes={record.key: record})
+    watermark = first_watermark(record)
+    times: list[datetime] = []
+    while watermark.next_time is not None and watermark.next_time <= now:
+        rows, watermark = decide_materialization([ActiveRelease.whole(plan, record.key)], watermark, now)
+        times += [row.nominal_time for row in rows]
+    assert len(times) == case["expected_count"]
+    if "expected_actions" in case:
+        assert times == [parse_datetime(text) for text in case["expected_actions"]]
+    if "expected_next" in case:  # Oozie names a next time also where the end of the job comes first
+        following = parse_datetime(case["expected_next"])
+        assert watermark.next_time == (following if following < end else None)
+
+
+def check_scheduler_scenario(case: Case) -> None:
+    """Which instances have been started after each step: of one process, or one of each process."""
+    words = [step.split() for step in case["steps"]]
+    names = [name for verb, name, *_ in words if verb == "register"]
+    is_one = "parallel" in case
+    of = {name: "p" if is_one else name for name in names}
+    times = {name: START + timedelta(hours=n) if is_one else START for n, name in enumerate(names)}
+    labels = {(of[name], time): name for name, time in times.items()}
+    started: list[str] = []
+    seen: list[list[str]] = []
+    now = START
+    with tempfile.TemporaryDirectory() as root:
+        world = World.of(Path(root), *(process(name, parallel=case.get("parallel", 1)) for name in set(of.values())))
+        for first, second, *_ in words:
+            match first, second:
+                case "register", name:
+                    now = times[name]
+                case "unregister", name:
+                    world.put_instances(of[name], [times[name]], ProcessInstanceStatus.KILLED)
+                case name, _:
+                    world.run(of[name], times[name], now)
+            for request in world.tick(now):
+                started += [labels[request.process.process, time] for time in request.nominal_times]
+            seen.append(list(started))
+        world.database.close()
+    if "expected_started" in case:
+        assert sorted(started) == case["expected_started"]
+    else:
+        assert seen == case["expected_started_after_each"]
+
+
 RUNNERS = {
     "input_check": check_input_check,
     "done_flag": check_done_flag,
@@ -188,6 +242,8 @@ RUNNERS = {
     "native_data_check": check_native_data,
     "input_check_time": check_input_check_time,
     "data_in": check_data_in,
+    "materialize": check_materialize,
+    "scheduler_scenario": check_scheduler_scenario,
 }
 
 

@@ -1,15 +1,19 @@
 """Path templates against Falcon's tests and code."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from feed_assets.engines.partition_filters import render_filter
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
 from feed_assets.issues import SourceMap
+from feed_assets.operations.entities.lookup import FeedLookup
+from feed_assets.plan.compile import compile_plan
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.errors import TableAddressError
 from feed_assets.timing.tables import parse_table_address
@@ -35,15 +39,18 @@ def run_match(case: Case) -> None:
     assert parse_path_template(case["template"]).matches(case["path"]) is case["expected"]
 
 
+def feed_at(name: str, location: str) -> Feed:
+    validity = {"c": {"validity": {"start": AS_OF}}}
+    content = {"name": name, "frequency": "days(1)", "locations": {"data": location}, "clusters": validity}
+    return Feed.model_validate(content)
+
+
 def run_lookup(case: Case) -> None:
+    cluster = Cluster(name="c", storage="hdfs://nn:8020")
+    feeds = [feed_at(name, text) for text, names in case["templates"].items() for name in names]
+    lookup = FeedLookup(Bundle(entities=(cluster, *feeds)))
     for path, expected in case["lookups"].items():
-        found = [
-            feed
-            for template, feeds in case["templates"].items()
-            if parse_path_template(template).matches(path)
-            for feed in feeds
-        ]
-        assert sorted(found) == expected
+        assert [found.feed for found in lookup.find(path)] == expected
 
 
 def run_evaluation(case: Case) -> None:
@@ -78,11 +85,34 @@ def run_table_identity(case: Case) -> None:
         catalog = side["catalog_url"].replace("${hcatNode}", "thrift://localhost:9083")
         cluster = Cluster(name="c", storage="memory://x", catalog=catalog)
         validity = {"c": {"validity": {"start": "2015-01-01T00:00Z"}}}
-        feed = Feed(name="f", frequency="days(1)", table=side["uri"], clusters=validity)  # type: ignore[arg-type]
+        feed = Feed(name="f", frequency="days(1)", table=side["uri"], clusters=validity)
         scope = Scope(bundle=Bundle(entities=(cluster, feed)), sources=SourceMap(), as_of=AS_OF)
         return scope.find_address(feed, "c")
 
     assert (place(case["a"]) == place(case["b"])) is case["expected"]
+
+
+def run_location_uri(case: Case) -> None:
+    """The URL of an instance of a feed in a location on the storage of a cluster."""
+    name_node = "hdfs://nn:8020"
+    cluster = Cluster(name="c", storage=case["storage_url"].replace("${nameNode}", name_node))
+    feed = feed_at("f", case["location"])
+    record = compile_plan(Bundle(entities=(cluster, feed))).feeds["f", "c"]
+    found = f"{record.store.url.rstrip('/')}/{record.path(AS_OF)}"
+    assert found == case["expected"].replace("${nameNode}", name_node)
+
+
+def run_table_template(case: Case) -> None:
+    """Falcon's text of a table on a catalog, as the address that a feed names."""
+    catalog, database, table, partitions = re.split(r"(?<=\w)/", case["template"], maxsplit=3)
+    uri = f"catalog:{database}:{table}#{partitions}"
+    run_table_uri({"uri": uri, "valid": case["valid"], "parsed": case["parsed"]})
+    assert case["parsed"] is None or case["parsed"]["catalog_url"] == catalog
+
+
+def run_partition_filter(case: Case) -> None:
+    address = parse_table_address(case["uri"])
+    assert render_filter([[(key, value.text) for key, value in address.partition]]) == case["expected"]
 
 
 RUNNERS = {
@@ -95,6 +125,9 @@ RUNNERS = {
     "table_uri": run_table_uri,
     "table_partition_path": run_table_partition,
     "table_identical": run_table_identity,
+    "location_uri": run_location_uri,
+    "table_template": run_table_template,
+    "table_partition_filter": run_partition_filter,
 }
 
 

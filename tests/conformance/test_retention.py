@@ -29,6 +29,7 @@ from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
+from feed_assets.transfer.mirror_snapshots import decide_pruning, snapshot_name
 from feed_assets.validation.rules import validate_bundle
 from tests.lifecycle.retention.partitioned_tables import expired_partitions
 from tests.lifecycle.retention.reports import parse_evicted_paths
@@ -219,9 +220,17 @@ def check_limit_seconds(case: Case) -> None:
     assert cutoff(parse_frequency(case["limit"]), NOW) == NOW - duration
 
 
+def check_evict_snapshots(case: Case) -> None:
+    names = [snapshot_name("p", NOW, NOW - timedelta(seconds=age)) for age in case["snapshot_ages_seconds"]]
+    age = timedelta(seconds=case["age_limit_seconds"])
+    removed = decide_pruning(names, case["keep_number"], age, NOW)
+    assert len(names) - len(removed) == case["expected_remaining"]
+
+
 RUNNERS: Mapping[str, Callable[[Case], None]] = {
     "evict_paths": check_evict_paths,
     "evict_log": check_evict_log,
+    "evict_snapshots": check_evict_snapshots,
     "evict_report": check_evict_report,
     "evict_partitions": check_evict_partitions,
     "evict_partitions_error": check_evict_partitions_error,
