@@ -134,7 +134,9 @@ class _Converter:
             )
             self._note(NoteKind.CHECK, message, at)
             if ignored := sorted(stage.keys() & {"deleteFromSource", "queue", "properties"}):
-                message = f"{', '.join(ignored)} of <archival-stage> have no effect: retention archives, and then removes"
+                message = (
+                    f"{', '.join(ignored)} of <archival-stage> have no effect: retention archives, and then removes"
+                )
                 self._note(NoteKind.CHECK, message, at)
 
     def _replication(self) -> None:
