@@ -10,6 +10,7 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.feed import Feed
+from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
@@ -17,6 +18,7 @@ from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome
 from tests.lifecycle.retention.harness import RetentionHarness
 from tests.lifecycle.world import START, World, at, process, validity
+from tests.operations.contexts import context_of
 from tests.storage.harnesses import read_file
 from tests.tables import Catalog
 
@@ -26,7 +28,8 @@ ONE = at("01T01:00")
 CLICKS = "catalog:{database}:clicks#ds=${{YEAR}}-${{MONTH}}-${{DAY}};hour=${{HOUR}}"
 SUMS = "catalog:{database}:sums#region=${{cluster.colo}};at=${{YEAR}}-${{MONTH}}-${{DAY}}T${{HOUR}}:${{MINUTE}}"
 _numbers = itertools.count()
-AVAILABLE, SUCCEEDED = FeedInstanceStatus.AVAILABLE, ProcessInstanceStatus.SUCCEEDED
+AVAILABLE, MISSING = FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.MISSING
+SUCCEEDED = ProcessInstanceStatus.SUCCEEDED
 
 
 @pytest.fixture
@@ -93,6 +96,8 @@ def test_row_27_an_instance_waits_for_partitions_and_becomes_one(world: World, m
     add(world, catalog, START)
     assert world.tick(ONE + timedelta(minutes=10)) == []
     add(world, catalog, ONE)
+    listed = list_feed(context_of(world, ONE + timedelta(hours=1)), "clicks", start=START, look=True).instances
+    assert [(each.status, each.bytes) for each in listed] == [(AVAILABLE, 4), (AVAILABLE, 4), (MISSING, None)]
     requests = world.tick(ONE + timedelta(minutes=20))
     assert [request.nominal_times for request in requests] == [(ONE,)]
     seen: list[Work] = []

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.common import Kind
-from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.json_form import render_document
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.context import get_declared
@@ -23,7 +23,7 @@ from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, EntityHa
 @pytest.fixture
 def harness(tmp_path: Path) -> EntityHarness:
     harness = EntityHarness.at(tmp_path)
-    tagged = changed(COUNTING, tags={"owner": "ops", "class": "Public"}, pipelines=["web", "daily"])
+    tagged = changed(COUNTING, tags="owner=ops, class=Public", pipelines=["web", "daily"])
     another = changed(
         COUNTING,
         name="New-My-Hourly-Summary",
@@ -46,6 +46,12 @@ def test_row_95_names_are_found_by_letters_in_their_order(harness: EntityHarness
     assert names(harness, name_sequence="mhs") == ["New-My-Hourly-Summary"]
     assert names(harness, name_sequence="CNT") == ["counting", "counts"]
     assert names(harness, name_sequence="smh") == []
+
+
+def test_row_6_tags_that_were_written_as_text_are_found(harness: EntityHarness) -> None:
+    assert names(harness, tags=(("class", "Public"),)) == ["counting"]
+    with pytest.raises(DefinitionsError, match="tags"):
+        entity_changes.submit(harness.context(), [file_of(changed(CLICKS, name="bad", tags="a"))])
 
 
 def test_row_95_tags(harness: EntityHarness) -> None:

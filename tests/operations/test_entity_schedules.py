@@ -16,7 +16,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from tests.lifecycle.world import at
-from tests.operations.harness import ALL, COUNTING, EntityHarness, changed, file_of, with_validity
+from tests.operations.harness import ALL, CLICKS, COUNTING, EntityHarness, changed, file_of, with_validity
 
 WAITING = ProcessInstanceStatus.WAITING
 
@@ -153,6 +153,17 @@ def test_row_93_the_four_states(harness: EntityHarness) -> None:
     assert find_status(harness.context(), Kind.CLUSTER, "primary").state is EntityState.SUBMITTED
     with pytest.raises(EntityNotFoundError):
         find_status(harness.context(), Kind.FEED, "nothing")
+
+
+def test_row_5_without_an_end_an_entity_is_active_as_long_as_there_are_dates(harness: EntityHarness) -> None:
+    endless = changed(CLICKS, name="endless", clusters={"primary": {"validity": {"start": "2013-11-01T00:00Z"}}})
+    ended = changed(CLICKS, name="ended", locations={"data": "/ended/${YEAR}-${MONTH}-${DAY}/${HOUR}"})
+    endless["locations"] = {"data": "/endless/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    entity_changes.submit(harness.context(), [file_of(endless, ended)])
+    schedule(harness.context(), Kind.FEED, ["endless", "ended"])
+    harness.now = at("9999-04-15T23:59")
+    found = {name: find_status(harness.context(), Kind.FEED, name).state for name in ("endless", "ended")}
+    assert found == {"endless": EntityState.RUNNING, "ended": EntityState.COMPLETED}
 
 
 def test_row_104_a_touch_pins_the_definitions_from_the_next_instance_on(harness: EntityHarness) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.entities.feed import Feed
 from feed_assets.lifecycle.arrival import polling
 from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, pause_after_poll
 from feed_assets.lifecycle.bulkheads import SHORTEST_PAUSE
@@ -23,6 +24,25 @@ def test_an_instance_is_looked_at_from_its_nominal_time_on(tmp_path: Path) -> No
     world.arrive(START)
 
     assert world.feed_statuses("clicks") == {START: AVAILABLE}
+
+
+def test_row_13_a_cluster_with_its_own_locations_has_its_data_there_and_nowhere_else(tmp_path: Path) -> None:
+    elsewhere = feed("clicks", clusters=("primary", "backup")).model_dump(mode="json", by_alias=True)
+    elsewhere["clusters"]["backup"]["locations"] = {"data": "/copies/${YEAR}-${MONTH}-${DAY}-${HOUR}-${MINUTE}/"}
+    world = World.of(tmp_path, Feed.model_validate(elsewhere), clusters=("primary", "backup"))
+    for folder in (
+        "primary/clicks/2013-11-01/00-00",
+        "backup/clicks/2013-11-01/00-00",
+        "backup/copies/2013-11-01-01-00",
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "part-0.csv").write_text("data")
+
+    for cluster in ("primary", "backup"):
+        world.arrive(at("01T01:00"), cluster)
+
+    assert [event.nominal_time for event in world.events() if event.cluster == "primary"] == [START]
+    assert [event.nominal_time for event in world.events() if event.cluster == "backup"] == [at("01T01:00")]
 
 
 def test_an_arrival_is_one_event_that_the_instance_points_to(tmp_path: Path) -> None:

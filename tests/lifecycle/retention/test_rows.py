@@ -11,7 +11,7 @@ from feed_assets.lifecycle.retention.removal_records import DELETE
 from feed_assets.lifecycle.retention.schedule import apply_retention_schedule, find_due, reschedule_retention
 from feed_assets.operations.retention.reading import render_evicted_paths, render_evicted_times
 from feed_assets.state.definition_records import ScheduleState
-from feed_assets.state.records import FeedEventKind
+from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
 from tests.lifecycle.world import START, at
@@ -136,4 +136,8 @@ def test_row_57_the_stage_of_a_lifecycle_says_when_retention_comes_and_what_it_k
     policy = harness.world.feed("clicks").retention
     assert policy is not None
     assert (policy.limit, policy.queue, policy.priority) == (parse_frequency("days(2)"), "local", 1)
+    harness.land("clicks", *hourly(START, 50))
+    harness.arrive(at("03T23:00"))
+    harness.sweep_now()
+    assert harness.world.times_of_feed("clicks", FeedInstanceStatus.EVICTED) == hourly(START, 23)
     assert turns(harness, at("10"), at("12")) == [at("10"), at("10T12:00"), at("11"), at("11T12:00")]
