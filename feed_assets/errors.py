@@ -12,6 +12,7 @@ FeedAssetsError
 │   ├── TemplateError
 │   └── TableAddressError
 ├── SettingsError             a setting is missing or wrong; names the sources that were tried
+├── NoAnswerError             a service or filesystem did not answer in time
 ├── DefinitionsError          entity files that cannot be used; carries the issues
 │   ├── LocationUnreadableError   the location of the files does not exist or cannot be read
 │   ├── EntityNotFoundError       no entity of that kind and name is declared
@@ -57,10 +58,10 @@ FeedAssetsError
 ├── LifecycleError            an instance cannot take its next step
 │   ├── InputsMissingError
 │   ├── OutputOutsideValidityError
-│   ├── NoAnswerError         a service did not answer in time
 │   ├── NotAskedError         a service was not called, because its next try is not due
 │   ├── ReleaseError          the releases of a process cannot be changed as requested
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
+│   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
 │   └── PartitionKeyError     a partition key that is not an instance
 ├── CopyError                 an instance cannot be copied; the target is unchanged
@@ -128,6 +129,16 @@ class SettingsError(FeedAssetsError):
         self.tried = tried
         places = f" Tried in this order: {', '.join(tried)}." if tried else ""
         super().__init__(f"setting {setting!r}: {reason}.{places} {next_step}")
+
+
+class NoAnswerError(FeedAssetsError):
+    """A service or filesystem did not answer in time."""
+
+    def __init__(self, *, endpoint: str, seconds: float) -> None:
+        self.endpoint = endpoint
+        self.reason = f"it has not answered within {seconds:g} seconds"
+        self.next_step = "Check that it runs and can be reached; if it needs longer, raise the setting tick_patience."
+        super().__init__(f"{endpoint} {self.reason.removeprefix('it ')}. {self.next_step}")
 
 
 def render_some(texts: tuple[str, ...], most: int = 5) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from feed_assets.engines.spark_addresses import FEW_RETRIES
+from feed_assets.engines.spark_addresses import open_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,9 +123,7 @@ def interrupt_run(remote: str, run_id: str) -> int:
 
     The run's session must have been created with its id (see `session_conf`).
     """
-    from pyspark.sql.connect.client import SparkConnectClient
-
-    client = SparkConnectClient(connection=_with_session_id(remote, run_id), retry_policy=dict(FEW_RETRIES))
+    client = open_client(_with_session_id(remote, run_id))
     try:
         return len(client.interrupt_all() or ())
     finally:

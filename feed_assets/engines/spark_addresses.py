@@ -2,18 +2,22 @@
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from feed_assets.engines.errors import ServiceError
 
+if TYPE_CHECKING:
+    from pyspark.sql.connect.client import SparkConnectClient
+
 _YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_PORT = 15002
 _SECONDS = 3.0
-FEW_RETRIES = MappingProxyType({"max_retries": 2})
-"""The policy of a short call to a Spark Connect server; by default it is repeated for ten minutes."""
+_ANSWER_SECONDS = 15.0
+_FEW_RETRIES = MappingProxyType({"max_retries": 2})
 _HOST_PORT = re.compile(r"(?:[A-Za-z][\w+.-]*://)?([\w.-]+):([0-9]+)/?")  # host:8032, rm://host:8032
 
 
@@ -58,14 +62,13 @@ def probe(url: str) -> bool:
     `sc://127.0.0.1:15002`.
     """
     from pyspark.errors import PySparkException
-    from pyspark.sql.connect.client import SparkConnectClient
 
     address = urlsplit(url)
     try:
         socket.create_connection((address.hostname, address.port or _CONNECT_PORT), timeout=1).close()
     except OSError:
         return False
-    client = SparkConnectClient(connection=url, retry_policy=dict(FEW_RETRIES))
+    client = open_client(url)
     try:
         client.get_configs("spark.app.name")
         client.release_session()
@@ -74,6 +77,28 @@ def probe(url: str) -> bool:
     finally:
         client.close()
     return True
+
+
+def open_client(url: str) -> "SparkConnectClient":
+    """Return a client for short calls to a Spark Connect server.
+
+    A call that is not answered fails after `_ANSWER_SECONDS`, and is repeated twice if there is no connection. By
+    default, both take many minutes, in which a process that wants to end waits, too.
+    """
+    from grpc import ClientCallDetails, UnaryUnaryClientInterceptor
+    from pyspark.sql.connect.client import DefaultChannelBuilder, SparkConnectClient
+
+    class Deadline(UnaryUnaryClientInterceptor):  # type: ignore[misc]
+        def intercept_unary_unary(self, call: Callable[..., Any], details: Any, request: object) -> Any:
+            limited = ClientCallDetails()
+            for name in ("method", "metadata", "credentials", "wait_for_ready", "compression"):
+                setattr(limited, name, getattr(details, name))
+            limited.timeout = _ANSWER_SECONDS
+            return call(limited, request)
+
+    builder = DefaultChannelBuilder(url)
+    builder.add_interceptor(Deadline())
+    return SparkConnectClient(connection=builder, retry_policy=dict(_FEW_RETRIES))
 
 
 def _check_yarn(environ: Mapping[str, str]) -> None:

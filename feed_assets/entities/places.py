@@ -5,11 +5,14 @@ On Linux a folder that is mounted a second time, for example by `mount --bind`, 
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeAlias
 
+from feed_assets.errors import NoAnswerError
+from feed_assets.patience import Patience
 from feed_assets.timing.overlaps import plain_scheme
 
 _VARIABLE = "${"
@@ -18,6 +21,8 @@ _HERE = frozenset({"", "localhost"})
 _MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # \040
 _MOUNT_FIELDS = 5
+_PATIENCE = Patience(20.0)
+"""A folder whose filesystem does not answer, such as a mount of a server that is down, is taken as it is written."""
 
 
 class Places:
@@ -39,8 +44,15 @@ class Places:
         return self._identities
 
     def confirm(self, identities: Mapping[str, str]) -> bool:
-        """Return whether local folders are still what they were when somebody looked at them."""
-        return all(self._identify(folder) == identity for folder, identity in identities.items())
+        """Return whether local folders are still what they were when somebody looked at them; True if a filesystem does
+        not answer.
+        """
+
+        def are_the_same() -> bool:
+            return all(self._identify(folder, _follow) == identity for folder, identity in identities.items())
+
+        answer = _PATIENCE.ask({"folders": are_the_same})["folders"].value
+        return isinstance(answer, NoAnswerError) or answer is True
 
     def canonical(self, text: str) -> str:
         """Return the URL of a place as one text: no `.`, `..`, doubled slashes or capital letters in the host.
@@ -57,31 +69,47 @@ class Places:
         if scheme == _LOCAL and host in _HERE:
             host = ""
             fixed = next((number for number, segment in enumerate(segments) if _VARIABLE in segment), len(segments))
-            folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]))
+            folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]), _follow_patiently)
             segments = [*folder.split("/")[1:], *segments[fixed:]]
         return f"{scheme}://{host}/{'/'.join(_without_steps_up(segments))}"
 
-    def _identify(self, folder: str) -> str:
+    def _identify(self, folder: str, follow: "Follow") -> str:
         if folder not in self._identities:
-            self._identities[folder] = self._mounts.canonical(self._resolve(folder))
+            self._identities[folder] = self._mounts.canonical(self._resolve(folder, follow))
         return self._identities[folder]
 
-    def _resolve(self, path: str) -> str:
+    def _resolve(self, path: str, follow: "Follow") -> str:
         """Return the folder to which a path leads, as the system follows it: `..` after a link is above its target.
 
         "" is the uppermost folder.
         """
-        folder = ""
-        for segment in path.split("/")[1:]:
+        folder, segments = "", path.split("/")[1:]
+        for number, segment in enumerate(segments):
             if segment == "..":
                 folder = folder.rpartition("/")[0]
                 continue
             place = f"{folder}/{segment}"
             if place not in self._resolved:
-                is_link = os.path.islink(place)  # noqa: PTH114 - false for names that no filesystem takes
-                self._resolved[place] = os.path.realpath(place).rstrip("/") if is_link else place
+                followed = follow(place)
+                if followed is None:
+                    return "/".join([place, *segments[number + 1 :]])
+                self._resolved[place] = followed
             folder = self._resolved[place]
         return folder
+
+
+Follow: TypeAlias = Callable[[str], str | None]
+"""Returns where a path leads if it is a symbolic link, else the path; None if its filesystem does not answer."""
+
+
+def _follow(place: str) -> str:
+    is_link = os.path.islink(place)  # noqa: PTH114 - false for names that no filesystem takes
+    return os.path.realpath(place).rstrip("/") if is_link else place
+
+
+def _follow_patiently(place: str) -> str | None:
+    answer = _PATIENCE.ask({place: partial(_follow, place)})[place].value
+    return answer if isinstance(answer, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import ParamSpec, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from feed_assets.clock import Clock, Stopwatch
-from feed_assets.errors import describe_error
-from feed_assets.lifecycle.errors import NoAnswerError, NotAskedError
-from feed_assets.lifecycle.patience import Answer, Patience
+from feed_assets.errors import NoAnswerError, describe_error
+from feed_assets.lifecycle.errors import NotAskedError
 from feed_assets.masking import get_logger
+from feed_assets.patience import Answer, Patience
 from feed_assets.state.database import Database
 from feed_assets.state.errors import StateUnreachableError
 from feed_assets.state.records import TickFailure, TickStep

@@ -42,17 +42,6 @@ class OutputOutsideValidityError(LifecycleError):
         )
 
 
-class NoAnswerError(LifecycleError):
-    """A service did not answer in time."""
-
-    def __init__(self, *, endpoint: str, seconds: float) -> None:
-        self.endpoint = endpoint
-        super().__init__(
-            f"{endpoint} has not answered within {seconds:g} seconds. Check that it runs and can be reached; "
-            "if it needs longer, raise the setting tick_patience."
-        )
-
-
 class NotAskedError(LifecycleError):
     """A service was not called, because it has failed and its next try is not due."""
 
@@ -85,6 +74,15 @@ class NeighbourLeftOutError(LifecycleError):
             f"{describe_process(process)} on {cluster!r} writes {written}, and {place}, which is left out of the plan "
             f"at present, is {where}: its data would be lost. Correct that definition, or delete it, and run again."
         )
+
+
+class FeedsUnsweptError(LifecycleError):
+    """Paths of several feeds of a sweep could not be removed."""
+
+    def __init__(self, *, sweep: str, failures: Mapping[str, Exception]) -> None:
+        self.failures = failures
+        reasons = " ".join(f"Feed {feed!r}: {error}" for feed, error in failures.items())
+        super().__init__(f"sweep {sweep} is not complete. {reasons} Run it again: it continues.")
 
 
 class SweepRefusedError(LifecycleError):

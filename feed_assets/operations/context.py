@@ -20,6 +20,7 @@ from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.loading.interpolation import Values
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.patience import Patience
 from feed_assets.plan.location import find_plan_cache, load_location
 from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
 from feed_assets.settings import Settings
@@ -165,7 +166,7 @@ def open_context(settings: Settings, database: Database) -> OperationContext:
     return OperationContext(
         timeline=ReleaseTimeline(load_location(settings, as_of, find_plan_cache(os.environ)).plan, values),
         database=database,
-        stores=StorePool(),
+        stores=StorePool(patience=Patience(settings.tick_patience)),
         clock=clock,
         real_clock=SystemClock(),
         as_of=as_of,

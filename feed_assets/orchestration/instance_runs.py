@@ -219,7 +219,7 @@ class InstanceRun:
         runtime = self.runtime
         return AttemptContext(
             database=runtime.database(self.context.instance),
-            stores=runtime.stores,
+            stores=runtime.run_stores,
             clock=runtime.clock,
             real_clock=runtime.real_clock,
             plan=active.plan,

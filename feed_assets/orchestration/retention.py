@@ -270,7 +270,7 @@ def _sweep_context(runtime: Runtime, context: OpExecutionContext) -> SweepContex
         timeline.refresh(connection, runtime.clock.now())
     return SweepContext(
         database=database,
-        stores=runtime.stores,
+        stores=runtime.run_stores,
         timeline=timeline,
         clock=runtime.clock,
         real_clock=runtime.real_clock,

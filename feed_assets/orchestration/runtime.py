@@ -22,9 +22,9 @@ from feed_assets.plan.records import Plan
 from feed_assets.settings import Settings
 
 if TYPE_CHECKING:
-    from feed_assets.lifecycle.patience import Patience
     from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
     from feed_assets.orchestration.dead_runs import RunHeartbeats
+    from feed_assets.patience import Patience
     from feed_assets.state.database import Database
     from feed_assets.storage.pool import StorePool
 
@@ -64,15 +64,23 @@ class Runtime:
 
     @cached_property
     def stores(self) -> "StorePool":
-        """The stores, each opened on first use."""
+        """The stores of ticks, each opened on first use; `patience` limits the calls."""
         from feed_assets.storage.pool import StorePool
 
         return StorePool()
 
     @cached_property
+    def run_stores(self) -> "StorePool":
+        """The stores of runs, each opened on first use if its storage answers."""
+        from feed_assets.patience import Patience
+        from feed_assets.storage.pool import StorePool
+
+        return StorePool(patience=Patience(self.settings.tick_patience))
+
+    @cached_property
     def patience(self) -> "Patience":
         """The patience of ticks with services that may hang."""
-        from feed_assets.lifecycle.patience import Patience
+        from feed_assets.patience import Patience
 
         return Patience(self.settings.tick_patience)
 

@@ -112,13 +112,17 @@ class SweepChunks:
         *,
         state: ChunkState = ChunkState.OPEN,
         after: int = -1,
+        without: Collection[str] = (),
     ) -> list[SweepChunk]:
         """Claim at most `limit` free chunks in a state until `now + ttl`, in numeric order above `after`.
 
-        Skips chunks of other holders until their claims expire; a holder may claim its own chunks again. So `holder`
-        must name one run of one worker. In a write transaction only.
+        Skips chunks of the feeds in `without`, and those of other holders until their claims expire; a holder may claim
+        its own chunks again. So `holder` must name one run of one worker. In a write transaction only.
         """
-        free = self._select((_T.number,), state).where(_T.number > after, _is_free(holder, now)).limit(limit)
+        free = self._select((_T.number,), state).where(
+            _T.number > after, _T.feed.not_in(without), _is_free(holder, now)
+        )
+        free = free.limit(limit)
         numbers = list(self._connection.scalars(free.with_for_update(skip_locked=True)))
         if not numbers:
             return []

@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from feed_assets.plan.addresses import StoreAddress
+from feed_assets.errors import NoAnswerError
+from feed_assets.patience import Patience
+from feed_assets.plan.addresses import StoreAddress, endpoint_of
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
 
@@ -16,25 +19,36 @@ class StorePool:
     """Opens and keeps stores by address. A process creates its pool at the start and passes it down.
 
     `threads` is the number of instances processed at a time; several requests then wait for storage in parallel.
+    With `patience`, a store is opened only if its storage answers, whatever it answers. Nothing after that has a time
+    limit: the work takes as long as its data need, and a slow copy of a huge file looks like one that hangs.
     """
 
     def __init__(
-        self, opener: Callable[[str, dict[str, object]], InstanceStore] = open_store, *, threads: int = 8
+        self,
+        opener: Callable[[str, dict[str, object]], InstanceStore] = open_store,
+        *,
+        threads: int = 8,
+        patience: Patience | None = None,
     ) -> None:
         self._opener = opener
         self._threads = threads
+        self._patience = patience
         self._stores: dict[StoreAddress, InstanceStore] = {}
 
     def get(self, address: StoreAddress) -> InstanceStore:
         """Return the store at `address`.
 
         Raises:
-            StorageError: the scheme is unknown, its package is not installed, or an option is wrong.
+            StorageError: the scheme is unknown, its package is not installed, an option is wrong, or the storage does
+                not answer.
         """
         store = self._stores.get(address)
         if store is None:
             options = {name: _thaw(value) for name, value in address.options.items()}
-            store = self._stores[address] = self._opener(address.url, options)
+            store = self._opener(address.url, options)
+            if self._patience is not None:
+                _require_answer(endpoint_of(address), store, self._patience)
+            self._stores[address] = store
         return store
 
     def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -43,6 +57,12 @@ class StorePool:
             return [work(item) for item in items]
         with ThreadPoolExecutor(min(self._threads, len(items))) as pool:
             return list(pool.map(work, items))
+
+
+def _require_answer(endpoint: str, store: InstanceStore, patience: Patience) -> None:
+    answer = patience.ask({endpoint: store.check_root})[endpoint].value
+    if isinstance(answer, NoAnswerError):
+        raise StorageError(store=endpoint, path="", reason=answer.reason, next_step=answer.next_step) from answer
 
 
 def _thaw(value: object) -> object:

@@ -144,7 +144,7 @@ def _open_sftp(url: str, options: Options) -> "ObjectClient":
         raise _not_installed(url, "paramiko", "sftp") from exc
     from feed_assets.storage.object.fsspec_client import FsspecClient
 
-    return FsspecClient(url, options, (SSHException,))
+    return FsspecClient(url, {**_SFTP_SECONDS, **options}, (SSHException,))
 
 
 def _not_installed(url: str, package: str, extra: str) -> StoreUnknownError:
@@ -168,4 +168,5 @@ _SCHEMES = {
     **dict.fromkeys(("memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "sftp"), _open_objects),
 }
 _TABLE_SCHEME = "thrift"
+_SFTP_SECONDS = {"timeout": 10, "channel_timeout": 60}
 _ALIKE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}

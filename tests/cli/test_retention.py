@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from feed_assets.entities import places
+from feed_assets.patience import Patience
 from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
 from feed_assets.state.sweep_records import SweepState
@@ -13,6 +15,7 @@ from feed_assets.state.sweeps import Sweeps
 from tests.cli.project import run
 from tests.cli.retention_project import EXPIRED, NOON, ok, planned, project, refused, retention, set_clock, table
 from tests.lifecycle.retention.harness import Tree, tree_of
+from tests.storage.hanging import hanging
 
 __all__ = ["project"]
 
@@ -41,6 +44,25 @@ def everything(project: Path) -> tuple[Tree, list[str]]:
     """All that a command could change: the trees with what is hidden, and what the record says of sweeps."""
     listed = run("retention", "list").stdout.splitlines()
     return tree_of(project / "data", hidden=True), [*listed, run("hold", "list", "--all").stdout]
+
+
+def test_a_storage_that_never_answers_keeps_no_other_sweep_from_running(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEED_ASSETS_TICK_PATIENCE", "0.2")
+    (project / "away").mkdir()
+    file = project / "entities/all.yaml"
+    file.write_text(file.read_text().replace("data: /views/", f"data: file://{project}/away/"))
+    for hour in range(2):
+        (project / f"away/2013-11-03/{hour:02d}").mkdir(parents=True)
+    away, here = planned("views"), planned("clicks")
+    monkeypatch.setattr(places, "_PATIENCE", Patience(0.2))
+    with hanging(project / "away"):
+        told = refused(run("retention", "run"))
+    assert told.startswith(f"feed-assets: file://{project}/away: it has not answered within 0.2 seconds. Check that")
+    assert (state(away), state(here)) == ("RUNNING", "DONE")
+    ok(run("retention", "run"))
+    assert state(away) == "DONE"
 
 
 def test_a_plan_has_a_row_for_each_feed_and_removes_nothing(project: Path) -> None:

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.clock import Stopwatch
+from feed_assets.entities import places as places_module
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.places import Mount, MountTable, Places
+from feed_assets.patience import Patience
+from tests.storage.hanging import LONGEST, hanging
 
 
 def canonical_place(text: str) -> str:
@@ -107,3 +111,23 @@ def test_a_storage_without_a_bucket_is_refused(storage: str) -> None:
     with pytest.raises(ValueError, match="names no bucket or host") as caught:
         Cluster(name="primary", storage=storage)
     assert "Write" in str(caught.value)
+
+
+def test_a_folder_on_a_filesystem_that_does_not_answer_is_taken_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places_module, "_PATIENCE", Patience(0.1))
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away/link").symlink_to(tmp_path)
+    (tmp_path / "near").symlink_to(tmp_path)
+    before = Places()
+    for name in ("away/link/a", "near/b"):
+        before.canonical(f"{tmp_path}/{name}")
+    watch = Stopwatch()
+    with hanging(tmp_path / "away"):
+        places = Places()
+        assert places.canonical(f"{tmp_path}/away/link/a") == f"file://{tmp_path}/away/link/a"
+        assert places.canonical(f"{tmp_path}/away/link/b") == f"file://{tmp_path}/away/link/b"
+        assert places.canonical(f"{tmp_path}/near/c") == f"file://{tmp_path}/c"
+        assert Places().confirm(before.identities), "a cached plan is used while its folders do not answer"
+    assert watch.seconds < LONGEST

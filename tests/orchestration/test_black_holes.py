@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from dagster import DagsterInstance, SensorResult
+from dagster import DagsterInstance, RunRequest, SensorResult
 
 from feed_assets.clock import FrozenClock, Stopwatch
-from feed_assets.lifecycle.patience import Patience
+from feed_assets.patience import Patience
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, TickStep
 from feed_assets.state.tick_failures import TickFailures
@@ -20,6 +20,7 @@ from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, START, key, land
 from tests.orchestration.test_poisons import arrived, assert_told, checks
+from tests.orchestration.test_retention import evicted, execute, look
 from tests.servers import free_port
 
 SECONDS = 1.0
@@ -53,6 +54,13 @@ def with_ten_feeds(data: Path, port: int) -> str:
     )
 
 
+WITH_BUCKET = """
+    kind: feed
+    name: swallowed
+    frequency: hours(1)
+    locations: {data: "s3://bucket/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
+    clusters: {here: {type: source, validity: {start: 2026-01-01T00:00Z, end: 2026-01-02T00:00Z}}}
+"""
 WITH_METASTORE = """
     ---
     kind: feed
@@ -73,6 +81,27 @@ def tries(world: World) -> int:
     with world.runtime.database(world.instance).read() as connection:
         (failure,) = TickFailures(connection).all()
     return failure.failures
+
+
+def test_a_retention_run_leaves_out_the_feed_on_an_address_that_never_answers(
+    tmp_path: Path, instance: DagsterInstance, hole: int
+) -> None:
+    keeping = "end: 2026-01-02T00:00Z}, retention: {limit: hours(6)}}}"
+    entities = "---".join([*with_ten_feeds(tmp_path / "data", hole).split("---")[:2], WITH_BUCKET])
+    world = World(Home(folder=tmp_path), instance, entities.replace("end: 2026-01-02T00:00Z}}}", keeping))
+    world.runtime.settings = world.runtime.settings.model_copy(update={"tick_patience": SECONDS})
+    for hour in range(10):
+        land(world.home.data, hour, hour)
+    world.tick()
+    assert isinstance(look(world), RunRequest)
+    watch = Stopwatch()
+    assert execute(world).success
+    assert watch.seconds < 10 * SECONDS
+    assert evicted(world) == list(range(7))
+    with world.runtime.database(world.instance).read() as connection:
+        told = {each.subject: each.reason for each in TickFailures(connection).all() if each.step is TickStep.RETENTION}
+    assert list(told) == ["swallowed"]
+    assert told["swallowed"].startswith(f"http://127.0.0.1:{hole}: it has not answered within 1 seconds.")
 
 
 def tick(world: World, hour: int) -> tuple[float, SensorResult]:

@@ -13,17 +13,21 @@ from feed_assets.lifecycle.retention.limits import decide_clock
 from feed_assets.lifecycle.retention.locations import store_addresses
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.masking import get_logger
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.holds import Holds
 from feed_assets.state.records import FeedEventKind
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkHead, ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.storage.port import InstanceStore
+from feed_assets.storage.errors import StorageError
 from feed_assets.storage.records import Purged
 from feed_assets.timing.frequency import Frequency, Unit
 
 SWEEPS_AT_ONCE = 1_000
+
+_logger = get_logger(__name__)
 
 _ORPHANED = "no feed or cluster is declared there any more; declare one, or remove the trash by hand"
 _DAILY = Frequency(unit=Unit.DAYS, count=1)
@@ -148,22 +152,26 @@ def _purge(context: SweepContext, cluster: str, sweep: Sweep) -> PurgedSweep:
 def _purge_everywhere(context: SweepContext, cluster: str, sweep: Sweep) -> list[Purged]:
     """Empty a sweep's trash in every store that has one; it stays where no feed or cluster is declared now."""
     places = Places()
-    addresses = store_addresses(context.plan, cluster)
-    stores = {places.canonical(store.root_url): store for store in map(context.stores.get, addresses)}
+    addresses = {places.canonical(address.url): address for address in store_addresses(context.plan, cluster)}
     urls = {places.canonical(url) for url in _urls_of(context, sweep)}
-    found = {url: _purge_store(store, sweep, must_be_there=url in urls) for url, store in stores.items()}
+    found = {url: _purge_store(context, address, sweep, url in urls) for url, address in addresses.items()}
     answers = [answer for url, answer in found.items() if answer.is_complete or answer.files or url in urls]
-    for url in sorted(urls - stores.keys()):
+    for url in sorted(urls - addresses.keys()):
         answers.append(
             Purged(sweep=sweep.sweep_id, files=0, is_complete=False, obstacle=f"its trash at {url} stays: {_ORPHANED}")
         )
     return answers
 
 
-def _purge_store(store: InstanceStore, sweep: Sweep, *, must_be_there: bool) -> Purged:
+def _purge_store(context: SweepContext, address: StoreAddress, sweep: Sweep, must_be_there: bool) -> Purged:
     """Empty a sweep's trash in a store; where it must be and is not, the storage is probably not mounted."""
-    trash, sweep_id = store.trash(), sweep.sweep_id
-    was_there = not must_be_there or trash.find_description(sweep_id) is not None or sweep_id in trash.sweeps()
+    sweep_id = sweep.sweep_id
+    try:
+        store = context.stores.get(address)
+        trash = store.trash()
+        was_there = not must_be_there or trash.find_description(sweep_id) is not None or sweep_id in trash.sweeps()
+    except StorageError as exc:
+        return Purged(sweep=sweep_id, files=0, is_complete=False, obstacle=str(exc))
     answer = trash.purge(sweep_id)
     if was_there or not answer.is_complete:
         return answer
@@ -187,14 +195,17 @@ def _urls_of(context: SweepContext, sweep: Sweep) -> set[str]:
 
 
 def _finish_interrupted(context: SweepContext, cluster: str) -> None:
-    """Remove the remains in the trash of sweeps that count as purged."""
+    """Remove the remains in the trash of sweeps that count as purged, except of a storage that refuses."""
     for address in store_addresses(context.plan, cluster):
-        trash = context.stores.get(address).trash()
-        ids = trash.sweeps()
-        if not ids:
-            continue
-        with context.database.read() as connection:
-            found = Sweeps(connection).find_many(ids)
-        for sweep_id, sweep in found.items():
-            if sweep.state is SweepState.PURGED:
-                trash.purge(sweep_id)
+        try:
+            trash = context.stores.get(address).trash()
+            ids = trash.sweeps()
+            if not ids:
+                continue
+            with context.database.read() as connection:
+                found = Sweeps(connection).find_many(ids)
+            for sweep_id, sweep in found.items():
+                if sweep.state is SweepState.PURGED:
+                    trash.purge(sweep_id)
+        except StorageError as exc:
+            _logger.warning("what is left of purged sweeps stays: %s", exc)

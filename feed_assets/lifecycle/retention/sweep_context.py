@@ -1,5 +1,6 @@
 """Define the context of sweep workers, and their claims on the chunks of a sweep."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,8 +60,10 @@ class Claims:
         """Claim the next free chunk in a state, above a number; None if there is none. See `take_many`."""
         return next(iter(self.take_many(state, 1, after)), None)
 
-    def take_many(self, state: ChunkState, limit: int, after: int = -1) -> list[SweepChunk]:
-        """Claim at most `limit` free chunks in a state, in numeric order, above a number.
+    def take_many(
+        self, state: ChunkState, limit: int, after: int = -1, without: Collection[str] = ()
+    ) -> list[SweepChunk]:
+        """Claim at most `limit` free chunks in a state, in numeric order, above a number; none of some feeds.
 
         Also takes over chunks of workers of this machine that have died.
 
@@ -70,9 +73,9 @@ class Claims:
         holder, now, ttl = self.context.holder, self.context.real_now, self.context.ttl
         with self.context.database.begin() as connection:
             chunks = SweepChunks(connection, self.sweep_id)
-            found = chunks.claim(holder, now, ttl, limit, state=state, after=after)
+            found = chunks.claim(holder, now, ttl, limit, state=state, after=after, without=without)
             if not found and _release_dead(chunks):
-                found = chunks.claim(holder, now, ttl, limit, state=state, after=after)
+                found = chunks.claim(holder, now, ttl, limit, state=state, after=after, without=without)
         return found
 
     def release_dead(self) -> None:

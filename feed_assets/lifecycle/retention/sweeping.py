@@ -9,13 +9,15 @@ from datetime import datetime
 from typing import TypeAlias
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
-from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.errors import FeedsUnsweptError, SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
 from feed_assets.lifecycle.retention.chunk_removal import ChunkWorker
 from feed_assets.lifecycle.retention.movers import DriverMover, Mover
 from feed_assets.lifecycle.retention.sweep_context import SweepContext, lease_holder, require_sweep
 from feed_assets.plan.records import Plan
+from feed_assets.state.errors import StateError
 from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, Sweep, SweepState
@@ -56,7 +58,8 @@ def run_sweep(
     Raises:
         SweepRefusedError: it cannot run: it needs approval, has ended, or another sweep of one of its feeds is running.
         SweepDamagedError: it differs from the plan.
-        StorageError: the filesystem failed; the next run continues.
+        StorageError: the filesystem failed for one feed; the next run continues.
+        FeedsUnsweptError: the same for several feeds.
     """
     begun = begin_sweep(context, sweep_id)
     sweep_chunks(context, begun, mover=mover, progress=progress)
@@ -91,21 +94,39 @@ def require_runnable(context: SweepContext, sweep: Sweep) -> None:
 def sweep_chunks(
     context: SweepContext, begun: BegunSweep, *, mover: Mover | None = None, progress: Progress | None = None
 ) -> None:
-    """Run the free chunks of a begun sweep until none is left. Several workers may do so at once."""
+    """Run the free chunks of a begun sweep until none is left. Several workers may do so at once.
+
+    The chunks of a feed that fails stay open; those of the other feeds are run.
+    """
     sweep, mover = begun.sweep, mover or DriverMover(context.stores)
     claims = context.claims(sweep.sweep_id)
     worker = ChunkWorker(context=context, sweep=sweep, is_resumed=begun.is_resumed, mover=mover)
     with context.database.read() as connection:
         left = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
     settled = sweep.paths - sum(head.count for head in left)
+    failures: dict[str, Exception] = {}
+    width = mover.width
     try:
-        while chunks := claims.take_many(ChunkState.OPEN, mover.width):
-            worker.run(chunks)
+        while chunks := claims.take_many(ChunkState.OPEN, width, without=failures):
+            try:
+                worker.run(chunks)
+            except (StateError, SQLAlchemyError, SweepRefusedError):
+                raise
+            except Exception as exc:  # noqa: BLE001 - raised again when the other feeds are done
+                if width == 1:
+                    failures[chunks[0].feed] = exc
+                width = 1  # to find the feed that fails
+                worker = ChunkWorker(context=context, sweep=sweep, is_resumed=True, mover=mover)
+                continue
             settled += sum(chunk.count for chunk in chunks)
             if progress is not None:
                 progress(settled, sweep.paths)
     finally:
         claims.release()
+    if len(failures) > 1:
+        raise FeedsUnsweptError(sweep=sweep.sweep_id, failures=failures)
+    for failure in failures.values():
+        raise failure
 
 
 def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:

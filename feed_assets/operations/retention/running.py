@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from feed_assets.errors import FeedAssetsError
 from feed_assets.json_form import ShownError, shown
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.worker_names import name_holder
@@ -13,6 +14,7 @@ from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
+from feed_assets.state.errors import StateError
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 
@@ -37,10 +39,13 @@ def sweep_context_of(context: OperationContext, *, author: str) -> SweepContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRuns:
-    """The sweeps of a run in their current state; `refused` are those that cannot run now, with the reasons."""
+    """The sweeps of a run in their current state.
+
+    `refused` has the reasons of those that cannot run now, and of those that a storage kept from their end.
+    """
 
     sweeps: tuple[Sweep, ...]
-    refused: tuple[ShownError[SweepRefusedError], ...] = ()
+    refused: tuple[ShownError[FeedAssetsError], ...] = ()
     dry_run: bool = False
 
     @shown
@@ -80,16 +85,16 @@ def run_sweeps(
     dry_run: bool = False,
     progress: OnProgress | None = None,
 ) -> SweepRuns:
-    """Run sweeps, one after another, or continue interrupted ones. A refused sweep does not stop the others. With
-    `dry_run`, only the refusals are determined.
+    """Run sweeps, one after another, or continue interrupted ones. A sweep that is refused, or fails because of a
+    storage, does not stop the others; a repeat continues it. With `dry_run`, only the refusals are determined.
 
     Raises:
         SafeModeError: safe mode is on.
         SweepDamagedError: a sweep differs from its plan.
-        StorageError: the filesystem failed; a repeat continues the sweep.
     """
     require_mode(context.database, Operation.RETENTION_RUN)
-    done, refused = [], []
+    done: list[Sweep] = []
+    refused: list[FeedAssetsError] = []
     for sweep in sweeps:
         try:
             require_runnable(sweep_context, sweep)
@@ -98,7 +103,9 @@ def run_sweeps(
                 continue
             note(context, author, "retention run", sweep)
             done.append(run_sweep(sweep_context, sweep.sweep_id, progress=_bound(progress, sweep)))
-        except SweepRefusedError as exc:
+        except StateError:
+            raise
+        except FeedAssetsError as exc:
             refused.append(exc)
     return SweepRuns(sweeps=tuple(done), refused=tuple(refused), dry_run=dry_run)
 

@@ -20,17 +20,19 @@ from feed_assets.storage.object.client import Children, ObjectClient, ObjectFile
 from feed_assets.storage.paths import CONTROL_FOLDER
 
 _CHUNK = 1 << 20
+ANSWER_SECONDS = 60.0
 _WRITING = f"{CONTROL_FOLDER}/staging/writing"
 
 
 class FsspecClient(ObjectClient):
     """The files below the path of a URL. `foreign` are the exceptions of its library that are not `OSError`.
 
-    Only one request runs at a time, because paramiko mixes up the answers to concurrent requests.
+    Only one request runs at a time, because paramiko mixes up the answers to concurrent requests. A request that is not
+    answered within `ANSWER_SECONDS` fails, and the next one connects anew.
     """
 
     def __init__(self, url: str, options: Mapping[str, object], foreign: tuple[type[Exception], ...] = ()) -> None:
-        self._open = cache(lambda: fsspec.core.url_to_fs(url, **options, skip_instance_cache=True))
+        self._open = cache(lambda: _connect(url, options))
         self._foreign = foreign
         self._lock = RLock()
 
@@ -130,8 +132,17 @@ class FsspecClient(ObjectClient):
             with self._lock:
                 fs, root = self._open()
                 yield fs, str(root).rstrip("/")
+        except TimeoutError as exc:
+            self._open.cache_clear()
+            raise TimeoutError(f"it has not answered within {ANSWER_SECONDS:g} seconds") from exc
         except self._foreign as exc:
             raise OSError(str(exc)) from exc
+
+
+def _connect(url: str, options: Mapping[str, object]) -> tuple[AbstractFileSystem, str]:
+    fs, root = fsspec.core.url_to_fs(url, **options, skip_instance_cache=True)
+    fs.ftp.get_channel().settimeout(ANSWER_SECONDS)
+    return fs, root
 
 
 def _is_file(name: str, info: Mapping[str, Any]) -> bool:

@@ -6,9 +6,10 @@ from threading import Event
 import pytest
 
 from feed_assets.clock import Stopwatch
+from feed_assets.errors import NoAnswerError
 from feed_assets.lifecycle.bulkheads import Bulkheads
-from feed_assets.lifecycle.errors import NoAnswerError, NotAskedError
-from feed_assets.lifecycle.patience import Patience
+from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.patience import Patience
 from feed_assets.state.records import TickStep
 from tests.lifecycle.test_bulkheads import SetClock
 

@@ -1,4 +1,4 @@
-"""Call services that may never answer, with one time limit, so that a tick ends whatever they do.
+"""Call services that may never answer, with one time limit, so that ticks and runs end whatever they do.
 
 Python cannot end a call that hangs. It is left alone in its thread, and its endpoint is not called again meanwhile.
 """
@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 from feed_assets.clock import Stopwatch
-from feed_assets.lifecycle.errors import NoAnswerError
+from feed_assets.errors import NoAnswerError
 
 Result = TypeVar("Result")
 
