@@ -143,7 +143,7 @@ class _Work:
             self._run([each for each in left if each.outcome is None])
         for each in copies:
             is_full = isinstance(each.outcome, StorageFullError)
-            if each.plan is not None and (is_full or self.options.exact):  # nobody sweeps an archive's storage
+            if each.plan is not None and (is_full or self.options.exact):  # an archive keeps nothing but archives
                 self._free_space(each.plan)
         return [each.outcome for each in copies if each.outcome is not None]
 

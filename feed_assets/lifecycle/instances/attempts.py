@@ -272,15 +272,23 @@ def decide_trigger(before: ProcessInstance, run_id: str) -> tuple[Cause, str | N
 
 
 def end_attempt(
-    connection: Connection, key: ProcessKey, status: ProcessInstanceStatus, reason: str | None, now: datetime
+    connection: Connection,
+    key: ProcessKey,
+    status: ProcessInstanceStatus,
+    reason: str | None,
+    now: datetime,
+    cause: Cause | None = None,
 ) -> None:
-    """Record how the running attempt ended; do nothing if the instance is no longer RUNNING."""
+    """Record how the running attempt ended; do nothing if the instance is no longer RUNNING.
+
+    Without a `cause`, the status tells it.
+    """
     ProcessInstances(connection).transition(
         key,
         {ProcessInstanceStatus.RUNNING},
         status=status,
         ended_at=now,
-        cause=_ENDED_BY.get(status),
+        cause=cause or _ENDED_BY.get(status),
         cause_detail=reason,
         updated_at=now,
     )

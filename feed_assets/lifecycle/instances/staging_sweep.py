@@ -1,7 +1,7 @@
 """Remove the abandoned stagings of a cluster once a day."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -38,10 +38,22 @@ def apply_staging_sweep(
         with database.begin() as connection:
             Cursors(connection).put(name, render_datetime(real_now.replace(second=0, microsecond=0)))
     addresses: dict[str, set[StoreAddress]] = defaultdict(set)
-    for record in plan.feeds.values():
-        if record.cluster == cluster and (is_time or record.store.url in again):
-            addresses[endpoint_of(record.store)].add(record.store)
+    for address in _written_stores(plan, cluster):
+        if is_time or address.url in again:
+            addresses[endpoint_of(address)].add(address)
     return _sweep(stores, addresses, real_now - ABANDONED_AFTER, bulkheads)
+
+
+def _written_stores(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
+    """Yield the stores in which work of a cluster is staged: those of its feeds, their archives, and mirrors."""
+    for record in plan.feeds.values():
+        if record.cluster == cluster:
+            yield record.store
+            if record.retention is not None and record.retention.archive is not None:
+                yield record.retention.archive[0]
+    for process in plan.processes.values():
+        if process.cluster == cluster and process.mirror is not None:
+            yield from (target.store for _, target in process.mirror.directories)
 
 
 def _sweep(

@@ -108,9 +108,8 @@ def _record_finished(
             begin_attempt(connection, process, time, runs[time], now, release, Cause.REBUILT)
             frozen = frozen_inputs(connection, states[time], {})
             instances.transition(key, {ProcessInstanceStatus.RUNNING}, request_key=None, inputs=frozen, updated_at=now)
-        end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now)
-        if not is_at_work:
-            instances.transition(key, {ProcessInstanceStatus.SUCCEEDED}, cause=Cause.REBUILT, updated_at=now)
+        cause = None if is_at_work else Cause.REBUILT
+        end_attempt(connection, key, ProcessInstanceStatus.SUCCEEDED, None, now, cause)
         plan_late_check(connection, context.plan, process, time, now)
 
 

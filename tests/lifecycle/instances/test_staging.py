@@ -6,7 +6,11 @@ from pathlib import Path
 from feed_assets.clock import FrozenClock, SystemClock
 from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
+from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.records import TickStep
+from tests.lifecycle.retention.harness import kept_feed
+from tests.lifecycle.world import World as LifecycleWorld
+from tests.lifecycle.world import process
 from tests.orchestration.dagster_home import Home, open_dagster
 from tests.orchestration.hand_ticked import World
 
@@ -55,3 +59,24 @@ def test_a_store_that_fails_is_tried_again_the_same_day(tmp_path: Path) -> None:
         bulkheads = Bulkheads("here", world.runtime.real_clock, bulkheads.failures)
         assert sweep() == 0
         assert bulkheads.failures == []
+
+
+def test_stagings_in_archives_and_targets_of_mirrors_are_removed_too(tmp_path: Path) -> None:
+    archived = kept_feed(action="archive", archive_to=f"file://{tmp_path}/old/${{YEAR}}-${{MONTH}}-${{DAY}}/${{HOUR}}")
+    directory = f"file://{tmp_path}/{{}}/models"
+    mirror = {"source": {"directory": "/models"}, "target": {"directory": directory.format("there")}}
+    mirrored = process("models", workflow={"engine": "directory-mirror", "mirror": mirror})
+    world = LifecycleWorld.of(tmp_path, archived, mirrored)
+    places = [StoreAddress(url=f"file://{tmp_path}/{name}") for name in ("primary", "old", "there")]
+    stagings = [world.stores.get(place).stage("some/path", "killed").local_path for place in places]
+    made = SystemClock().now()
+    swept = apply_staging_sweep(
+        world.database,
+        world.stores,
+        world.plan,
+        "primary",
+        made + ABANDONED_AFTER + timedelta(hours=1),
+        world.bulkheads("primary", made),
+    )
+    assert swept == 3
+    assert [staging for staging in stagings if staging is not None and staging.exists()] == []
