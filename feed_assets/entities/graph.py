@@ -1,8 +1,12 @@
-"""Dependencies: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource."""
+"""Dependencies: process → feed, process → cluster (also of its mirror), feed → cluster, feed → datasource.
+
+Also finds the rings of any graph.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
@@ -11,6 +15,8 @@ from feed_assets.entities.datasource import Datasource
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath
+
+_Node = TypeVar("_Node", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,32 @@ class DependencyGraph:
     def dependencies_of(self, keys: Iterable[EntityKey]) -> frozenset[EntityKey]:
         """Return everything that `keys` depend on, directly or not."""
         return _closure(self.dependencies, keys)
+
+
+def iter_rings(after: Mapping[_Node, Iterable[_Node]]) -> Iterator[tuple[_Node, ...]]:
+    """Yield rings of a graph, of which no two share a node; every ring shares a node with one of them.
+
+    `after` has the next nodes of each node; a node without an entry has none. The cost grows with nodes and edges.
+
+    >>> list(iter_rings({"a": "b", "b": "ca", "c": "c", "d": "a"}))
+    [('c',), ('a', 'b')]
+    """
+    seen: set[_Node] = set()
+    for start in after:
+        path = {} if start in seen else {start: iter(after[start])}
+        while path:
+            node = next(reversed(path))
+            seen.add(node)
+            following = next(path[node], None)
+            if following is None:
+                del path[node]
+            elif following in path:
+                ring = []
+                while following in path:
+                    ring.append(path.popitem()[0])
+                yield tuple(reversed(ring))
+            elif following not in seen and following in after:
+                path[following] = iter(after[following])
 
 
 def _closure(edges: Mapping[EntityKey, frozenset[EntityKey]], keys: Iterable[EntityKey]) -> frozenset[EntityKey]:

@@ -18,11 +18,12 @@ _REFUSED = re.compile(r"(?:^|/)(\.\.?|\.feed-assets)(?:/|$)")  # "a/../b", "./a"
 class MirrorLocation:
     """One side of the directory at `position` of a mirror: its `url`, or the `fault` because of which it has none.
 
-    `own` is the cluster of the process; `text` is the directory as declared at `path`.
+    `own` is the cluster of the process, `cluster` that of the side; `text` is the directory as declared at `path`.
     """
 
     process: str
     own: str
+    cluster: str
     position: int
     is_target: bool
     path: FieldPath
@@ -52,6 +53,7 @@ def iter_mirror_locations(find_cluster: Callable[[str], Cluster | None], process
                 yield MirrorLocation(
                     process=process.name,
                     own=own,
+                    cluster=cluster.name,
                     position=position,
                     is_target=side[0] == "target",
                     path=("workflow", "mirror", *side),

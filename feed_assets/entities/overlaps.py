@@ -1,7 +1,7 @@
 """Overlaps of locations, where removing the data of a feed would remove other data."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -32,6 +32,7 @@ a storage.
 """
 
 _CLUSTER_VARIABLE = "${cluster."
+_METASTORE_PORT = ":9083"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,18 @@ def find_overlaps(
     return describe_overlaps([key for key, _ in found], iter_overlaps([text for _, text in found]))
 
 
-def describe_overlaps(places: Sequence[LocationKey], found: Iterable[PathOverlap]) -> Overlaps:
+def describe_overlaps(
+    places: Sequence[LocationKey], found: Iterable[PathOverlap], describe: Callable[[LocationKey], str] | None = None
+) -> Overlaps:
     """Describe overlaps of locations, which are numbered by their position in `places`.
+
+    `describe` returns the name of another entity's location; by default it is that of `describe_location`.
 
     Locations inside the data of their own feed are removed with the data. Other overlaps are reported for both feeds.
     """
     reasons: dict[LocationKey, str] = {}
     for overlap in sorted(found, key=lambda overlap: places[overlap.outer][2] is not LocationKind.DATA):
-        _add_reasons(reasons, overlap, places[overlap.outer], places[overlap.inner])
+        _add_reasons(reasons, overlap, places[overlap.outer], places[overlap.inner], describe or describe_location)
     return Overlaps(reasons)
 
 
@@ -106,8 +111,9 @@ def _iter_on(feed: Feed, cluster: Cluster, places: Places) -> Iterator[tuple[Loc
         if found is not None:
             yield kind, places.canonical(found)
     table = feed.table_on(cluster.name)
-    if table is not None and (found := _find_partition(cluster, table)) is not None:
-        yield LocationKind.DATA, found
+    if table is not None:
+        for found in _iter_partitions(cluster, table):
+            yield LocationKind.DATA, found
 
 
 def _iter_texts(feed: Feed, cluster: str) -> Iterator[tuple[LocationKind | None, str]]:
@@ -134,26 +140,36 @@ def _for_cluster(cluster: Cluster, text: str) -> str:
     return template.with_cluster(name=cluster.name, colo=cluster.colo, properties=cluster.properties).text
 
 
-def _find_partition(cluster: Cluster, text: str) -> str | None:
-    """Return the partition of a table with its keys sorted by name, because their order does not distinguish tables."""
+def _iter_partitions(cluster: Cluster, text: str) -> Iterator[str]:
+    """Yield the partition of a table by each of its metastores.
+
+    Its keys are sorted by name, because their order does not distinguish tables.
+    """
     try:
         address = parse_table_address(text)
         keys = "/".join(f"{key.lower()}={value.text}" for key, value in sorted(address.partition, key=_key_of))
         partition = _for_cluster(cluster, keys)
     except (TableAddressError, TemplateError):
-        return None
-    return f"thrift://{','.join(cluster.metastores)}/{address.name}/".lower() + partition
+        return
+    for host in cluster.metastores or ("",):
+        yield f"thrift://{host.removesuffix(_METASTORE_PORT)}/{address.name}/".lower() + partition
 
 
 def _key_of(item: tuple[str, PathTemplate]) -> str:
     return item[0].lower()
 
 
-def _add_reasons(reasons: dict[LocationKey, str], overlap: PathOverlap, outer: LocationKey, inner: LocationKey) -> None:
+def _add_reasons(
+    reasons: dict[LocationKey, str],
+    overlap: PathOverlap,
+    outer: LocationKey,
+    inner: LocationKey,
+    describe: Callable[[LocationKey], str],
+) -> None:
     at = "at" if overlap.is_same_place else "inside"
     if outer[:2] != inner[:2] or isinstance(inner[2], FixedPlace):
-        other = describe_location(inner)
-        reasons.setdefault(inner, f"it is {at} {describe_location(outer)}")
+        other = describe(inner)
+        reasons.setdefault(inner, f"it is {at} {describe(outer)}")
         reasons.setdefault(outer, f"it is at {other}" if overlap.is_same_place else f"{other} is inside it")
     elif None in (outer[2], inner[2]):
         reasons.setdefault(inner, f"it is {at} the {outer[2] or 'archive'} of the feed")

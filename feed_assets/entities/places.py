@@ -15,6 +15,7 @@ from feed_assets.errors import NoAnswerError
 from feed_assets.patience import Patience
 from feed_assets.timing.overlaps import plain_scheme
 
+HIDDEN_FOLDER = ".feed-assets"
 _VARIABLE = "${"
 _LOCAL = "file"
 _HERE = frozenset({"", "localhost"})
@@ -64,7 +65,8 @@ class Places:
         if not separator:
             scheme, rest = _LOCAL, f"/{text}"
         host, _, path = rest.partition("/")
-        scheme, host = plain_scheme(scheme.lower()), host.lower()
+        scheme = plain_scheme(scheme.lower())
+        host = _plain_host(scheme, host)
         segments = [segment for segment in path.split("/") if segment not in ("", ".")]
         if scheme == _LOCAL and host in _HERE:
             host = ""
@@ -72,6 +74,10 @@ class Places:
             folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]), _follow_patiently)
             segments = [*folder.split("/")[1:], *segments[fixed:]]
         return f"{scheme}://{host}/{'/'.join(_without_steps_up(segments))}"
+
+    def is_hidden(self, text: str) -> bool:
+        """Return whether a place lies in a folder in which feed-assets keeps its own files, such as its trash."""
+        return HIDDEN_FOLDER in self.canonical(text).split("/")
 
     def _identify(self, folder: str, follow: "Follow") -> str:
         if folder not in self._identities:
@@ -186,6 +192,25 @@ def _parse(line: str) -> Mount:
     number, parent, device, *folders = line.split(" ")[:_MOUNT_FIELDS]
     root, point = (_ESCAPED.sub(lambda found: chr(int(found[1], 8)), folder).rstrip("/") for folder in folders)
     return Mount(number=number, parent=parent, device=device, root=root, point=point)
+
+
+def _plain_host(scheme: str, host: str) -> str:
+    """Return a host or bucket in one spelling: without capitals, password and port of SFTP, and service of Azure.
+
+    >>> _plain_host("sftp", "me:secret@Host:22"), _plain_host("abfs", "box@one.dfs.core.windows.net")
+    ('me@host', 'box@one')
+    """
+    match scheme:
+        case "memory":
+            return host
+        case "sftp":
+            user, at, name = host.rpartition("@")
+            return f"{user.partition(':')[0]}{at}{name.lower().removesuffix(':22')}"
+        case "abfs":
+            container, at, account = host.lower().partition("@")
+            return f"{container}{at}{account.partition('.')[0]}"
+        case _:
+            return host.lower()
 
 
 def _without_steps_up(segments: list[str]) -> list[str]:

@@ -2,9 +2,9 @@
 instances.
 """
 
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
+from feed_assets.entities.graph import iter_rings
 from feed_assets.plan.records import Key, Plan
 
 
@@ -23,21 +23,9 @@ def find_omitted_inputs(plan: Plan) -> frozenset[tuple[Key, Key]]:
         for out in process.outputs:
             before.setdefault(("feed", out.feed_key), set()).add(("process", process.key))
     omitted_inputs: set[tuple[Key, Key]] = set()
-    while (ring := _find_ring(before)) is not None:
-        inputs = [(feed, process) for (kind, feed), (_, process) in ring if kind == "feed"]
+    while (ring := next(iter_rings(before), None)) is not None:
+        inputs = [(feed, process) for (_, process), (kind, feed) in pairwise((*ring, ring[0])) if kind == "feed"]
         feed, process_key = min(inputs, key=lambda pair: (reach[pair], pair))
         before["process", process_key].discard(("feed", feed))
         omitted_inputs.add((feed, process_key))
     return frozenset(omitted_inputs)
-
-
-def _find_ring(
-    before: dict[tuple[str, Key], set[tuple[str, Key]]],
-) -> list[tuple[tuple[str, Key], tuple[str, Key]]] | None:
-    """Return the (predecessor, successor) pairs of one cycle; None if there is no cycle."""
-    try:
-        TopologicalSorter(before).prepare()
-    except CycleError as exc:
-        nodes = exc.args[1]
-        return list(pairwise(nodes))
-    return None

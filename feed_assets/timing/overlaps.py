@@ -5,7 +5,7 @@ variable matches digits, whatever the date, and a repeated variable need not rep
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -69,26 +69,43 @@ def iter_overlaps(texts: Sequence[str]) -> Iterator[PathOverlap]:
     >>> [(each.outer, each.inner) for each in iter_overlaps(texts)]
     [(1, 0), (1, 3)]
     """
-    root = _Level()
     paths = [_segments(text) for text in texts]
-    for number, path in enumerate(paths):
-        if any(_DIGIT in segment for segment in path):
-            _insert(root, path, number)
+    root = _tree({number: path for number, path in enumerate(paths) if any(_DIGIT in segment for segment in path)})
     for inner, path in enumerate(paths):
         for outer, depth in _iter_ends(root, path, 0):
             if outer != inner:
                 yield PathOverlap(outer=outer, inner=inner, is_same_place=depth == len(path))
 
 
-def _insert(root: _Level, path: Sequence[str], number: int) -> None:
-    level = root
-    for segment in path:
-        if segment not in level.below:
-            level.below[segment] = _Level()
-            if _DIGIT in segment:
-                level.varying[len(segment)].append(segment)
-        level = level.below[segment]
-    level.ends.append(number)
+def iter_nested(ones: Sequence[str], others: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs, by their positions, of one and another location that can be at, inside or around one another.
+
+    The locations are written like the texts of `iter_overlaps`.
+
+    >>> sorted(iter_nested(["/d/models", "/d"], ["/d/models/a", "/d/${YEAR}", "/e"]))
+    [(0, 0), (1, 0), (1, 1)]
+    """
+    above, below = [_segments(text) for text in ones], [_segments(text) for text in others]
+    root = _tree(dict(enumerate(below)))
+    for one, path in enumerate(above):
+        yield from ((one, other) for other, _ in _iter_ends(root, path, 0))
+    root = _tree(dict(enumerate(above)))
+    for other, path in enumerate(below):
+        yield from ((one, other) for one, depth in _iter_ends(root, path, 0) if depth < len(path))
+
+
+def _tree(paths: Mapping[int, Sequence[str]]) -> _Level:
+    root = _Level()
+    for number, path in paths.items():
+        level = root
+        for segment in path:
+            if segment not in level.below:
+                level.below[segment] = _Level()
+                if _DIGIT in segment:
+                    level.varying[len(segment)].append(segment)
+            level = level.below[segment]
+        level.ends.append(number)
+    return root
 
 
 def _iter_ends(level: _Level, path: Sequence[str], depth: int) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.issues import EntityKey, Issue, SourceMap, internal_error, order_of
 from feed_assets.validation import (
     rules_cluster,
+    rules_copies,
     rules_credentials,
     rules_cycles,
     rules_feed,
@@ -92,6 +93,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="path-variables", kind=Kind.FEED, check=rules_paths.check_same_variables),
     Rule(code="path-written", kind=Kind.FEED, check=rules_paths.check_written_places),
     Rule(code="path-shared", kind=Kind.FEED, check=rules_paths.check_shared_paths),
+    Rule(code="copy-ring", kind=Kind.FEED, check=rules_copies.check_rings),
     Rule(code="job-priority", kind=Kind.FEED, check=rules_priority.check_priority),
     Rule(code="no-effect", kind=Kind.FEED, check=rules_notices.check_effect),
     Rule(code="notification-address", kind=Kind.FEED, check=rules_notices.check_recipients),
@@ -120,6 +122,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="mirror-work", kind=Kind.PROCESS, check=rules_mirrors.check_work),
     Rule(code="mirror-place", kind=Kind.PROCESS, check=rules_mirrors.check_places),
     Rule(code="mirror-overlap", kind=Kind.PROCESS, check=rules_mirrors.check_overlaps),
+    Rule(code="copy-ring", kind=Kind.PROCESS, check=rules_copies.check_rings),
     Rule(code="mirror-patterns", kind=Kind.PROCESS, check=rules_mirrors.check_patterns),
     Rule(code="workflow-path", kind=Kind.PROCESS, check=rules_workflow.check_workflow),
     Rule(code="engine-not-here", kind=Kind.PROCESS, check=rules_tables.check_engines),

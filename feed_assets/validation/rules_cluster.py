@@ -164,7 +164,13 @@ def check_interfaces(_: Scope, datasource: Datasource) -> Iterator[Complaint]:
 
 
 def check_root(scope: Scope, cluster: Cluster) -> Iterator[Complaint]:
-    """The storage of a cluster must not be in an instance of a feed, with which it would be removed."""
+    """The storage of a cluster must not be in an instance of a feed, with which it would be removed, nor in a trash."""
+    if scope.places.is_hidden(cluster.storage):
+        yield Complaint(
+            path=("storage",),
+            message=f"the storage {cluster.storage} lies in the hidden folder of a store, which is emptied",
+            remedy="Use a folder of its own.",
+        )
     overlap = scope.overlaps.find(cluster.name, cluster.name, FixedPlace.STORAGE)
     if overlap is not None:
         yield Complaint(

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 
 from feed_assets.entities.process import Process
 from feed_assets.timing.dates import render_datetime
-from feed_assets.validation.scope import Complaint, Scope
+from feed_assets.validation.scope import Complaint, Scope, render_ring
 
 _SAMPLES = (0, 1, 2, 13, 60, 400)
 """Instances at which chains are followed: early ones, and others on both sides of clock changes and month lengths."""
 _MOST_IMPROVEMENTS = 16
 """How often a process is followed further, because another chain reaches a newer instance of it."""
-_MOST_SHOWN = 12
-"""Steps of a chain that a message has."""
 
 
 def check_cycles(scope: Scope, process: Process) -> Iterator[Complaint]:
@@ -106,14 +104,10 @@ class _Cycles:
 
     def _complain(self, chain: Sequence[_Step], position: int) -> Complaint:
         """Return the complaint about the process that reads at a position of a chain that comes back to its start."""
-        shown = [*range(min(len(chain), _MOST_SHOWN))]
-        shown[-1] = len(chain) - 1
-        parts = [self._render(chain[(position + number) % len(chain)]) for number in shown]
-        if len(chain) > _MOST_SHOWN:
-            parts.insert(-1, f"so on through {len(chain) - _MOST_SHOWN} more")
+        parts = render_ring(chain, position, self._render)
         return Complaint(
             path=("inputs", chain[position].input),
-            message=f"on {self._cluster} an instance waits for itself: {', and '.join(parts)}",
+            message=f"on {self._cluster} an instance waits for itself: {parts}",
             remedy="End a window of this cycle earlier, for example at now(0,-60) or yesterday(0,0).",
         )
 

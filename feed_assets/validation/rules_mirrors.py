@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from feed_assets.entities.globs import find_glob_fault
 from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
-from feed_assets.entities.overlaps import FixedPlace, describe_location
+from feed_assets.entities.overlaps import FixedPlace
 from feed_assets.entities.process import Process, WorkflowEngine
+from feed_assets.issues import Finding
 from feed_assets.timing.overlaps import Nesting, find_nesting
 from feed_assets.validation.scope import Complaint, Scope
 
@@ -33,19 +34,25 @@ def check_places(scope: Scope, process: Process) -> Iterator[Complaint]:
     """The directories of a mirror must be below a supported storage, and have no dates in their paths."""
     reported = set()
     for place in iter_mirror_locations(scope.bundle.find_cluster, process):
-        if place.fault is not None and (place.path, place.fault) not in reported:
-            reported.add((place.path, place.fault))
+        fault = place.fault
+        if place.url is not None and scope.is_hidden(place.cluster, place.text):
+            fault = Finding(
+                message="it leads by a link into the hidden folder of a store", remedy="Use a path outside it."
+            )
+        if fault is not None and (place.path, fault) not in reported:
+            reported.add((place.path, fault))
             where = ".".join(map(str, place.path[1:]))
-            message = f"{where} {place.text!r} cannot be mirrored: {place.fault.message}"
-            yield Complaint(path=place.path, message=message, remedy=place.fault.remedy)
+            message = f"{where} {place.text!r} cannot be mirrored: {fault.message}"
+            yield Complaint(path=place.path, message=message, remedy=fault.remedy)
 
 
 def check_overlaps(scope: Scope, process: Process) -> Iterator[Complaint]:
     """A mirror's target must not overlap another target, a feed, a storage or its own source.
 
-    Nor may another mirror copy what it writes back to its source.
+    Targets in a ring of copies are left to the rule about rings.
     """
-    own, reported = list(iter_mirror_locations(scope.bundle.find_cluster, process)), set()
+    own = list(iter_mirror_locations(scope.bundle.find_cluster, process))
+    reported = {ring[first].path for ring, first in scope.rings_of.get(process.key, ())}
     for target in own:
         if not target.is_target or target.url is None or target.path in reported:
             continue
@@ -57,11 +64,6 @@ def check_overlaps(scope: Scope, process: Process) -> Iterator[Complaint]:
                 yield Complaint(path=target.path, message=message, remedy="Use a separate directory for the mirror.")
                 reported.add(target.path)
                 break
-        other = _find_mirror_back(scope, process, at)
-        if other is not None and target.path not in reported:
-            message = f"the mirror would write {target.url}, which mirror {other!r} copies back to the source"
-            yield Complaint(path=target.path, message=message, remedy="Remove one of the two mirrors.")
-            reported.add(target.path)
 
 
 def check_patterns(_: Scope, process: Process) -> Iterator[Complaint]:
@@ -82,28 +84,17 @@ def _others(scope: Scope, own: Iterable[MirrorLocation], target: MirrorLocation)
         if place != target and place.url is not None and (place.is_target or place.own == target.own):
             yield _named(place, target), scope.places.canonical(place.url)
     at = scope.places.canonical(str(target.url))
-    for key, url in scope.locations:
+    for key, url in scope.near_mirrors.get(at, ()):
         match key[2]:
             case FixedPlace.MIRROR if key[0] == target.process:
                 continue
             case FixedPlace.STORAGE if find_nesting(url, at) not in (Nesting.AT, Nesting.INSIDE):
                 continue
             case _:
-                yield describe_location(key), url
+                yield scope.describe(key), url
 
 
 def _named(place: MirrorLocation, target: MirrorLocation) -> str:
     if not place.is_target:
         return "its source"
     return f"its target on cluster {place.own!r}" if place.own != target.own else "another target of it"
-
-
-def _find_mirror_back(scope: Scope, process: Process, target: str) -> str | None:
-    """Return another mirror that reads what a mirror writes at `target`, and writes what that is copied from."""
-    for name, source, written in scope.mirrored:
-        if name != process.name or written != target:
-            continue
-        for other, read, back in scope.mirrored:
-            if other != name and find_nesting(target, read) and find_nesting(back, source):
-                return other
-    return None

@@ -4,16 +4,21 @@ from collections.abc import Iterator
 
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.overlaps import describe_location
+from feed_assets.entities.places import HIDDEN_FOLDER
+from feed_assets.errors import render_some
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.timing.errors import TableAddressError, TemplateError
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.template_syntax import TimeVariable
 from feed_assets.timing.templates import parse_path_template
+from feed_assets.validation.copies import location_path
 from feed_assets.validation.scope import Complaint, Scope, complain, with_cluster
 
-REFUSED_SEGMENTS = frozenset({".", "..", ".feed-assets"})
+REFUSED_SEGMENTS = frozenset({".", "..", HIDDEN_FOLDER})
 """The segments of a path that every store refuses: see `storage/paths.py`."""
 _TABLE = "catalog:"
+_MOST_OTHERS = 3
+"""Other locations that a message names."""
 
 
 def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
@@ -33,13 +38,22 @@ def check_templates(scope: Scope, feed: Feed) -> Iterator[Complaint]:
                     yield complaint
 
 
-def check_segments(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """No location may lead upwards, or into the folder in which feed-assets keeps its own files."""
+def check_segments(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """No location may lead upwards, or into the folder in which feed-assets keeps its own files, also by links."""
     seen: set[FieldPath] = set()
     for name in feed.clusters:
         for path, text in _texts(feed, name):
             refused = REFUSED_SEGMENTS.intersection(text.split("/"))
-            if refused and path not in seen:
+            if path in seen:
+                continue
+            if not refused and scope.is_hidden(name, text):
+                seen.add(path)
+                yield Complaint(
+                    path=path,
+                    message=f"{'.'.join(map(str, path))} {text!r} leads by a link into the hidden folder of a store",
+                    remedy="Use a path outside it.",
+                )
+            if refused:
                 seen.add(path)
                 yield Complaint(
                     path=path,
@@ -89,7 +103,7 @@ def check_granularity(scope: Scope, feed: Feed) -> Iterator[Complaint]:
         if template is None or not template.variables:
             continue
         reason = template.find_collision(scope.sequence_on(feed, name))
-        path = _data_path(feed, name)
+        path = location_path(feed, name)
         if reason is None or (path, reason) in refused:
             continue
         refused.add((path, reason))
@@ -121,7 +135,7 @@ def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
             continue
         what = f"feed {other.name!r} on {other_cluster}" if other is not feed else f"the same feed on {other_cluster}"
         yield Complaint(
-            path=_data_path(feed, cluster),
+            path=location_path(feed, cluster),
             message=f"on {cluster} the data share a location with {what}: retention and publications would conflict",
             remedy="Give each its own path.",
             severity=Severity.WARNING,
@@ -129,13 +143,23 @@ def check_shared_paths(scope: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_written_places(scope: Scope, feed: Feed) -> Iterator[Complaint]:
-    """What a process or a copy writes must not share a place with another location, which it would replace."""
+    """What a process or a copy writes must not share a place with another location, which it would replace.
+
+    Places that a ring of copies shares are left to the rule about rings.
+    """
     for overlap in scope.written_overlaps.get(feed.name, ()):
-        _, cluster, _ = overlap.own
+        others = tuple(
+            f"{nesting} {scope.describe(other)}"
+            for other, nesting in overlap.others.items()
+            if frozenset((overlap.own, other)) not in scope.ring_links
+        )
+        if not others:
+            continue
         yield Complaint(
-            path=_data_path(feed, cluster),
-            message=f"a process or a copy writes {describe_location(overlap.own)}, {overlap.nesting} "
-            f"{describe_location(overlap.other)}: its publications would remove data of both",
+            path=location_path(feed, overlap.own[1]),
+            message=f"a process or a copy writes {describe_location(overlap.own)}, "
+            f"{render_some(others, _MOST_OTHERS)}: its publications would remove data of "
+            f"{'both' if len(others) == 1 else 'all'}",
             remedy="Give each its own path.",
         )
 
@@ -186,12 +210,6 @@ def _data_paths(feed: Feed) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("clusters", name, "table"), entry.table
         if entry.locations is not None and entry.locations.data is not None:
             yield ("clusters", name, "locations", "data"), entry.locations.data
-
-
-def _data_path(feed: Feed, cluster: str) -> tuple[str, ...]:
-    entry = feed.clusters[cluster]
-    own = ("clusters", cluster) if entry.locations is not None or entry.table is not None else ()
-    return (*own, "table") if feed.table_on(cluster) is not None else (*own, "locations", "data")
 
 
 def _noun(path: tuple[str, ...]) -> str:

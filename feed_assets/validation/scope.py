@@ -1,29 +1,41 @@
 """The input of rules: the bundle, its sources, the present time, and values that several rules share."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.entities.feed import ClusterRole, Feed
-from feed_assets.entities.mirror_places import iter_mirror_locations
-from feed_assets.entities.overlaps import FixedPlace, LocationKey, Overlaps, describe_overlaps, iter_locations
+from feed_assets.entities.overlaps import (
+    FixedPlace,
+    LocationKey,
+    Overlaps,
+    describe_location,
+    describe_overlaps,
+    iter_locations,
+)
 from feed_assets.entities.places import Places
 from feed_assets.entities.process import Process
 from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import TimingError
-from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_overlaps
+from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_nested, iter_overlaps
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.tables import parse_table_address
 from feed_assets.timing.templates import PathTemplate, parse_path_template
 from feed_assets.timing.windows import Window, parse_window
+from feed_assets.validation.copies import Copy, find_rings, iter_feed_copies, iter_mirror_copies, location_path
+
+_Step = TypeVar("_Step")
+_MOST_STEPS = 12
+"""The steps of a ring that a message has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +63,26 @@ def complain(path: FieldPath, error: TimingError) -> Complaint:
     return Complaint(path=path, message=f"{'.'.join(map(str, path))}: {finding.message}", remedy=finding.remedy)
 
 
+def render_ring(ring: Sequence[_Step], first: int, render: Callable[[_Step], str]) -> str:
+    """Return the steps of a ring as text, from its step `first` on; of a long ring not all.
+
+    >>> render_ring("abc", 1, str.upper)
+    'B, and C, and A'
+    """
+    shown = [*range(min(len(ring), _MOST_STEPS))]
+    shown[-1] = len(ring) - 1
+    parts = [render(ring[(first + number) % len(ring)]) for number in shown]
+    if len(ring) > _MOST_STEPS:
+        parts.insert(-1, f"so on through {len(ring) - _MOST_STEPS} more")
+    return ", and ".join(parts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOverlap:
-    """A location that is written here, and another location at, inside or around it."""
+    """A location that is written here, and others at, inside or around it: how it lies to each of them."""
 
     own: LocationKey
-    other: LocationKey
-    nesting: Nesting
+    others: dict[LocationKey, Nesting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,30 +195,38 @@ class Scope:
 
     @cached_property
     def written_overlaps(self) -> dict[str, list[WrittenOverlap]]:
-        """Feed → its locations that share a place with another's, where a process or a copy writes one of the two."""
-        found: dict[str, list[WrittenOverlap]] = defaultdict(list)
+        """Feed → its locations that a process or a copy writes, and that share a place with others.
+
+        Of two locations of one feed, the first that is written has the other.
+        """
+        found: dict[LocationKey, WrittenOverlap] = {}
         seen: set[frozenset[LocationKey]] = set()
         for overlap in self._path_overlaps:
             outer, inner = self.locations[overlap.outer][0], self.locations[overlap.inner][0]
-            if None in (outer[2], inner[2]) or isinstance(inner[2], FixedPlace):
+            if isinstance(inner[2], FixedPlace) or frozenset((outer, inner)) in seen:
                 continue
-            if outer[:2] == inner[:2] or frozenset((outer, inner)) in seen:
-                continue
-            checked = sorted((outer, inner), key=lambda key: self.bundle.find_feed(key[0]) is None)
-            written = next((key for key in checked if self._is_written(key)), None)
-            if written is None or not self._are_ever_both(outer, inner):
+            if outer[:2] == inner[:2] or (None in (outer[2], inner[2]) and outer[0] == inner[0]):
                 continue
             seen.add(frozenset((outer, inner)))
-            nesting = Nesting.AT if overlap.is_same_place else Nesting.AROUND if written == outer else Nesting.INSIDE
-            other = inner if written == outer else outer
-            found[written[0]].append(WrittenOverlap(own=written, other=other, nesting=nesting))
-        return found
+            written = [key for key in (outer, inner) if self._is_written(key)]
+            if not written or not self._are_ever_both(outer, inner):
+                continue
+            for own in written[:1] if outer[0] == inner[0] else written:
+                nesting = Nesting.AT if overlap.is_same_place else Nesting.AROUND if own == outer else Nesting.INSIDE
+                found.setdefault(own, WrittenOverlap(own=own)).others[inner if own == outer else outer] = nesting
+        by_feed: dict[str, list[WrittenOverlap]] = defaultdict(list)
+        for own, each in found.items():
+            by_feed[own[0]].append(each)
+        return by_feed
 
     @cached_property
     def written_pairs(self) -> frozenset[frozenset[tuple[str, str]]]:
         """The pairs of feeds on clusters, by name, of `written_overlaps`."""
         return frozenset(
-            frozenset((each.own[:2], each.other[:2])) for found in self.written_overlaps.values() for each in found
+            frozenset((each.own[:2], other[:2]))
+            for found in self.written_overlaps.values()
+            for each in found
+            for other in each.others
         )
 
     def _is_written(self, key: LocationKey) -> bool:
@@ -233,7 +266,7 @@ class Scope:
     @cached_property
     def overlaps(self) -> Overlaps:
         """The overlapping locations of feeds."""
-        return describe_overlaps([key for key, _ in self.locations], self._path_overlaps)
+        return describe_overlaps([key for key, _ in self.locations], self._path_overlaps, self.describe)
 
     @cached_property
     def _path_overlaps(self) -> tuple[PathOverlap, ...]:
@@ -243,18 +276,79 @@ class Scope:
     @cached_property
     def locations(self) -> tuple[tuple[LocationKey, str], ...]:
         """The locations of all feeds, targets of mirrors and roots of storages, each as a canonical URL."""
-        return tuple(iter_locations(self.bundle, left_out=self.left_out))
+        return tuple(iter_locations(self.bundle, left_out=self.left_out, places=self.places))
 
     @cached_property
-    def mirrored(self) -> tuple[tuple[str, str, str], ...]:
-        """The directories of all mirrors: the process, and source and target as canonical URLs."""
-        found: dict[tuple[str, str, int], dict[bool, str]] = defaultdict(dict)
-        for process in self.bundle.processes:
-            for place in iter_mirror_locations(self.bundle.find_cluster, process):
-                if place.url is not None:
-                    at = self.places.canonical(place.url)
-                    found[process.name, place.own, place.position][place.is_target] = at
-        return tuple((key[0], sides[False], sides[True]) for key, sides in found.items() if len(sides) > 1)
+    def near_mirrors(self) -> Mapping[str, list[tuple[LocationKey, str]]]:
+        """The place of a mirror's target → the locations at, inside or around it."""
+        targets = [*dict.fromkeys(url for key, url in self.locations if key[2] is FixedPlace.MIRROR)]
+        found: dict[str, list[tuple[LocationKey, str]]] = defaultdict(list)
+        for target, other in sorted(iter_nested(targets, [url for _, url in self.locations])):
+            found[targets[target]].append(self.locations[other])
+        return found
+
+    @cached_property
+    def copy_rings(self) -> tuple[tuple[Copy, ...], ...]:
+        """The rings of copies, of feeds and of mirrors, in which each writes what the next one reads."""
+        of_feeds = (copy for feed in self.bundle.feeds for copy in iter_feed_copies(feed, self.find_address))
+        of_mirrors = (
+            copy
+            for process in self.bundle.processes
+            for copy in iter_mirror_copies(process, self.bundle.find_cluster, self.places)
+        )
+        return find_rings((*of_feeds, *of_mirrors), self._are_ever_both)
+
+    @cached_property
+    def rings_of(self) -> Mapping[EntityKey, list[tuple[tuple[Copy, ...], int]]]:
+        """Entity → the rings with copies of it, and the position of its first one in each."""
+        found: dict[EntityKey, list[tuple[tuple[Copy, ...], int]]] = defaultdict(list)
+        for ring in self.copy_rings:
+            firsts: dict[EntityKey, int] = {}
+            for position, copy in enumerate(ring):
+                firsts.setdefault(copy.entity, position)
+            for entity, first in firsts.items():
+                found[entity].append((ring, first))
+        return found
+
+    def is_hidden(self, cluster: str, text: str) -> bool:
+        """Return whether a path on a cluster, or a URL, lies where feed-assets keeps its own files, such as its trash.
+
+        False if the storage itself does, which another rule refuses.
+        """
+        found = self.bundle.find_cluster(cluster)
+        storage = found.storage if found is not None else ""
+        if "://" not in text and (not storage or self.places.is_hidden(storage)):
+            return False
+        return self.places.is_hidden(text if "://" in text else f"{storage}/{text}")
+
+    @cached_property
+    def ring_links(self) -> frozenset[frozenset[LocationKey | None]]:
+        """The pairs of locations at which a copy of a ring writes what another one reads."""
+        return frozenset(
+            frozenset((before.written, copy.read))
+            for ring in self.copy_rings
+            for before, copy in pairwise((*ring, ring[0]))
+        )
+
+    def describe(self, place: LocationKey) -> str:
+        """Return the name of a location for messages, with file and line."""
+        name, cluster, kind = place
+        path: FieldPath
+        match kind:
+            case FixedPlace.STORAGE:
+                key, path = (Kind.CLUSTER.value, name), ("storage",)
+            case FixedPlace.MIRROR:
+                key, path = (Kind.PROCESS.value, name), ("workflow", "mirror", "target", "directory")
+            case _:
+                feed = next((each for each in self._feeds[name] if cluster in each.clusters), None)
+                key = (Kind.FEED.value, name)
+                path = location_path(feed, cluster, kind) if feed is not None else ()
+        return describe_location(place) + self.where(key, path)
+
+    def where(self, key: EntityKey, path: FieldPath) -> str:
+        """Return file and line of a field in brackets; empty for an entity without a file."""
+        source = self.sources.locate(key, path)
+        return f" ({source.render()})" if source is not None else ""
 
 
 def _parse_location(data: str | None, table: str | None) -> PathTemplate | None:

@@ -28,6 +28,14 @@ def mirror(source: object, target: object, name: str = "models", **more: Any) ->
 INPUTS = {"clicks": {"feed": "clicks", "start": "today(0,0)", "end": "today(0,0)"}}
 ENDING = {"primary": {"validity": {"start": "2015-01-02T00:00Z", "end": "2015-12-31T00:00Z"}}}
 GOOD = mirror("/models", "/models")
+ROUND = {
+    **mirror(
+        "file:///round/${cluster.from}",
+        {"directory": "file:///round/${cluster.to}"},
+        clusters={name: {"validity": {"start": "2015-01-01T00:00Z"}} for name in ("primary", "backup")},
+    ),
+    "cluster primary/properties": {"from": "a", "to": "b"},
+}
 
 MIRROR_CASES = (
     Case(
@@ -157,6 +165,13 @@ MIRROR_CASES = (
         bad={**mirror("/models", "s3://bucket/data"), **CLOUD},
         text="process 'models': the mirror would write s3://bucket/data, which is at the storage of cluster 'cloud', "
         f"s3://bucket/data. {OWN}",
+    ),
+    Case(
+        code="copy-ring",
+        good={**ROUND, "cluster backup/properties": {"from": "c", "to": "d"}},
+        bad={**ROUND, "cluster backup/properties": {"from": "b", "to": "a"}},
+        text="process 'models': what it copies from file:///round/a to file:///round/b comes back there through "
+        "process 'models'. Remove one of these copies, or let it write elsewhere.",
     ),
     Case(
         code="mirror-patterns",

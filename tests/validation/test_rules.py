@@ -21,6 +21,7 @@ OTHERS = {
     "window-range-after-feed": ["window-outlives-feed"],
     "data-location-cluster": ["path-shared"],
     "archive-place-data": ["retention-place"],
+    "archive-place-another": ["path-written"],
     "retention-place-inside": ["path-written"],
     "cluster-root": ["path-written", "retention-place"],
 }
@@ -239,9 +240,9 @@ def test_two_mirrors_do_not_copy_onto_each_other(back: str, is_refused: bool) ->
     again = mirror({"cluster": "backup", "directory": "/b/deep"}, {"cluster": "primary", "directory": back}, "again")
     issues = validate_bundle(bundle({**there, **again}), SourceMap(), AS_OF)
     refused = [
-        "process 'again': the mirror would write file:///data/a/x, which mirror 'models' copies back to the source. "
-        "Remove one of the two mirrors.",
-        "process 'models': the mirror would write file:///backup/b, which mirror 'again' copies back to the source. "
-        "Remove one of the two mirrors.",
+        "process 'again': what it copies from file:///backup/b/deep to file:///data/a/x comes back there through "
+        "process 'models'. Remove one of these copies, or let it write elsewhere.",
+        "process 'models': what it copies from file:///data/a to file:///backup/b comes back there through "
+        "process 'again'. Remove one of these copies, or let it write elsewhere.",
     ]
     assert [issue.render() for issue in issues] == (refused if is_refused else [])
