@@ -15,7 +15,7 @@ from feed_assets.storage.errors import (
     PathRefusedError,
     StorageError,
 )
-from feed_assets.storage.manifests import hidden_entries, with_hidden
+from feed_assets.storage.manifests import FOREIGN, hidden_entries, with_hidden
 from feed_assets.storage.paths import MANIFEST_NAME, PUBLISHING_NAME, is_content
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, Outcome
@@ -45,10 +45,10 @@ def refuse_foreign(store: InstanceStore, path: str, names: Collection[str], clea
 
 def clear_place(
     store: InstanceStore, path: str, flag: str | None, clearing: Clearing, keeps: Collection[str] = ()
-) -> None:
-    """Move to the trash what a publication would remove although the last manifest does not name it.
+) -> Displaced | None:
+    """Move to the trash what a publication would remove although the last manifest does not name it as ours.
 
-    Call it directly before new content becomes visible. A repeat finds nothing left to do.
+    Call it directly before new content becomes visible. A repeat finds nothing left to do. Returns what has gone.
 
     Args:
         store: the store of the instance.
@@ -63,16 +63,18 @@ def clear_place(
     """
     names = set(_list(store, path)) - {MANIFEST_NAME}
     if not names:
-        return
+        return None
     manifest, is_ours = _find_manifest(store, path)
     is_ours = is_ours or PUBLISHING_NAME in names
     names.discard(PUBLISHING_NAME)
     if not is_ours:
         refuse_foreign(store, path, names, clearing)
-    named = {each.path for each in (*manifest.entries, *hidden_entries(manifest))} if manifest else set()
-    unnamed = tuple(sorted(each for each in names - named - set(keeps) if not (is_ours and _is_flag(each, flag))))
+    entries = (*manifest.entries, *hidden_entries(manifest)) if manifest else ()
+    named = {each.path for each in entries if not each.unknown.get(FOREIGN)}
+    has_flags = is_ours and clearing.has_flags
+    unnamed = tuple(sorted(each for each in names - named - set(keeps) if not (has_flags and _is_flag(each, flag))))
     if not unnamed:
-        return
+        return None
     is_whole = "" in names or not store.trash().takes_files or not (is_ours or keeps)
     paths = (path,) if is_whole else tuple(f"{path}/{name}" for name in unnamed)
     displaced = Displaced(sweep=clearing.sweep, store=store.root_url, path=path, paths=paths, files=len(unnamed))
@@ -82,6 +84,7 @@ def clear_place(
     for moved in trash.put(clearing.sweep, paths, flag=flag if is_whole else None):
         if moved.outcome not in _GONE:
             raise _in_the_way(store, moved.path, f"it cannot go to the trash: {moved.reason}")
+    return displaced
 
 
 def clearing_guard(

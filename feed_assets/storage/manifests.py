@@ -14,6 +14,8 @@ from feed_assets.storage.records import Manifest, ManifestEntry, content_digest
 VERSION = 1
 HIDDEN = "hidden"
 """The field of a manifest for the entries of hidden files."""
+FOREIGN = "foreign"
+"""The field of an entry that marks a file as not written by us: a copy has found it in its target, and has kept it."""
 _ENTRIES = b',"entries":['  # never inside a JSON string, where its quotes would be escaped
 _FIELDS = frozenset({"version", "digest", "bytes", "files", "extra", "entries"})
 _ENTRY_FIELDS = frozenset({"path", "size", "checksum"})

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -296,6 +296,14 @@ class Displaced:
         }
 
 
+def describe_displaced(displaced: Sequence[Displaced]) -> dict[str, str | int | float]:
+    """Return what went to the trash, for the partition; empty if nothing did."""
+    if not displaced:
+        return {}
+    sweeps = dict.fromkeys(each.sweep for each in displaced)
+    return {"displaced_files": sum(each.files for each in displaced), "displaced_to": ", ".join(sweeps)}
+
+
 def _say_nothing(_displaced: Displaced) -> None:
     """Announce nothing."""
 
@@ -305,10 +313,12 @@ class Clearing:
     """The rules for what stands in the place of a publication; see `storage/clearing.py`.
 
     `sweep` names the removal in the trash. `existing` decides about foreign content, unless the record knows the
-    instance (`is_known`). `announce` is called before anything is moved.
+    instance (`is_known`). `has_flags` says that flags, which no manifest lists, are ours. `announce` is called before
+    anything is moved.
     """
 
     sweep: str
     existing: Existing = Existing.REFUSE
     is_known: bool = False
+    has_flags: bool = True
     announce: Callable[[Displaced], None] = _say_nothing

@@ -17,10 +17,10 @@ from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.clearing import clear_place
 from feed_assets.storage.copy_port import Copying, Prepared, Reading, SourceFile, StagedFile
 from feed_assets.storage.errors import InstanceNotFoundError, StorageError
-from feed_assets.storage.manifests import HIDDEN, Publication, render_entry
+from feed_assets.storage.manifests import FOREIGN, HIDDEN, Publication, render_entry
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Clearing, Guard, Manifest, ManifestEntry, content_digest
+from feed_assets.storage.records import Clearing, Displaced, Guard, Manifest, ManifestEntry, content_digest
 from feed_assets.transfer.errors import (
     CopyIncompleteError,
     SourceDamagedError,
@@ -159,6 +159,7 @@ class _End:
         self._clearing = clearing
         self._keeps: frozenset[str] = frozenset()
         self._prepared: Prepared | None = None
+        self._displaced: Displaced | None = None
         self._error: Exception | None = results.error
         self._source_digest = ""
         self._versions: Mapping[str, str] = {}
@@ -185,6 +186,7 @@ class _End:
             resumed=self.copy.resumed_bytes,
             kept=len(plan.kept),
             removed=plan.removed,
+            displaced=self._displaced,
             source_digest=self._source_digest,
             verification=plan.options.verification,
             failures=tuple(self._failures),
@@ -264,7 +266,7 @@ class _End:
     def _clear(self, clearing: Clearing) -> None:
         target = self.plan.target
         try:
-            clear_place(self.store, target.path, target.flag, clearing, self._keeps)
+            self._displaced = clear_place(self.store, target.path, target.flag, clearing, self._keeps)
         except FeedAssetsError as exc:
             self._error = exc
             raise
@@ -347,7 +349,8 @@ class _End:
         for each in kept:
             checksum = checked.checksums.get(each.path, "")
             version = self._versions.get(each.path) or (each.entry.unknown.get(VERSION) if each.entry else None)
-            entries.append(_entry(each.path, each.size, checksum, {each.path: version} if version else {}))
+            entry = _entry(each.path, each.size, checksum, {each.path: version} if version else {})
+            entries.append(entry._replace(unknown={**entry.unknown, FOREIGN: True}) if each.is_foreign else entry)
         names = {file.path for file in plan.survey.files}
         mixed = entries if plan.options.hidden else entries[len(transfers) :]  # otherwise only kept files can be hidden
         others = [each for each in mixed if not is_content(each.path, None)]

@@ -12,7 +12,7 @@ from feed_assets.errors import FeedAssetsError, render_some
 from feed_assets.plan.records import Directory, MirrorRecord
 from feed_assets.storage.errors import InstanceNotFoundError, PathRefusedError
 from feed_assets.storage.pool import StorePool
-from feed_assets.storage.records import Guard
+from feed_assets.storage.records import Clearing, Guard, describe_displaced
 from feed_assets.transfer.copying import copy_many
 from feed_assets.transfer.errors import (
     ForeignTargetError,
@@ -56,6 +56,8 @@ class PlannedMirror:
 class MirrorEngine(Engine):
     """Runs mirrors. `guard` is called before each visible change; `clock` is the real clock.
 
+    `clearing_of` returns the rules for what stands at a target, where what no mirror has written goes to the trash.
+
     Large copies run on the executors of the session. `is_remote` marks a session of Spark Connect, whose executors
     cannot run the Python code of feed-assets.
     """
@@ -64,6 +66,7 @@ class MirrorEngine(Engine):
     stores: StorePool
     clock: Clock
     guard: Guard
+    clearing_of: Callable[[Directory], Clearing]
     is_remote: bool = False
     on_progress: OnProgress | None = None
 
@@ -77,19 +80,19 @@ class MirrorEngine(Engine):
         """
         name = snapshot_name(work.process, work.nominal_time, self.clock.now())
         approved = parse_approval(work.properties.get(APPROVAL))
-        sides = [(_side(source), _side(target)) for source, target in self.mirror.directories]
         extra = {"process": work.process, "run": work.run_id}
         if self.mirror.snapshots is not None:
             extra[SNAPSHOT] = name
         requests = [
             CopyRequest(
-                source=source,
-                target=target,
-                guard=partial(self._guard, target),
+                source=_side(source),
+                target=_side(target),
+                guard=partial(self._guard, _side(target)),
                 extra=extra,
                 check=partial(check_plan, self.stores, self.mirror, approved),
+                clearing=self.clearing_of(target),
             )
-            for source, target in sides
+            for source, target in self.mirror.directories
         ]
         options = self.mirror.options
         run_tasks = run_where_worth(session, is_remote=self.is_remote)
@@ -99,15 +102,15 @@ class MirrorEngine(Engine):
         done: dict[str, Copied] = {}
         failures: dict[str, Exception] = {}
         snapshots = []
-        for (_, target), (place, _), outcome in zip(sides, self.mirror.directories, outcomes, strict=True):
+        for (source, target), outcome in zip(self.mirror.directories, outcomes, strict=True):
             if isinstance(outcome, Exception):
-                failures[place.url] = outcome
+                failures[source.url] = outcome
                 continue
-            done[place.url] = outcome
+            done[source.url] = outcome
             if self.mirror.snapshots is not None:
-                keeper = SnapshotKeeper(self.stores, target, self.guard)
+                keeper = SnapshotKeeper(self.stores, _side(target), self.guard)
                 snapshots.append(keeper.update(self.mirror.snapshots, name, self.clock.now()))
-        _raise_failures(failures, len(sides))
+        _raise_failures(failures, len(self.mirror.directories))
         return WorkReport(outputs=(), details=describe_mirror(list(done.values()), snapshots))
 
     def _guard(self, target: Side) -> None:
@@ -194,11 +197,13 @@ def describe_mirror(copies: Sequence[Copied], snapshots: Sequence[SnapshotResult
     listed = [f"{failure.file}: {failure.reason}" for failure in failures[:_LISTED_FAILURES]]
     skipped = tuple(path for each in copies for path in each.skipped)
     pruned = [name for each in snapshots for name in each.pruned]
+    displaced = [copied.displaced for copied in copies if copied.displaced is not None]
     return {
         "copy": _status(copies).value,
         "copied_bytes": size,
         "copied_files": sum(copied.files for copied in copies),
         "removed_files": sum(len(copied.removed) for copied in copies),
+        **describe_displaced(displaced),
         "copy_seconds": round(seconds, 3),
         "bandwidth": round(size / seconds) if seconds > 0 else 0,
         "source": ", ".join(copied.source_url for copied in copies),

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from feed_assets.entities.copying import Verification
 from feed_assets.storage.manifests import Publication
+from feed_assets.storage.records import Displaced
 from feed_assets.transfer.running import Failure
 
 
@@ -22,8 +23,9 @@ class Copied:
 
     `bytes` and `files` count the transferred content; an earlier try had transferred `resumed` of these bytes.
     `source_digest` is the digest of the copied content. `publication` describes the whole instance at the target.
-    `failures` are the files that could not be copied (INCOMPLETE, see `OnError`). `skipped` are pipes, sockets and
-    devices of the source, which are not copied. `seconds` is the time from the plan to the publication.
+    `displaced` went from the target to the trash. `failures` are the files that could not be copied (INCOMPLETE, see
+    `OnError`). `skipped` are pipes, sockets and devices of the source, which are not copied. `seconds` is the time from
+    the plan to the publication.
     """
 
     status: CopyStatus
@@ -34,6 +36,7 @@ class Copied:
     resumed: int = 0
     kept: int = 0
     removed: tuple[str, ...] = ()
+    displaced: Displaced | None = None
     source_digest: str = ""
     verification: Verification
     failures: tuple[Failure, ...] = ()

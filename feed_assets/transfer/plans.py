@@ -20,7 +20,7 @@ from feed_assets.storage.checksums import checksum_of
 from feed_assets.storage.copy_port import Copying, SourceFile, Survey
 from feed_assets.storage.errors import ManifestError
 from feed_assets.storage.listing import nanoseconds
-from feed_assets.storage.manifests import Publication, hidden_entries
+from feed_assets.storage.manifests import FOREIGN, Publication, hidden_entries
 from feed_assets.storage.paths import is_content
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Availability, Manifest, ManifestEntry
@@ -66,6 +66,11 @@ class Kept:
     path: str
     size: int
     entry: ManifestEntry | None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether we have not written it."""
+        return self.entry is None or bool(self.entry.unknown.get(FOREIGN))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,10 @@ from zoneinfo import ZoneInfo
 from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
 from feed_assets.entities.copying import RemovedFiles
+from feed_assets.entities.existing import Existing
 from feed_assets.plan.copy_options import CopyOptions
 from feed_assets.plan.records import Directory, MirrorRecord, SnapshotRules
+from feed_assets.storage.records import Clearing
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.transfer.mirror_snapshots import Shelf, Snapshot, SnapshotKeeper
 from feed_assets.transfer.mirroring import APPROVAL, MirrorEngine, PlannedMirror, plan_mirror
@@ -86,7 +88,13 @@ class Mirrored:
             root=Path(),
             properties={} if approved is None else {APPROVAL: str(approved)},
         )
-        engine = MirrorEngine(mirror=self.record, stores=self.pair.stores, clock=FrozenClock(self.now), guard=guard)
+        engine = MirrorEngine(
+            mirror=self.record,
+            stores=self.pair.stores,
+            clock=FrozenClock(self.now),
+            guard=guard,
+            clearing_of=lambda _: Clearing(sweep=f"day-{self.now:%j}", existing=Existing.REPLACE, has_flags=False),
+        )
         return dict(engine.run(work, no_session).details)
 
     def plan(self, approved: int | None = None) -> list[PlannedMirror]:

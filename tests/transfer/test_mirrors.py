@@ -7,6 +7,7 @@ import pytest
 
 from feed_assets.plan.copy_options import OnError
 from feed_assets.storage.errors import StorageError
+from feed_assets.storage.records import Outcome
 from feed_assets.transfer.errors import (
     ForeignTargetError,
     MirrorEmptiedError,
@@ -73,8 +74,43 @@ def test_what_others_wrote_at_the_target_goes_only_if_files_are_removed(any_pair
     with pytest.raises(ForeignTargetError, match=f"{foreign} files there, which no mirror has written"):
         mirror.run(approved=foreign - 1)
     assert mirror.there() == {"theirs.txt": b"theirs", "model.bin": b"another"}
-    mirror.run(approved=foreign)
+    assert mirror.run(approved=foreign)["displaced_files"] == foreign
     assert mirror.there() == (FILES if removes else {**FILES, "theirs.txt": b"theirs"})
+
+
+def test_what_others_wrote_at_the_target_later_goes_to_the_trash_and_what_the_mirror_wrote_does_not(
+    any_pair: Pair,
+) -> None:
+    mirror = Mirrored(any_pair, removes=True, limits=(0.5, 5))
+    mirror.land(FILES)
+    mirror.run()
+    theirs = {"theirs.txt": b"theirs", "deep/more.txt": b"more", "_SUCCESS": b""}
+    any_pair.target.harness.land(DIRECTORY, theirs)
+    mirror.remove("empty.csv")
+    mirror.land({"deep/more.txt": b"ours"})
+    told = mirror.run()
+    ours = {**{name: data for name, data in FILES.items() if name != "empty.csv"}, "deep/more.txt": b"ours"}
+    assert mirror.there() == ours
+    assert (told["removed_files"], told["displaced_files"]) == (3, 3)
+    trash, sweep = any_pair.target.store.trash(), str(told["displaced_to"])
+    assert sorted(trash.contents(sweep)) == sorted(f"{DIRECTORY}/{name}" for name in theirs)
+    any_pair.target.harness.remove(f"{DIRECTORY}/deep/more.txt")
+    assert {moved.outcome for moved in trash.restore(sweep, sorted(trash.contents(sweep)))} == {Outcome.MOVED}
+    assert mirror.there() == {**ours, **theirs}
+
+
+def test_files_of_others_that_were_kept_are_still_theirs_when_files_are_to_be_removed(any_pair: Pair) -> None:
+    mirror = Mirrored(any_pair)
+    mirror.land(FILES)
+    any_pair.target.harness.land(DIRECTORY, {"theirs.txt": b"theirs", ".theirs": b"hidden"})
+    assert "displaced_files" not in mirror.run()
+    mirror.land({"model.bin": b"better"})
+    assert "displaced_files" not in mirror.run()
+    mirror.removes = True
+    mirror.remove("empty.csv")
+    told = mirror.run()
+    assert mirror.there() == {**{name: FILES[name] for name in FILES if name != "empty.csv"}, "model.bin": b"better"}
+    assert (told["removed_files"], told["displaced_files"]) == (3, 2)
 
 
 @pytest.mark.parametrize("removes", [False, True])

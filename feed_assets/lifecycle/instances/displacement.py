@@ -13,7 +13,7 @@ from typing import Self
 from feed_assets.entities.existing import EXISTING, Existing
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.run_names import origin_of
-from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.records import Directory, FeedRecord, ProcessRecord
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, NewFeedEvent
@@ -22,13 +22,15 @@ from feed_assets.state.sweep_records import ChunkState, ItemOutcome, ItemResult,
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.clearing import find_foreign, refuse_foreign
 from feed_assets.storage.port import InstanceStore
-from feed_assets.storage.records import Clearing, Displaced
+from feed_assets.storage.records import Clearing, Displaced, describe_displaced
 from feed_assets.timing.frequency import Frequency, Unit
 
 DISPLACED = "displaced"
 """The kind of the paths of such a sweep, and their rule."""
 UNDECLARED_TRASH_LIFETIME = Frequency(unit=Unit.DAYS, count=7)
-"""The lifetime of the trash of a feed that has no retention."""
+"""The lifetime of the trash of a feed that has no retention, and of mirrors."""
+MIRRORED = "mirrored"
+"""The kind of the paths that a mirror displaces; `mirror/NAME` stands for the feed then, a name that no feed has."""
 
 _ORIGIN = "publication"
 _KNOWN = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL})
@@ -36,11 +38,15 @@ _KNOWN = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.PARTIAL})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The place of one publication, with the rules for what stands there; `displaced` has what went to the trash."""
+    """The place of one publication, with the rules for what stands there; `displaced` has what went to the trash.
+
+    `owner` is the instance that is published, `kind` that of the displaced paths. The trash is kept for `kept_for`.
+    """
 
     context: AttemptContext
-    record: FeedRecord
-    nominal_time: datetime
+    owner: FeedKey
+    kind: str
+    kept_for: Frequency
     clearing: Clearing
     displaced: list[Displaced] = field(default_factory=list)
 
@@ -52,30 +58,48 @@ class Place:
         with context.database.read() as connection:
             row = FeedInstances(connection).get(*record.key, nominal_time)
         decided = overrides.get(EXISTING)
-        sweep = f"{context.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         clearing = Clearing(
-            sweep=sweep,
+            sweep=_name_sweep(context),
             existing=record.existing if decided is None else Existing(str(decided)),
             is_known=row is not None and row.status in _KNOWN,
         )
-        place = cls(context=context, record=record, nominal_time=nominal_time, clearing=clearing)
-        return replace(place, clearing=replace(clearing, announce=place.record_displaced))
+        policy = record.retention
+        kept_for = policy.trash if policy else UNDECLARED_TRASH_LIFETIME
+        owner = FeedKey(*record.key, nominal_time)
+        return cls(context=context, owner=owner, kind=DISPLACED, kept_for=kept_for, clearing=clearing)._announcing()
+
+    @classmethod
+    def of_mirror(
+        cls, context: AttemptContext, process: ProcessRecord, nominal_time: datetime, target: Directory
+    ) -> Self:
+        """Return the place of a directory that a mirror writes, on the cluster that has its storage.
+
+        A run that may not replace foreign content has been refused before.
+        """
+        clusters = context.plan.clusters
+        at = next((each for each in (process.cluster, *clusters) if clusters[each].store == target.store), None)
+        owner = FeedKey(f"mirror/{process.process}", at or process.cluster, nominal_time)
+        clearing = Clearing(sweep=_name_sweep(context), existing=Existing.REPLACE, has_flags=False)
+        kept_for = UNDECLARED_TRASH_LIFETIME
+        return cls(context=context, owner=owner, kind=MIRRORED, kept_for=kept_for, clearing=clearing)._announcing()
+
+    def _announcing(self) -> Self:
+        return replace(self, clearing=replace(self.clearing, announce=self.record_displaced))
 
     @property
     def details(self) -> dict[str, str | int | float]:
         """What went to the trash, for the partition; empty if nothing did."""
-        files = sum(each.files for each in self.displaced)
-        return {"displaced_files": files, "displaced_to": self.clearing.sweep} if files else {}
+        return describe_displaced(self.displaced)
 
-    def is_to_adopt(self, store: InstanceStore) -> bool:
+    def is_to_adopt(self, store: InstanceStore, path: str) -> bool:
         """Return whether foreign content stands here that is to become the instance.
 
         Raises:
             ForeignContentError: foreign content stands here, and nothing decides about it.
         """
         clearing = self.clearing
-        foreign = () if clearing.is_known else find_foreign(store, self.record.path(self.nominal_time))
-        refuse_foreign(store, self.record.path(self.nominal_time), foreign, clearing)
+        foreign = () if clearing.is_known else find_foreign(store, path)
+        refuse_foreign(store, path, foreign, clearing)
         return bool(foreign) and clearing.existing is Existing.ADOPT
 
     def record_displaced(self, displaced: Displaced) -> None:
@@ -83,9 +107,9 @@ class Place:
         self.displaced.append(displaced)
         now, origin = self.context.clock.now(), origin_of(self.context.run_id)
         reason = "the publication replaced it" if displaced.is_whole else "the last manifest did not name it"
-        items = [SweepItem(path, self.nominal_time, None, None, DISPLACED, reason) for path in displaced.paths]
-        draft = SweepDraft(displaced.sweep, self.record.cluster)
-        draft.add(self.record.feed, DISPLACED, items)
+        items = [SweepItem(path, self.owner.nominal_time, None, None, DISPLACED, reason) for path in displaced.paths]
+        draft = SweepDraft(displaced.sweep, self.owner.cluster)
+        draft.add(self.owner.feed, self.kind, items)
         with self.context.database.begin() as connection:
             sweeps, log = Sweeps(connection), EventLog(connection)
             if sweeps.find(displaced.sweep) is not None:
@@ -94,9 +118,7 @@ class Place:
                 SweepState.DONE, as_of=now, created_at=now, author=origin, origin=_ORIGIN, log_seq=log.last_seq()
             )
             counts = tuple(replace(count, evicted=count.paths, files=displaced.files) for count in sweep.counts)
-            policy = self.record.retention
-            kept_for = (policy.trash if policy else UNDECLARED_TRASH_LIFETIME).as_duration()
-            purge_at = now + kept_for
+            purge_at = now + self.kept_for.as_duration()
             ended = replace(sweep, counts=counts, started_at=now, ended_at=now, purge_at=purge_at)
             sweeps.add(ended, [_as_evicted(chunk) for chunk in draft.chunks])
             for chunk in draft.chunks:
@@ -104,14 +126,14 @@ class Place:
 
     def _event(self, displaced: Displaced, chunk: SweepChunk, item: SweepItem, now: datetime) -> NewFeedEvent:
         return NewFeedEvent(
-            **FeedKey(*self.record.key, self.nominal_time)._asdict(),
+            **self.owner._asdict(),
             kind=FeedEventKind.EVICTED,
             origin=_ORIGIN,
             recorded_at=now,
             payload={
                 "sweep": displaced.sweep,
                 "path": item.path,
-                "kind": DISPLACED,
+                "kind": self.kind,
                 "rule": item.rule,
                 "reason": item.reason,
                 "store": displaced.store,
@@ -119,6 +141,10 @@ class Place:
             },
             idempotency_key=chunk.event_key(FeedEventKind.EVICTED, item.path),
         )
+
+
+def _name_sweep(context: AttemptContext) -> str:
+    return f"{context.clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
 def _as_evicted(chunk: SweepChunk) -> SweepChunk:

@@ -221,6 +221,7 @@ class InstanceRunner:
             stores=self.context.stores,
             clock=self.context.real_clock,
             guard=leased.check,
+            clearing_of=lambda target: Place.of_mirror(self.context, process, work.nominal_time, target).clearing,
             is_remote=self.context.plan.clusters[process.cluster].spark_remote is not None,
             on_progress=self.on_progress,
         )
@@ -278,7 +279,7 @@ class InstanceRunner:
         record = self.context.plan.feeds[edge.feed_key]
         store = self.context.stores.get(record.store)
         place = Place.of(self.context, record, lease.nominal_time, properties)
-        is_adopted = place.is_to_adopt(store)
+        is_adopted = place.is_to_adopt(store, record.path(lease.nominal_time))
         staging = store.stage(record.path(lease.nominal_time), f"{self.context.run_id}.{lease.token}.{attempt}")
         stack.callback(store.discard, staging)
         return _Target(

@@ -64,3 +64,6 @@ def _iter_addresses(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
         if record.cluster == cluster:
             yield record.store
             yield from (location.store for location in (record.retention.locations if record.retention else ()))
+    for process in plan.processes.values():
+        if process.cluster == cluster and process.mirror is not None:
+            yield from (target.store for _, target in process.mirror.directories)

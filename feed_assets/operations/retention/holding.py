@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
+from feed_assets.lifecycle.instances.displacement import MIRRORED
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -151,10 +152,15 @@ def hold_restored(
     author: str,
     until: datetime,
 ) -> list[Hold]:
-    """Hold the instances that an undo restores, so that the next sweep does not remove them at once."""
+    """Hold the instances that an undo restores, so that the next sweep does not remove them at once.
+
+    What a mirror has displaced belongs to no instance.
+    """
     with context.database.read() as connection:
         heads = [
-            head for head in SweepChunks(connection, sweep.sweep_id).heads() if feeds is None or head.feed in feeds
+            head
+            for head in SweepChunks(connection, sweep.sweep_id).heads()
+            if (feeds is None or head.feed in feeds) and head.kind != MIRRORED
         ]
     spans: dict[str, tuple[datetime, datetime]] = {}
     for head in heads:
