@@ -8,17 +8,36 @@ from typing import Any
 
 import pytest
 
+from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import WorkReport
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.execution import ALL_TIMES
+from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.plan.location import declare_location
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessInstanceStatus
+from feed_assets.state.sweep_records import SweepState
+from feed_assets.state.sweeps import Sweeps
 from feed_assets.transfer.errors import RemovalLimitError
 from tests.lifecycle.world import START, World
+
+
+def sweep_context(world: World, now: datetime) -> SweepContext:
+    clock = FrozenClock(now)
+    return SweepContext(
+        database=world.database,
+        stores=world.stores,
+        timeline=world.timeline,
+        holder="worker",
+        clock=clock,
+        real_clock=clock,
+    )
+
 
 DAY = timedelta(days=1)
 NOON = START + timedelta(hours=12)
@@ -54,8 +73,8 @@ def write(root: Path, files: Mapping[str, str], cluster: str = "primary", below:
 
 def read(root: Path, cluster: str = "backup", below: str = "models") -> dict[str, str]:
     folder = root / cluster / below
-    found = (file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".feed-assets"))
-    return {file.relative_to(folder).as_posix(): file.read_text() for file in found}
+    found = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
+    return {name: file.read_text() for name, file in found.items() if ".feed-assets" not in name}
 
 
 def run(world: World, time: datetime, as_of: datetime, name: str = "models") -> WorkReport:
@@ -122,6 +141,52 @@ def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody
     )
     run(world, START + DAY, NOON + DAY)
     assert len(read(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purged(
+    tmp_path: Path, state_url: str, is_elsewhere: bool
+) -> None:
+    target = {"directory": f"file://{tmp_path}/else/out"} if is_elsewhere else {"cluster": "backup", "directory": "out"}
+    folder = tmp_path / ("else" if is_elsewhere else "backup")
+    world = World.of(
+        tmp_path,
+        mirror({"directories": ["a", "b"]}, target, removed_files="remove"),
+        clusters=("primary", "backup"),
+        state=state_url,
+    )
+    for name in "ab":
+        write(tmp_path, {"ours": "1", "more": "1"}, below=name)
+    world.tick(NOON)
+    run(world, START, NOON)
+    for name in "ab":
+        write(tmp_path, {"theirs": name}, folder.name, f"out/{name}")
+        write(tmp_path, {"ours": "2"}, below=name)
+    world.tick(NOON + DAY)
+    details = run(world, START + DAY, NOON + DAY).details
+    theirs = {f"{name}/theirs": name for name in "ab"}
+    ours = {f"{name}/{file}": text for name in "ab" for file, text in (("ours", "2"), ("more", "1"))}
+    assert read(tmp_path, folder.name, "out") == ours
+    context = sweep_context(world, NOON + DAY)
+    with world.database.read() as connection:
+        sweeps = sorted(Sweeps(connection).newest(10), key=lambda sweep: sweep.sweep_id)
+    assert [(sweep.cluster, sweep.state, sweep.paths) for sweep in sweeps] == [
+        ("primary" if is_elsewhere else "backup", SweepState.DONE, 1)
+    ] * 2
+    assert [count.feed for sweep in sweeps for count in sweep.counts] == ["mirror/models"] * 2
+    assert (details["displaced_files"], sorted(str(details["displaced_to"]).split(", "))) == (
+        2,
+        [sweep.sweep_id for sweep in sweeps],
+    )
+    assert [undo_sweep(context, sweep.sweep_id).restored for sweep in sweeps] == [1, 1]
+    assert read(tmp_path, folder.name, "out") == {**ours, **theirs}
+    world.tick(NOON + 2 * DAY)
+    write(tmp_path, {"ours": "3"}, below="a")
+    run(world, START + 2 * DAY, NOON + 2 * DAY)
+    cluster = sweeps[0].cluster
+    purged = purge_sweeps(context, cluster, find_purgeable(context, cluster, NOON, at_once=True))
+    assert [each.obstacle for each in purged] == [None] * 3
+    assert [*folder.rglob("theirs")] == [folder / "out/b/theirs"]
 
 
 def test_sides_are_on_the_cluster_of_the_process_unless_they_say_otherwise(tmp_path: Path) -> None:
