@@ -23,7 +23,10 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # \040
 _MOUNT_FIELDS = 5
 _PATIENCE = Patience(20.0)
-"""A folder whose filesystem does not answer, such as a mount of a server that is down, is taken as it is written."""
+"""A folder whose filesystem does not answer, such as a mount of a server that is down, is taken as it is written.
+
+A mount that has answered once is no longer waited for, because a thread for each folder would cost more than it asks.
+"""
 
 
 class Places:
@@ -38,6 +41,7 @@ class Places:
         self._mounts = MountTable.of_this_process()
         self._resolved: dict[str, str] = {}
         self._identities: dict[str, str] = {}
+        self._answering: set[str] = set()
 
     @property
     def identities(self) -> Mapping[str, str]:
@@ -71,7 +75,7 @@ class Places:
         if scheme == _LOCAL and host in _HERE:
             host = ""
             fixed = next((number for number, segment in enumerate(segments) if _VARIABLE in segment), len(segments))
-            folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]), _follow_patiently)
+            folder = self._identify("".join(f"/{segment}" for segment in segments[:fixed]), self._follow_patiently)
             segments = [*folder.split("/")[1:], *segments[fixed:]]
         return f"{scheme}://{host}/{'/'.join(_without_steps_up(segments))}"
 
@@ -103,6 +107,20 @@ class Places:
             folder = self._resolved[place]
         return folder
 
+    def _follow_patiently(self, place: str) -> str | None:
+        point = self._mounts.find_point(place)
+        if point in self._answering:
+            is_link: bool | Exception = os.path.islink(place)  # noqa: PTH114
+        else:
+            is_link = _PATIENCE.ask({point: partial(os.path.islink, place)})[point].value
+            if isinstance(is_link, Exception):
+                return None
+            self._answering.add(point)
+        if not is_link:
+            return place
+        target = _PATIENCE.ask({place: partial(_follow, place)})[place].value  # may lead to another mount
+        return target if isinstance(target, str) else None
+
 
 Follow: TypeAlias = Callable[[str], str | None]
 """Returns where a path leads if it is a symbolic link, else the path; None if its filesystem does not answer."""
@@ -111,11 +129,6 @@ Follow: TypeAlias = Callable[[str], str | None]
 def _follow(place: str) -> str:
     is_link = os.path.islink(place)  # noqa: PTH114 - false for names that no filesystem takes
     return os.path.realpath(place).rstrip("/") if is_link else place
-
-
-def _follow_patiently(place: str) -> str | None:
-    answer = _PATIENCE.ask({place: partial(_follow, place)})[place].value
-    return answer if isinstance(answer, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +186,11 @@ class MountTable:
                 if self._mount_of(found) is other:
                     return found
         return path
+
+    def find_point(self, path: str) -> str:
+        """Return the folder at which the filesystem of a path is mounted; `/` if the mounts are not known."""
+        mount = self._mount_of(path)
+        return "/" if mount is None else mount.point or "/"
 
     def _mount_of(self, path: str) -> Mount | None:
         """Return the mount of a path: that of the folder above, unless something is mounted on the folder itself."""

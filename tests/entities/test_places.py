@@ -117,6 +117,8 @@ def test_a_folder_on_a_filesystem_that_does_not_answer_is_taken_as_it_is_written
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places_module, "_PATIENCE", Patience(0.1))
+    away = f"{tmp_path}/away"
+    monkeypatch.setattr(MountTable, "of_this_process", lambda: mounted(("1", "", ""), ("2", "", away)))
     (tmp_path / "away").mkdir()
     (tmp_path / "away/link").symlink_to(tmp_path)
     (tmp_path / "near").symlink_to(tmp_path)
