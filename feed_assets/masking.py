@@ -128,12 +128,24 @@ def is_named(secret: str) -> bool:
     return _secrets.names.get(secret) is not None
 
 
+def encodable(text: str) -> str:
+    r"""Return a text in which each lone surrogate is an escape, so that it can be written anywhere.
+
+    Lone surrogates stand for the bytes of file names that are not UTF-8.
+
+    >>> encodable(b"part-\xff".decode("utf-8", "surrogateescape"))
+    'part-\\udcff'
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def mask(text: str) -> str:
-    """Return a text without secrets.
+    """Return an encodable text without secrets.
 
     >>> mask("cannot open sftp://me:abc@host/x?token=123")
     'cannot open sftp://me:***@host/x?token=***'
     """
+    text = encodable(text)
     if (pattern := _secrets.pattern()) is not None:
         text = pattern.sub(lambda found: _secrets.shown(found[0]), text)
     if "=" in text:
@@ -142,11 +154,11 @@ def mask(text: str) -> str:
 
 
 def mask_values(values: Any) -> Any:
-    """Return plain values whose texts are without secrets; keys and numbers stay."""
+    """Return plain values whose texts are encodable and without secrets; keys keep theirs, and numbers stay."""
     if isinstance(values, str):
         return mask(values)
     if isinstance(values, Mapping):
-        return {key: mask_values(value) for key, value in values.items()}
+        return {encodable(key) if isinstance(key, str) else key: mask_values(value) for key, value in values.items()}
     if type(values) in (list, tuple):  # a record of Dagster is a tuple, too
         return [mask_values(value) for value in values]
     return values

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Dialect, SmallInteger, Text, TypeDecorator
 
+from feed_assets.masking import encodable
 from feed_assets.state.errors import StateError
 from feed_assets.state.records import FrozenInput
 
@@ -20,7 +21,7 @@ JSON_VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _escape = json.JSONEncoder().encode
-_render_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_render_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def to_micros(moment: datetime) -> int:
@@ -109,6 +110,16 @@ class AnyText(TypeDecorator[str]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], str | None]:  # noqa: ARG002
         """Replaces `process_result_value`, as for times."""
         return lambda value: json.loads(f'"{value}"') if value and "\\" in value else value
+
+
+class Prose(TypeDecorator[str]):
+    """Text for people, which may name files; lone surrogates become escapes, and stay that."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else encodable(value)
 
 
 class Payload(TypeDecorator[Mapping[str, object]]):

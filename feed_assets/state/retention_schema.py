@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Payload, UtcDateTime
+from feed_assets.state.column_types import AnyText, Choice, Entries, NumberedChoice, Payload, Prose, UtcDateTime
 from feed_assets.state.schema import metadata
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, SweepObstacle, SweepState
 
@@ -65,7 +65,7 @@ sweeps = Table(
     Column("purge_at", UtcDateTime),
     Column("purged_at", UtcDateTime),
     Column("undone_at", UtcDateTime),
-    Column("note", Text),
+    Column("note", Prose),
     PrimaryKeyConstraint("sweep_id", name="fa_sweeps_pk"),
     Index("fa_sweeps_by_state", "state", "cluster", "created_at"),
     Index("fa_sweeps_by_cluster", "cluster", "created_at"),

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from feed_assets.state.causes import Cause
-from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, UtcDateTime
+from feed_assets.state.column_types import Choice, Entries, FrozenInputs, Payload, Prose, UtcDateTime
 from feed_assets.state.definition_records import ChangeState, DefinitionAction, DocumentFormat, Member, ScheduleState
 from feed_assets.state.records import (
     FeedEventKind,
@@ -110,7 +110,7 @@ arrival_polls = Table(
     Column("found", Text, nullable=False),
     Column("polled_at", UtcDateTime, nullable=False),
     Column("next_poll_at", UtcDateTime, nullable=False),
-    Column("obstacle", Text),
+    Column("obstacle", Prose),
     PrimaryKeyConstraint("feed", "cluster", "nominal_time", name="fa_arrival_polls_pk"),
     Index("fa_arrival_polls_due", "cluster", "next_poll_at", "feed", "nominal_time"),
     sqlite_with_rowid=False,
@@ -129,7 +129,7 @@ tick_failures = Table(
     Column("cluster", Text, nullable=False),
     Column("step", Choice(TickStep), nullable=False),
     Column("subject", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Prose, nullable=False),
     Column("since", UtcDateTime, nullable=False),
     Column("next_try_at", UtcDateTime, nullable=False),
     Column("failures", BigInteger, nullable=False),
@@ -191,7 +191,7 @@ process_instances = Table(
     Column("deadline_at", UtcDateTime),
     Column("started_at", UtcDateTime),
     Column("ended_at", UtcDateTime),
-    Column("cause_detail", Text),
+    Column("cause_detail", Prose),
     Column("definition_digest", Text),
     Column("release", BigInteger),
     Column("retries", BigInteger, nullable=False, server_default=text("0")),
@@ -252,8 +252,8 @@ attempts = Table(
     Column("status", Choice(ProcessInstanceStatus), nullable=False),
     Column("started_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
-    Column("reason", Text),
-    Column("cause_detail", Text, nullable=False),
+    Column("reason", Prose),
+    Column("cause_detail", Prose, nullable=False),
     Column("release", BigInteger),
     Column("cause", Choice(Cause)),
     PrimaryKeyConstraint("process", "cluster", "nominal_time", "attempt", name="fa_attempts_pk"),
@@ -363,7 +363,7 @@ releases = Table(
     Column("fingerprint", Text, nullable=False),
     Column("members", Entries("members", _member_values, _to_member), nullable=False),
     Column("recorded_at", UtcDateTime, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Prose, nullable=False),
     PrimaryKeyConstraint("process", "cluster", "release", name="fa_releases_pk"),
     sqlite_with_rowid=False,
 )

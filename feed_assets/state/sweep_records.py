@@ -7,6 +7,7 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple, Required, TypedDict
 
 from feed_assets.json_form import NominalTime
+from feed_assets.masking import encodable
 from feed_assets.state.records import FeedEventKind
 
 CHUNK_ITEMS = 1000
@@ -100,7 +101,7 @@ class ChunkHead:
 
     def event_key(self, kind: FeedEventKind, path: str) -> str:
         """Return the idempotency key of the event and the message about a path of the chunk."""
-        return f"sweep/{self.sweep_id}/{kind.value.lower()}/{self.kind}/{path}"
+        return f"sweep/{self.sweep_id}/{kind.value.lower()}/{self.kind}/{encodable(path)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
