@@ -8,6 +8,7 @@ from feed_assets.entities.mirror import Mirror, MirrorSnapshots, RemovalLimits
 from feed_assets.operations.mirrors.falcon_properties import KNOWN, read_properties
 from feed_assets.orchestration import names
 from feed_assets.storage.paths import CONTROL_FOLDER, MANIFEST_NAME
+from feed_assets.storage.records import Displaced
 from feed_assets.storage.snapshots import FOLDER
 from feed_assets.transfer.executors import WORTH_BYTES, WORTH_FILES
 from feed_assets.transfer.mirror_snapshots import SnapshotResult, snapshot_name
@@ -32,6 +33,7 @@ def test_the_figures_are_those_that_a_run_tells() -> None:
         source_url="file:///a",
         target_url="file:///b",
         resumed=1,
+        displaced=Displaced(sweep="1", store="file:///b", path="b", paths=("b/c",), files=1),
         verification=Verification.WHOLE,
         failures=(failure,),
     )
