@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from feed_assets.clock import FrozenClock
 from feed_assets.entities.bundle import Bundle
 from feed_assets.entities.cluster import Cluster
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import Feed, LateArrival
 from feed_assets.entities.process import Retry, RetryPolicy
 from feed_assets.lifecycle.bulkheads import Unconfined
 from feed_assets.lifecycle.instances.retries import apply_retries, decide_retry, retry_delay
@@ -31,9 +31,10 @@ from feed_assets.plan.records import Plan, RetryRecord
 from feed_assets.state.database import open_database
 from feed_assets.state.late_checks import LateCheck, LateChecks
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
+from tests.lifecycle.retention.harness import RetentionHarness, kept_feed
 from tests.lifecycle.world import World, feed, process
 
 Case = dict[str, Any]
@@ -305,12 +306,31 @@ def check_late_applicable(case: Case) -> None:
     if case["entity"] == "process":
         check_that_a_failure_plans_nothing()
         return
-    plan = plan_of(feed("clicks", start=NOW, late_arrival={"cut_off": case["late_arrival"]}))
-    check = decide_feed_check(plan.feeds["clicks", "primary"], NOW, NOW)
-    assert check is not None
     if case.get("operation") == "DELETE":
-        decision = decide_before_reading(check, None, NOW, is_declared=True, is_safe_mode=False)
-        assert (decision is None) == case["expected"]
+        check_that_an_eviction_is_no_late_data(case["late_arrival"])
+        return
+    plan = plan_of(feed("clicks", start=NOW, late_arrival={"cut_off": case["late_arrival"]}))
+    assert (decide_feed_check(plan.feeds["clicks", "primary"], NOW, NOW) is not None) == case["expected"]
+
+
+def check_that_an_eviction_is_no_late_data(cut_off: str) -> None:
+    """An eviction, which waits for the last check for late data, runs nothing again."""
+    kept = kept_feed(limit=cut_off, start=NOW).model_copy(update={"late_arrival": LateArrival(cut_off=cut_off)})
+    late = {"policy": "periodic", "delay": "hours(1)", "inputs": ["clicks"]}
+    reader = process("p", "days(1)", inputs={"clicks": "now(0,0)"}, start=NOW, late_process=late)
+    with tempfile.TemporaryDirectory() as root:
+        harness = RetentionHarness.of(Path(root), kept, reader)
+        world = harness.world
+        harness.land("clicks", NOW)
+        world.launch(world.tick(NOW), NOW)
+        harness.wait(NOW + parse_frequency(cut_off).as_duration() + timedelta(minutes=1))
+        world.look_for_late(harness.now)  # the last check, for which retention waits
+        harness.sweep_now()
+        assert world.feed_statuses("clicks")[NOW] is FeedInstanceStatus.EVICTED
+        world.look_for_late(harness.now)
+        world.launch(world.tick(harness.now), harness.now)
+        assert world.instances("p")[NOW].attempt == 1
+        world.database.close()
 
 
 def check_that_a_failure_plans_nothing() -> None:
