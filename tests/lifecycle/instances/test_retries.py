@@ -8,6 +8,7 @@ import pytest
 
 from feed_assets.engines.port import Work
 from feed_assets.entities.process import RetryPolicy
+from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.retries import (
     LONGEST_DELAY,
     RetryDecision,
@@ -95,6 +96,16 @@ def test_row_80_a_retry_is_kept_in_the_record_and_done_when_it_is_due(tmp_path: 
     assert minutes == [10, 30]
     assert again.statuses("count") == {START: ProcessInstanceStatus.SUCCEEDED}
     assert again.content("counts", START) == "attempt 3"
+
+
+def test_row_78_what_a_person_has_killed_between_two_attempts_stays_so(tmp_path: Path) -> None:
+    world = counting(tmp_path)
+    failing(world, 1)
+    assert run_due(world, START) == 1
+    key = ("count", "primary", START)
+    apply_action(world.database, world.timeline, InstanceAction.KILL, [key], author="ann", as_of=START)
+    assert [run_due(world, START + timedelta(minutes=minute)) for minute in range(5, 60, 5)] == [0] * 11
+    assert world.statuses("count") == {START: ProcessInstanceStatus.KILLED}
 
 
 def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path) -> None:
