@@ -1,5 +1,6 @@
 """Store small values by name: positions of readers, revisions, times."""
 
+import secrets
 from collections.abc import Collection
 
 from sqlalchemy import Connection, select
@@ -8,6 +9,7 @@ from feed_assets.state.schema import cursors
 from feed_assets.state.upserts import build_upsert
 
 _T = cursors.c
+_LARGEST_STEP = 2**32
 
 
 class Cursors:
@@ -30,3 +32,10 @@ class Cursors:
         """Write a value; replace an existing one."""
         upsert = build_upsert(self._connection.dialect.name, cursors)
         self._connection.execute(upsert, {"name": name, "value": value})
+
+    def advance(self, name: str) -> None:
+        """Raise a number, of which caches are reminded by its change, by a random step.
+
+        After a restore from a backup, other changes therefore do not lead to a number that it had before.
+        """
+        self.put(name, str(int(self.get(name) or 0) + 1 + secrets.randbelow(_LARGEST_STEP)))

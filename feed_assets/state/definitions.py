@@ -49,7 +49,7 @@ class Definitions:
     def bump_revision(self) -> None:
         """Tell every process that has loaded definitions that they have changed."""
         lock_definitions(self._connection)
-        Cursors(self._connection).put(REVISION_CURSOR, str(self.revision() + 1))
+        Cursors(self._connection).advance(REVISION_CURSOR)
 
     def newest(self) -> dict[tuple[str, str], DefinitionVersion]:
         """Return the newest version of every entity ever declared, including deletions; by (kind, name)."""

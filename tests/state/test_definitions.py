@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
 from feed_assets.state.definition_records import DefinitionAction, DocumentFormat, NewDefinition
-from feed_assets.state.definitions import Definitions
+from feed_assets.state.definitions import REVISION_CURSOR, Definitions
 from tests.state.samples import START
 
 SUBMITTED, UPDATED, DELETED = DefinitionAction
@@ -90,14 +91,19 @@ def test_the_whole_record_comes_entity_by_entity(database: Database) -> None:
     assert found == [("cluster", "a", 1), ("feed", "a", 1), ("feed", "b", 1), ("feed", "b", 2)]
 
 
-def test_the_revision_grows(database: Database) -> None:
+def test_the_revision_grows_to_a_number_that_a_restored_database_does_not_reach(database: Database) -> None:
+    revisions = [0]
+    for _ in range(2):
+        with database.begin() as connection:
+            definitions = Definitions(connection)
+            assert definitions.revision() == revisions[-1]
+            definitions.bump_revision()
+            revisions.append(definitions.revision())
+    assert revisions == sorted(set(revisions))
     with database.begin() as connection:
-        definitions = Definitions(connection)
-        assert definitions.revision() == 0
-        definitions.bump_revision()
-        definitions.bump_revision()
-    with database.read() as connection:
-        assert Definitions(connection).revision() == 2
+        Cursors(connection).put(REVISION_CURSOR, str(revisions[1]))
+        Definitions(connection).bump_revision()
+        assert Definitions(connection).revision() not in revisions
 
 
 def test_names_are_never_statements(database: Database) -> None:

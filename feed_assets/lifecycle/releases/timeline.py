@@ -105,7 +105,7 @@ class ReleaseTimeline:
         self._spans: Mapping[Key, tuple[ReleaseSpan, ...]] = {}
         self._older: Mapping[str, tuple[ActiveRelease, ...]] = {}
         self._plans: dict[tuple[str, tuple[Member, ...]], Plan | None] = {}
-        self._recorded: tuple[tuple[Member, ...], LoadedBundle] | None = None
+        self._recorded: tuple[list[DefinitionVersion | None], LoadedBundle] | None = None
         self._revision: str | None = None
         self._mutex = threading.Lock()
 
@@ -121,6 +121,7 @@ class ReleaseTimeline:
         with self._mutex:
             found = Releases(connection).all()
             self._spans = {(name, on): decide_spans(releases) for (name, on), releases in found.items()}
+            self._plans = {}  # in a restored database, a number of a version can have another content
             self._older = self._find_older(connection, as_of)
             self._revision = revision
 
@@ -240,24 +241,23 @@ class ReleaseTimeline:
         }
 
     def _plan_of(self, connection: Connection, release: Release) -> Plan | None:
-        key = (release.cluster, release.members)
-        if key not in self._plans:
-            if len(self._plans) >= _KEPT_PLANS:
-                self._plans.pop(next(iter(self._plans)), None)
-            self._plans[key] = self._compile(connection, release)
-        return self._plans[key]
+        key, plans = (release.cluster, release.members), self._plans
+        if key not in plans:
+            if len(plans) >= _KEPT_PLANS:
+                plans.pop(next(iter(plans)), None)
+            plans[key] = self._compile(connection, release)
+        return plans[key]
 
     def load_recorded(self, connection: Connection, members: Iterable[Member]) -> LoadedBundle:
         """Load recorded versions of definitions, with the present values of their references; remembers the last."""
-        wanted = tuple(members)
-        remembered = self._recorded
-        if remembered is not None and remembered[0] == wanted:
-            return remembered[1]
         definitions = Definitions(connection)
-        versions = [definitions.find_version(each.kind, each.name, each.version) for each in wanted]
+        versions = [definitions.find_version(each.kind, each.name, each.version) for each in members]
+        remembered = self._recorded
+        if remembered is not None and remembered[0] == versions:
+            return remembered[1]
         files = [_file_of(version) for version in versions if version is not None and version.text is not None]
         loaded = load_files(files, self._values)
-        self._recorded = (wanted, loaded)
+        self._recorded = (versions, loaded)
         return loaded
 
     def _compile(self, connection: Connection, release: Release) -> Plan | None:
@@ -304,8 +304,7 @@ def version_of(release: Release) -> int | None:
 
 def note_changed_releases(connection: Connection) -> None:
     """Make all timelines read the releases again; called in the transaction that changes them."""
-    cursors = Cursors(connection)
-    cursors.put(REVISION, str(int(cursors.get(REVISION) or 0) + 1))
+    Cursors(connection).advance(REVISION)
 
 
 def _is_alike(one: FeedRecord, other: FeedRecord) -> bool:

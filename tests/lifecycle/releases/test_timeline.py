@@ -1,7 +1,9 @@
 """Instances follow the definitions that govern them: their windows, their feeds, their deadlines and their runs."""
 
 import logging
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from feed_assets.operations.entities.history import governing_version
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
+from feed_assets.state.definition_records import Member
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
 from feed_assets.state.schema import definitions
@@ -225,6 +228,32 @@ def test_two_timelines_of_one_database_agree(tmp_path: Path) -> None:
         single = ReleaseTimeline(world.plan)
         single.refresh_one(connection, KEY)
         assert [each.release for each in single.spans(connection, KEY)] == mine
+
+
+def test_numbers_that_a_restored_database_gives_again_are_no_memory(tmp_path: Path) -> None:
+    world = busy(tmp_path)
+    with (
+        closing(sqlite3.connect(tmp_path / "state.db")) as state,
+        closing(sqlite3.connect(tmp_path / "restored.db")) as backup,
+    ):
+        state.backup(backup)
+    restored = World.of(tmp_path, CLICKS, VIEWS, counting(), state=f"sqlite:///{tmp_path / 'restored.db'}")
+    for each, window in ((world, "now(-1,0) now(0,0)"), (restored, "now(-2,0) now(0,0)")):
+        each.tick(at("01T02:10"))
+        each.declare(CLICKS, VIEWS, counting(window))
+        each.tick(at("01T04:10"))
+        each.declare(CLICKS, VIEWS, counting("now(-3,0) now(0,0)"))
+    timeline = world.timeline
+    for each in (world, restored):
+        fresh = ReleaseTimeline(timeline.plan)
+        with each.database.read() as connection:
+            for reader in (timeline, fresh):
+                reader.refresh(connection, each.now)
+            spans = timeline.spans(connection, KEY)
+            assert [(span.release, span.version) for span in spans] == [(1, 1), (2, 2), (3, 3)]
+            assert [span.record for span in spans] == [span.record for span in fresh.spans(connection, KEY)]
+            second = [Member(kind="process", name="count", version=2)]
+            assert timeline.load_recorded(connection, second).bundle == fresh.load_recorded(connection, second).bundle
 
 
 def test_history_tells_which_definition_made_an_instance_and_which_will_make_it(tmp_path: Path) -> None:
