@@ -1,13 +1,15 @@
 """`hold`: named protections of instances against retention."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import click
 
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option, output_option
-from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
 from feed_assets.operations.retention.holding import (
+    HoldChange,
     add_holds,
     find_spans,
     list_holds,
@@ -63,8 +65,9 @@ def add(
     context = open_context_for()
     spans = find_spans(context, feeds, clusters, start=start, end=end, instance=instance)
     added = add_holds(context, name, spans, reason=reason, author=author_of(author), expires_at=until, dry_run=dry_run)
-    _print(added, output)
+    _print_change(added, output)
     say(f"{'would be held' if dry_run else 'held'} by {name!r}", err=True)
+    say_unsettled(added.unsettled)
 
 
 @hold.command()
@@ -73,8 +76,9 @@ def add(
 def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
     """Release all holds of a name. The next scheduled retention removes what has expired."""
     released = release_hold(open_context_for(), name, author=author_of(author), dry_run=dry_run)
-    _print(released, output)
+    _print_change(released, output)
     say(f"{'would release' if dry_run else 'released'} {name!r}", err=True)
+    say_unsettled(released.unsettled)
 
 
 @hold.command("list")
@@ -88,14 +92,18 @@ def list_(feed: str | None, everything: bool, limit: int, output: str) -> None:
     if output == "json":
         print_list_json("holds", found[:limit], len(found))
         return
-    _print(found[:limit], output)
+    _print(found[:limit])
     say_shown(min(limit, len(found)), len(found), "holds", "--limit shows more")
 
 
-def _print(holds: list[Hold], output: str) -> None:
+def _print_change(change: HoldChange, output: str) -> None:
     if output == "json":
-        print_json(holds=holds)
-        return
+        print_json(change)
+    else:
+        _print(change.holds)
+
+
+def _print(holds: Iterable[Hold]) -> None:
     header = ("name", "feed", "cluster", "start", "end", "until", "by", "reason", "released")
     rows = [
         (

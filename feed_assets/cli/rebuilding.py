@@ -5,13 +5,15 @@ from datetime import datetime
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.hold import EVERY
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import print_json, print_table, say, say_unsettled
 from feed_assets.cli.state import open_state
 from feed_assets.operations.rebuilding.feeds import RebuiltFeed
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_state
 from feed_assets.settings import load_settings
+from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
 
 
@@ -31,9 +33,10 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
 
     Feed instances are found by their paths, and what has written them by their manifests. A process instance whose
     outputs are on storage counts as SUCCEEDED and does not run again. What the state knows stays as it is; a second
-    rebuild changes nothing. The sensors then report to Dagster what it lacks.
+    rebuild changes nothing. Holds come back from their traces beside the data. The sensors then report to Dagster what
+    it lacks.
 
-    Exits with 1 if the storage of a feed cannot be read.
+    Exits with 1 if the storage of a feed, or a trace of a hold, cannot be read.
     """
     settings = load_settings()
     database, author = open_state(settings), author_of(author)
@@ -50,9 +53,8 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
     else:
         _print_rows(rebuilt)
     say(_summary(rebuilt), err=True)
-    if not (rebuilt.is_empty or dry_run):
-        say("Holds leave no trace on storage: add lost ones again before retention runs.", err=True)
-    if rebuilt.problems:
+    say_unsettled(rebuilt.unsettled)
+    if not rebuilt.is_complete:
         ctx.exit(FAILED)
 
 
@@ -62,6 +64,7 @@ def _print_rows(rebuilt: Rebuilt) -> None:
         ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each.begins_at))
         for each in rebuilt.processes
     ]
+    rows += [("hold", each.name, each.cluster or EVERY, 1, 1, _describe_hold(each)) for each in rebuilt.holds]
     print_table(["kind", "name", "cluster", "on storage", "new", "remark"], rows)
 
 
@@ -75,9 +78,17 @@ def _describe_begin(begins_at: datetime | None) -> str:
     return "" if begins_at is None else f"instances before {render_datetime(begins_at)} are not created"
 
 
+def _describe_hold(hold: Hold) -> str:
+    feed = f"feed {hold.feed}" if hold.feed else "every feed"
+    times = {"from": hold.first, "to": hold.last, "until": hold.expires_at}
+    span = "".join(f" {word} {render_datetime(time)}" for word, time in times.items() if time is not None)
+    return f"{feed}{span}, by {hold.author}: {hold.reason}"
+
+
 def _summary(rebuilt: Rebuilt) -> str:
     if rebuilt.is_empty:
         return "The state has everything that lies on storage."
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
     verb = "would be" if rebuilt.dry_run else "were"
-    return f"{feeds} feed instances and {processes} process instances {verb} recorded."
+    counts = f"{feeds} feed instances, {processes} process instances and {len(rebuilt.holds)} holds"
+    return f"{counts} {verb} recorded."

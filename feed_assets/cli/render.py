@@ -12,6 +12,7 @@ from feed_assets.json_form import render_document
 from feed_assets.masking import mask
 
 if TYPE_CHECKING:
+    from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
     from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
 
 
@@ -53,6 +54,13 @@ def say_shown(shown: int, total: int, what: str, more: str) -> None:
     """Say on standard error how many of all things were printed, and which options show others; nothing if all were."""
     if total > shown:
         say(f"{shown:,} of {total:,} {what}; {more}", err=True)
+
+
+def say_unsettled(unsettled: "Iterable[UnsettledStore]") -> None:
+    """Say on standard error in which storages the traces of holds are not up to date."""
+    for each in unsettled:
+        text = f"the traces of holds in {each.store} are not up to date: {each.reason}; the next retention tries again"
+        say(text, err=True)
 
 
 def print_result(result: "VerbResult", output: str) -> None:

@@ -16,7 +16,7 @@ from feed_assets.cli.options import (
     output_option,
 )
 from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
+from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
@@ -285,6 +285,7 @@ def undo(
     else:
         print_table(("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left])
     say(done.render_summary(), err=True)
+    say_unsettled(done.unsettled)
     if not done.is_complete:
         ctx.exit(FAILED)
 

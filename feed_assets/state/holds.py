@@ -45,6 +45,12 @@ class Holds:
         self._connection.execute(insert(holds), rows)
         return self._select(_T.number > last)
 
+    def add_lost(self, found: Iterable[Hold]) -> list[Hold]:
+        """Store those holds that are not stored, released or not, and return them with their numbers."""
+        lock_definitions(self._connection)
+        known = {hold.as_placed() for hold in self.newest()}
+        return self.add(hold for hold in dict.fromkeys(found) if hold not in known)
+
     def active(self, as_of: datetime) -> list[Hold]:
         """Return the holds that are active at `as_of`, oldest first; also unreadable ones."""
         unreleased = self._select(_T.released_at.is_(None))

@@ -1,7 +1,7 @@
 """Values of the state database about retention: sweeps with their chunks and items, holds, and the schedule."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Required, TypedDict
@@ -237,6 +237,10 @@ class Hold:
     released_by: str | None = None
     number: int = 0
     is_readable: bool = True
+
+    def as_placed(self) -> "Hold":
+        """Return the hold as it was placed: without number and release. Two records of the same hold are equal."""
+        return replace(self, number=0, released_at=None, released_by=None)
 
     def is_active(self, as_of: datetime) -> bool:
         """Return whether it protects at `as_of`: neither released nor expired."""

@@ -34,6 +34,7 @@ from feed_assets.storage.records import (
     StagingPlace,
 )
 from feed_assets.storage.refusals import Translated
+from feed_assets.storage.traces import Traces
 
 Choose: TypeAlias = Callable[[str, Sequence[str]], Iterable[str]]
 """Called with a folder, relative to the base of a walk ("" for the base), and the names in it; returns the names to
@@ -215,6 +216,10 @@ class InstanceStore(ABC):
     @abstractmethod
     def trash(self) -> "Trash":
         """Return the trash, the only object that can remove instances from this store."""
+
+    @abstractmethod
+    def traces(self) -> Traces:
+        """Return the traces of holds; those of a table are beside its data."""
 
     @abstractmethod
     def copying(self) -> Copying:

@@ -203,3 +203,36 @@ def test_a_hold_understands_a_day_and_a_partition_key_in_the_zone_of_the_feed(pr
     assert (hold["first"], hold["last"]) == ("2013-11-02T04:00Z", "2013-11-02T04:00Z")
     said = refused(run("hold", "add", "x", "--feed", "days", "--instance", "2013-11-02T00:00Z", "--reason", "r"))
     assert "The nearest instance is 2013-11-02T04:00Z" in said
+
+
+def trace_names(project: Path) -> list[str]:
+    return sorted(json.loads(file.read_text())["name"] for file in project.glob("data/.feed-assets/holds/*.json"))
+
+
+def test_a_storage_that_is_away_does_not_prevent_a_hold_and_gets_its_trace_later(project: Path) -> None:
+    add("first", "--feed", "clicks")
+    assert trace_names(project) == ["first"]
+    (project / "data").rename(project / "away")
+    result = run("hold", "add", "second", "--feed", "clicks", "--feed", "views", "--reason", "numbers")
+    assert ok(result).count("second") == 2
+    place = f"file://{project}/data"
+    assert f"held by 'second'\nthe traces of holds in {place} are not up to date: " in result.stderr
+    told = json.loads(ok(run("hold", "add", "third", "--every-feed", "--reason", "numbers", "--output", "json")))
+    assert [each["store"] for each in told["unsettled"]] == [place]
+    assert "released 'first'" in run("hold", "release", "first").stderr
+    assert not (project / "data").exists()
+    (project / "away").rename(project / "data")
+    assert trace_names(project) == ["first"]
+    retention("plan", "--feed", "clicks", "--dry-run")
+    assert trace_names(project) == ["first"]
+    retention("plan", "--feed", "clicks")
+    assert trace_names(project) == ["second", "second", "third"]
+
+
+def test_what_an_undo_holds_leaves_a_trace(project: Path) -> None:
+    sweep = planned("clicks")
+    ok(run("retention", "run", sweep))
+    ok(run("retention", "undo", sweep))
+    assert trace_names(project) == [f"undo-{sweep}"]
+    ok(run("hold", "release", f"undo-{sweep}"))
+    assert trace_names(project) == []

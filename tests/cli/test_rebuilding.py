@@ -16,21 +16,41 @@ def sync(project: Path) -> list[tuple[str, str]]:
 
 def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) -> None:
     replication("repair", "clicks")
-    before = sync(project)
+    hold = ("hold", "add", "audit", "--feed", "clicks", "--clusters", "west", "--end", "2013-11-01T02:00Z")
+    ok(run(*hold, "--until", "2013-12-01T00:00Z", "--reason", "numbers"))
+    before, holds = sync(project), ok(run("hold", "list"))
     for file in project.glob("state.db*"):
         file.unlink()
-    planned = run("state", "rebuild", "--dry-run", "--output", "json")
-    assert {each["feed"]: each["recorded"] for each in json.loads(ok(planned))["feeds"]}["clicks"] == 3
-    assert sync(project) != before
+    planned = json.loads(ok(run("state", "rebuild", "--dry-run", "--output", "json")))
+    assert {each["feed"]: each["recorded"] for each in planned["feeds"]}["clicks"] == 3
+    assert [(each["name"], each["last"], each["reason"]) for each in planned["holds"]] == [
+        ("audit", "2013-11-01T01:59Z", "numbers")
+    ]
+    assert (sync(project) != before, ok(run("hold", "list"))) == (True, "")
     asked = run("state", "rebuild", stdin="n\n")
     assert asked.exit_code == 1
-    assert "6 feed instances and 3 process instances would be recorded. Record this?" in asked.output
+    assert "6 feed instances, 3 process instances and 1 holds would be recorded. Record this?" in asked.output
     assert sync(project) != before
     rebuilt = run("state", "rebuild", stdin="y\n")
     assert ["feed", "clicks", "west", "3", "3", ""] in table(rebuilt)
-    assert "6 feed instances and 3 process instances were recorded." in rebuilt.stderr
-    assert sync(project) == before
+    remark = "feed clicks to 2013-11-01T01:59Z until 2013-12-01T00:00Z, by ann: numbers"
+    assert ["hold", "audit", "west", "1", "1", remark] in table(rebuilt)
+    assert "6 feed instances, 3 process instances and 1 holds were recorded." in rebuilt.stderr
+    assert (sync(project), ok(run("hold", "list"))) == (before, holds)
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
     again = run("state", "rebuild")
     assert "The state has everything that lies on storage." in again.stderr
     assert "state rebuild" in ok(run("admin", "audit"))
+
+
+def test_a_trace_that_cannot_be_read_is_named_and_everything_else_is_recorded(project: Path) -> None:
+    ok(run("hold", "add", "audit", "--feed", "clicks", "--clusters", "east", "--reason", "numbers"))
+    (trace,) = project.glob("east/.feed-assets/holds/*.json")
+    trace.write_text("{}")
+    for file in project.glob("state.db*"):
+        file.unlink()
+    rebuilt = run("state", "rebuild", "--yes")
+    assert rebuilt.exit_code == 1
+    assert "3 feed instances, 0 process instances and 0 holds were recorded." in rebuilt.stderr
+    told = f"the traces of holds in file://{project}/east are not up to date: this release cannot read {trace.name}"
+    assert told in rebuilt.stderr

@@ -17,6 +17,7 @@ from feed_assets.storage.registry import open_store
 from feed_assets.storage.table.metastore import Table
 from feed_assets.storage.table.partition_names import parse_partition_name
 from feed_assets.storage.table.store import TableStore
+from feed_assets.storage.traces import Traces
 from tests.storage.harnesses import Files, StoreHarness
 from tests.tables import Catalog
 
@@ -100,6 +101,9 @@ class PathTable(InstanceStore):
 
     def trash(self) -> Trash:
         return PathTrash(self, self.store.trash())
+
+    def traces(self) -> Traces:
+        return self.store.traces()
 
     def copying(self) -> Copying:
         return self.store.copying()

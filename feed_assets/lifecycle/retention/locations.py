@@ -57,13 +57,18 @@ def base_below_root(location: RetainedLocation) -> str:
     return location.template.base.strip("/")
 
 
+def iter_data(record: FeedRecord) -> Iterator[tuple[StoreAddress, str]]:
+    """Yield the stores and path templates of a feed's locations, those of its data first."""
+    yield record.store, record.template.text
+    yield from ((each.store, each.template.text) for each in (record.retention.locations if record.retention else ()))
+
+
 def _iter_addresses(plan: Plan, cluster: str) -> Iterator[StoreAddress]:
     if cluster in plan.clusters:
         yield plan.clusters[cluster].store
     for record in plan.feeds.values():
         if record.cluster == cluster:
-            yield record.store
-            yield from (location.store for location in (record.retention.locations if record.retention else ()))
+            yield from (address for address, _ in iter_data(record))
     for process in plan.processes.values():
         if process.cluster == cluster and process.mirror is not None:
             yield from (target.store for _, target in process.mirror.directories)

@@ -19,6 +19,7 @@ from feed_assets.lifecycle.errors import NotAskedError, SweepRefusedError
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.lifecycle.retention.clock_witness import load_known_times, note_clock
 from feed_assets.lifecycle.retention.grace import Grace, find_graces
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.limits import Amounts, KnownTimes, ObstacleCode, decide_clock, decide_limits
 from feed_assets.lifecycle.retention.movers import DriverMeasurer, Measurer
 from feed_assets.lifecycle.retention.policies import digest_policy
@@ -122,6 +123,7 @@ def plan_sweeps(
     with database.read() as connection:
         known = _Known.read(connection, timeline, cluster, feeds, request)
     measurer = measurer or DriverMeasurer(stores)
+    traces = HoldTraces(database=database, stores=stores, plan=timeline.plan, as_of=request.now, dry_run=dry_run)
     planned: list[PlannedFeed] = []
     away: dict[str, str] = {}
     for number, record in enumerate(feeds):
@@ -135,7 +137,7 @@ def plan_sweeps(
             planned.append(PlannedFeed(record=record, left_out=str(error), error=error))
             continue
         watch = Stopwatch()
-        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer))
+        planned.append(_plan_feed(database, stores, timeline, record, request, known, measurer, traces))
         if planned[-1].error is not None and watch.seconds > TIME_OUT_SECONDS:
             away[endpoint] = describe_error(planned[-1].error)
     drafts = _drafts(cluster, planned, request, known.log_seq)
@@ -212,12 +214,14 @@ def _plan_feed(
     request: SweepRequest,
     known: _Known,
     measurer: Measurer,
+    traces: HoldTraces,
 ) -> PlannedFeed:
     other = known.sweeps.get(record.feed)
     if other is not None:
         return PlannedFeed(record=record, left_out=f"its sweep {other.sweep_id} {_describe_state(other)}")
     query = ProtectionQuery(as_of=request.as_of, real_now=request.real_now, holder="")
     try:
+        traces.settle([record])
         survey = survey_feed(database, stores, timeline, record, query, measurer)
         obstacles = _obstacles(survey, request, known.times) if survey.paths else ()
         if any(each.code in _OF_SHARES for each in obstacles):

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from feed_assets.entities.places import Places
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.retention.clock_witness import load_known_times
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.limits import decide_clock
 from feed_assets.lifecycle.retention.locations import store_addresses
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
@@ -76,9 +77,9 @@ def purge_sweeps(
 
     The trash of held instances stays.
     """
-    done = []
+    done, traces = [], context.hold_traces(dry_run=dry_run)
     for sweep in sweeps:
-        held = _find_hold(context, sweep)
+        held = _find_hold(context, sweep, traces)
         if sweep.state in _AT_WORK:
             at_work = f"it is {sweep.state.value}; end that first"
             done.append(PurgedSweep(sweep=sweep, files=0, obstacle=at_work))
@@ -104,9 +105,13 @@ def _require_clock(context: SweepContext, cluster: str, as_of: datetime) -> None
         )
 
 
-def _find_hold(context: SweepContext, sweep: Sweep) -> str | None:
-    """Return why the trash of a sweep stays: a hold covers something that has not been restored."""
+def _find_hold(context: SweepContext, sweep: Sweep, traces: HoldTraces) -> str | None:
+    """Return why the trash of a sweep stays: a hold covers something that has not been restored, or may do so."""
     as_of = context.clock.now()
+    try:
+        traces.settle(context.feeds_of(sweep))
+    except StorageError as exc:
+        return f"the traces of holds cannot be read: {exc}"
     with context.database.read() as connection:
         holds = Holds(connection)
         for head in SweepChunks(connection, sweep.sweep_id).heads():

@@ -11,6 +11,7 @@ from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.leasing import TTL, Leased
 from feed_assets.lifecycle.instances.worker_names import is_dead
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.protections import ProtectionQuery
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.errors import StateError
@@ -43,6 +44,17 @@ class SweepContext(LifecycleContext):
     def protection_query(self, sweep_id: str, as_of: datetime) -> ProtectionQuery:
         """Return the query for the protections of a sweep's instances."""
         return ProtectionQuery(as_of=as_of, real_now=self.real_now, holder=lease_holder(sweep_id))
+
+    def hold_traces(self, *, dry_run: bool = False) -> HoldTraces:
+        """Return what makes the record and the traces of holds on storage equal."""
+        return HoldTraces(
+            database=self.database, stores=self.stores, plan=self.plan, as_of=self.clock.now(), dry_run=dry_run
+        )
+
+    def feeds_of(self, sweep: Sweep) -> list[FeedRecord]:
+        """Return the feeds of a sweep that are declared now."""
+        found = (self.feed(count.feed, sweep.cluster) for count in sweep.counts)
+        return [record for record in found if record is not None]
 
     def feed(self, feed: str, cluster: str) -> FeedRecord | None:
         """Return a feed on a cluster as it is declared now; None if it is not."""

@@ -1,7 +1,8 @@
 """Rebuild a state that was lost, or restored from an old backup, from what lies on storage.
 
 Feed instances, their events and the relations of replicas come from storage and manifests. A process instance counts as
-SUCCEEDED if the manifests of all its outputs name it. So nothing is run again. What the record knows stays as it is.
+SUCCEEDED if the manifests of all its outputs name it. So nothing is run again. Holds come from their traces beside the
+data. What the record knows stays as it is.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.clock import open_clock
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.operations.context import OperationContext, open_context
 from feed_assets.operations.entities.context import open_entity_context
 from feed_assets.operations.entities.settling import settle_releases
@@ -18,6 +20,7 @@ from feed_assets.operations.rebuilding.surveying import FoundInstance, find_fini
 from feed_assets.plan.records import Key
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
+from feed_assets.state.sweep_records import Hold
 from feed_assets.storage.errors import StorageError
 
 _THREADS = 8
@@ -29,17 +32,20 @@ class Rebuilt:
 
     feeds: tuple[RebuiltFeed, ...]
     processes: tuple[RebuiltProcess, ...]
+    holds: tuple[Hold, ...]
+    unsettled: tuple[UnsettledStore, ...]
     dry_run: bool
 
     @property
     def is_empty(self) -> bool:
         """Whether the record has everything already."""
-        return not (any(each.recorded for each in self.feeds) or any(each.recorded for each in self.processes))
+        recorded = any(each.recorded for each in self.feeds) or any(each.recorded for each in self.processes)
+        return not (recorded or self.holds)
 
     @property
-    def problems(self) -> tuple[RebuiltFeed, ...]:
-        """The feeds whose storage could not be read."""
-        return tuple(each for each in self.feeds if each.problem is not None)
+    def is_complete(self) -> bool:
+        """Whether the storage of all feeds could be read, with its traces of holds."""
+        return not (self.unsettled or any(each.problem is not None for each in self.feeds))
 
 
 def rebuild_state(
@@ -65,14 +71,15 @@ def rebuild_state(
     rebuilt = rebuild_instances(open_context(settings, database), on_progress=on_progress)
     if not rebuilt.is_empty:
         feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
-        entities.audit("state rebuild", None, feed_instances=feeds, process_instances=processes)
+        figures = {"feed_instances": feeds, "process_instances": processes, "holds": len(rebuilt.holds)}
+        entities.audit("state rebuild", None, **figures)
     return rebuilt
 
 
 def rebuild_instances(
     context: OperationContext, *, dry_run: bool = False, on_progress: OnProgress = lambda *_: None
 ) -> Rebuilt:
-    """Record the instances that lie on storage and are not in the record.
+    """Record the instances and holds that are on storage and not in the record.
 
     The definitions must have been recorded. Feeds whose storage cannot be read are named; nothing of them is recorded.
     A process without outputs leaves no trace; if the record has none of its instances, only those from now on are
@@ -80,6 +87,10 @@ def rebuild_instances(
     """
     found: dict[Key, dict[datetime, FoundInstance]] = {}
     feeds = []
+    traces = HoldTraces(
+        database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of, dry_run=dry_run
+    )
+    traces.settle_reachable()
     with ThreadPoolExecutor(_THREADS) as threads:
         for record in sorted(context.plan.feeds.values(), key=lambda each: (not each.is_external, each.key)):
             written = found[record.key] = {}
@@ -93,4 +104,10 @@ def rebuild_instances(
         for process in sorted(context.plan.processes.values(), key=lambda each: each.key)
         if not unread.intersection(edge.feed_key for edge in process.outputs)
     ]
-    return Rebuilt(feeds=tuple(feeds), processes=tuple(processes), dry_run=dry_run)
+    return Rebuilt(
+        feeds=tuple(feeds),
+        processes=tuple(processes),
+        holds=tuple(traces.lost),
+        unsettled=tuple(traces.unsettled),
+        dry_run=dry_run,
+    )

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from feed_assets.entities.common import Kind
 from feed_assets.lifecycle.instances.displacement import MIRRORED
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces, UnsettledStore
 from feed_assets.operations.audit_notes import note_target
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
@@ -36,6 +37,14 @@ class HeldSpan:
     start: datetime | None = None
     end: datetime | None = None
     last: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldChange:
+    """The holds that were placed or released, and the stores with their data that do not know it yet."""
+
+    holds: tuple[Hold, ...]
+    unsettled: tuple[UnsettledStore, ...] = ()
 
 
 def find_spans(
@@ -76,9 +85,10 @@ def add_holds(
     author: str,
     expires_at: datetime | None = None,
     dry_run: bool = False,
-) -> list[Hold]:
+) -> HoldChange:
     """Protect instances against retention until the hold is released or expires. Several holds may protect the same
     instance. Instances that are created later are protected, too. Holds with the same name are released together.
+    A storage that is away does not prevent it.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -106,15 +116,15 @@ def add_holds(
         for cluster in span.clusters or (None,)
     ]
     if dry_run:
-        return new
+        return HoldChange(holds=tuple(new))
     with context.database.begin() as connection:
         added = Holds(connection).add(new)
     note_target(context, author, "hold add", f"hold {name!r}", reason=reason, holds=len(added))
-    return added
+    return _with_traces(context, added)
 
 
-def release_hold(context: OperationContext, name: str, *, author: str, dry_run: bool = False) -> list[Hold]:
-    """Release all active holds of a name, and return them.
+def release_hold(context: OperationContext, name: str, *, author: str, dry_run: bool = False) -> HoldChange:
+    """Release all active holds of a name. A storage that is away does not prevent it.
 
     Raises:
         SafeModeError: safe mode is on.
@@ -129,11 +139,20 @@ def release_hold(context: OperationContext, name: str, *, author: str, dry_run: 
         raise InstanceQueryError(
             subject=f"hold {name!r}", reason=reason, next_step="`feed-assets hold list` lists the holds."
         )
-    if not dry_run:
-        with context.database.begin() as connection:
-            Holds(connection).release(name, context.as_of, author)
-        note_target(context, author, "hold release", f"hold {name!r}", holds=len(active))
-    return [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
+    released = [replace(hold, released_at=context.as_of, released_by=author) for hold in active]
+    if dry_run:
+        return HoldChange(holds=tuple(released))
+    with context.database.begin() as connection:
+        Holds(connection).release(name, context.as_of, author)
+    note_target(context, author, "hold release", f"hold {name!r}", holds=len(active))
+    return _with_traces(context, released)
+
+
+def _with_traces(context: OperationContext, holds: Sequence[Hold]) -> HoldChange:
+    """Bring the traces of changed holds up to date."""
+    traces = HoldTraces(database=context.database, stores=context.stores, plan=context.plan, as_of=context.as_of)
+    traces.settle_reachable(holds)
+    return HoldChange(holds=tuple(holds), unsettled=tuple(traces.unsettled))
 
 
 def list_holds(context: OperationContext, *, everything: bool = False, feed: str | None = None) -> list[Hold]:
@@ -151,7 +170,7 @@ def hold_restored(
     times: Collection[datetime] | None,
     author: str,
     until: datetime,
-) -> list[Hold]:
+) -> HoldChange:
     """Hold the instances that an undo restores, so that the next sweep does not remove them at once.
 
     What a mirror has displaced belongs to no instance.
@@ -186,7 +205,8 @@ def hold_restored(
         holds = Holds(connection)
         known = [hold for hold in holds.of_name(undo_hold_name(sweep)) if hold.is_active(context.as_of)]
         has = {(hold.feed, hold.first, hold.last) for hold in known}
-        return known + holds.add([hold for hold in new if (hold.feed, hold.first, hold.last) not in has])
+        added = holds.add([hold for hold in new if (hold.feed, hold.first, hold.last) not in has])
+    return _with_traces(context, known + added)
 
 
 def undo_hold_name(sweep: Sweep) -> str:

@@ -8,6 +8,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import shown
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.displacement import UNDECLARED_TRASH_LIFETIME
+from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
 from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
 from feed_assets.lifecycle.retention.restoring import REMOVED_OUTCOMES
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
@@ -16,7 +17,7 @@ from feed_assets.lifecycle.retention.undoing import UNDOABLE, RestoreSelection, 
 from feed_assets.operations.audit_notes import note
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.ranges import resolve_instance
-from feed_assets.operations.retention.holding import hold_restored
+from feed_assets.operations.retention.holding import HoldChange, hold_restored
 from feed_assets.operations.retention.reading import require_clusters
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.plan.rendering import counted
@@ -37,8 +38,8 @@ class UnrestoredPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """The effects of an undo, and the holds that protect restored instances from the next sweep. `restored` paths are
-    restored, or would be. `is_shared`: other workers lease a part of the sweep.
+    """The effects of an undo, and the holds that protect restored instances from the next sweep (see `HoldChange`).
+    `restored` paths are restored, or would be. `is_shared`: other workers lease a part of the sweep.
     """
 
     sweep: Sweep
@@ -46,6 +47,7 @@ class UndoResult:
     left: tuple[UnrestoredPath, ...] = ()
     is_shared: bool = False
     holds: tuple[Hold, ...] = ()
+    unsettled: tuple[UnsettledStore, ...] = ()
     dry_run: bool = False
 
     @shown
@@ -127,9 +129,9 @@ def undo_removals(
         require_undoable(sweep_context, sweep, selection)
     if dry_run:
         return _preview(context, sweep, selection)
-    holds: list[Hold] = []
+    held = HoldChange(holds=())
     if with_hold and sweep.state in UNDOABLE - {SweepState.UNDONE}:
-        holds = hold_restored(context, sweep, feeds or None, times or None, author, _held_until(context, sweep))
+        held = hold_restored(context, sweep, feeds or None, times or None, author, _held_until(context, sweep))
     undone = undo_sweep(sweep_context, sweep.sweep_id, selection, progress=progress)
     note(context, author, "retention undo", sweep, restored=undone.restored, left=len(undone.left))
     left = [UnrestoredPath(path=path, outcome=result.outcome, reason=result.reason) for path, result in undone.left]
@@ -138,7 +140,8 @@ def undo_removals(
         restored=undone.restored,
         left=tuple(left),
         is_shared=not undone.is_complete,
-        holds=tuple(holds),
+        holds=held.holds,
+        unsettled=held.unsettled,
     )
 
 

@@ -27,6 +27,7 @@ from feed_assets.storage.local.files import Follow, opened
 from feed_assets.storage.local.reader import LocalReader
 from feed_assets.storage.local.slot import find_slot, remove_staging
 from feed_assets.storage.local.staging import LocalStaging, StagingState
+from feed_assets.storage.local.traces import LocalTraces
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.local.tree import (
     list_directory,
@@ -47,6 +48,7 @@ from feed_assets.storage.paths import (
 from feed_assets.storage.port import Choose, FolderNames, InstanceStore, Trash
 from feed_assets.storage.records import Clearing, Guard, Look, Manifest, Measure, Scan, StagingPlace, obstructed
 from feed_assets.storage.refusals import Translated
+from feed_assets.storage.traces import Traces
 
 
 class LocalStore(InstanceStore):
@@ -191,6 +193,9 @@ class LocalStore(InstanceStore):
 
     def trash(self) -> Trash:
         return LocalTrash(self, self._root, self._calls)
+
+    def traces(self) -> Traces:
+        return LocalTraces(self._root, self.root_url, self._calls, self._refused)
 
     def copying(self) -> Copying:
         return self._copying

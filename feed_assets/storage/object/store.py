@@ -21,6 +21,7 @@ from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
 from feed_assets.storage.object.staging import ObjectStaging
+from feed_assets.storage.object.traces import ObjectTraces
 from feed_assets.storage.object.trash import ObjectTrash
 from feed_assets.storage.object.tree import find_present, list_objects, read_object, walk_keys
 from feed_assets.storage.paths import (
@@ -47,6 +48,7 @@ from feed_assets.storage.records import (
 )
 from feed_assets.storage.refusals import Translated
 from feed_assets.storage.scratch import Scratch
+from feed_assets.storage.traces import Traces
 
 _TRIES = 10
 _SCANS = 3
@@ -190,6 +192,9 @@ class ObjectStore(InstanceStore):
 
     def trash(self) -> Trash:
         return ObjectTrash(self, self.client, partial(self._translated, ""))
+
+    def traces(self) -> Traces:
+        return ObjectTraces(self.client, self.root_url, self._refused)
 
     def copying(self) -> Copying:
         return ObjectCopying(self.client, self.root_url, self._refused, self._staging)

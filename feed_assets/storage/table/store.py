@@ -43,6 +43,7 @@ from feed_assets.storage.table.partitions import TablePartitions
 from feed_assets.storage.table.places import VERSIONS_FOLDER, OpenStore, is_own_folder, version_path
 from feed_assets.storage.table.trash import TableTrash, purge_superseded, remove_superseded
 from feed_assets.storage.table.walk import PartitionTree
+from feed_assets.storage.traces import Traces
 
 _TRIES = 5
 _VIEWS = frozenset({"VIRTUAL_VIEW", "MATERIALIZED_VIEW"})
@@ -223,6 +224,9 @@ class TableStore(InstanceStore):
 
     def trash(self) -> Trash:
         return TableTrash(self, self._partitions)
+
+    def traces(self) -> Traces:
+        return self._partitions.root(self._partitions.table()).traces()
 
     def copying(self) -> Copying:
         raise StorageError(
