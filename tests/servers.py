@@ -69,6 +69,13 @@ def run_tcp_postgres() -> Iterator[int]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def postgres_program(name: str) -> Path:
+    """A program of the PostgreSQL that tests run, such as `pg_dump`."""
+    import pgserver
+
+    return Path(pgserver.__file__).parent / "pginstall" / "bin" / name
+
+
 @contextmanager
 def run_metastore() -> Iterator[int]:
     """A Hive metastore of the installed pyspark with an empty catalog, on a free port of 127.0.0.1; yields the port."""

@@ -59,3 +59,18 @@ class ForeignDefinitionsError(DefinitionStoreError):
             next_step="Set a namespace in the settings of this project. If this project has replaced the other one, "
             "confirm it: feed-assets apply --delete-all.",
         )
+
+
+class ReplacedDefinitionsError(DefinitionStoreError):
+    """Another place has declared the entities of the record since this one did, and declares them differently."""
+
+    def __init__(self, *, location: str, by: str, differing: tuple[str, ...]) -> None:
+        self.differing = differing
+        super().__init__(
+            location=location,
+            reason=f"{by} has replaced it as the declaration of the recorded entities, and {render_some(differing)} "
+            f"{'differs' if len(differing) == 1 else 'differ'}: two projects use one database, or an earlier one is "
+            "back",
+            next_step="Set a namespace in the settings of one of them. If this one replaces the other, confirm it: "
+            "feed-assets apply.",
+        )

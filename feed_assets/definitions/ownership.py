@@ -1,15 +1,17 @@
 """Protect the record of definitions: from another project on the same database, and from files that disappear.
 
-The record knows the places that have declared its entities. A place that it does not know, and that lacks many of the
-recorded entities, is another project. A known place that lacks many of them may have lost its files.
+The record knows the places that have declared its entities, and which did so last. A place that it does not know, and
+that lacks many of the recorded entities, is another project. A known place that lacks many of them may have lost its
+files. One that another has replaced, and that differs, must not take turns with it.
 """
 
 import json
 from collections.abc import Callable, Collection, Iterable
+from typing import Any
 
 from sqlalchemy import Connection
 
-from feed_assets.definitions.errors import ForeignDefinitionsError, MassDeletionError
+from feed_assets.definitions.errors import ForeignDefinitionsError, MassDeletionError, ReplacedDefinitionsError
 from feed_assets.definitions.recording import is_gone
 from feed_assets.issues import EntityKey
 from feed_assets.state.cursors import Cursors
@@ -68,13 +70,33 @@ def require_few_deleted(place: str, versions: Iterable[NewDefinition], declared:
         raise MassDeletionError(location=place, deleted=names, declared=declared)
 
 
+def require_not_replaced(connection: Connection, place: str, origin: str, versions: Iterable[NewDefinition]) -> None:
+    """Require that versions to be recorded do not come from a place that another one has replaced.
+
+    Two places that declare different entities would otherwise delete each other's with every tick. Entities in files
+    and entities built in Python leave each other alone, so `origin` says which of the two these are.
+
+    Raises:
+        ReplacedDefinitionsError: they do.
+    """
+    last = _load(connection).get("last", {}).get(origin)
+    if last not in (None, place) and place in find_places(connection):
+        names = tuple(f"{each.kind} {each.name!r}" for each in versions)
+        raise ReplacedDefinitionsError(location=place, by=last, differing=names)
+
+
 def find_places(connection: Connection) -> tuple[str, ...]:
     """Return the places that have declared entities of the record."""
-    text = Cursors(connection).get(PLACES_CURSOR)
-    return tuple(json.loads(text)["places"]) if text else ()
+    return tuple(_load(connection).get("places", ()))
 
 
-def add_place(connection: Connection, place: str) -> None:
-    """Record that a place declares entities of the record."""
+def put_place(connection: Connection, place: str, origin: str) -> None:
+    """Record that a place declares the entities of this origin; it replaces the one that did so before."""
     places = sorted({*find_places(connection), place})
-    Cursors(connection).put(PLACES_CURSOR, json.dumps({"version": _VERSION, "places": places}))
+    last = {**_load(connection).get("last", {}), origin: place}
+    Cursors(connection).put(PLACES_CURSOR, json.dumps({"version": _VERSION, "places": places, "last": last}))
+
+
+def _load(connection: Connection) -> dict[str, Any]:
+    text = Cursors(connection).get(PLACES_CURSOR)
+    return dict(json.loads(text)) if text else {}

@@ -15,7 +15,7 @@ from feed_assets.definitions.contents import Contents, ContentsReader, Quarantin
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
-from feed_assets.definitions.ownership import add_place, find_places, require_few_deleted
+from feed_assets.definitions.ownership import put_place, require_few_deleted, require_not_replaced
 from feed_assets.definitions.recording import Newest, decide_versions, is_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
@@ -204,6 +204,7 @@ class DefinitionStore:
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
             MassDeletionError: many entities have disappeared, and `may_delete_all` is not set; nothing was recorded.
+            ReplacedDefinitionsError: another place has replaced this one, and `may_delete_all` is not set.
         """
         with self._database.changing_definitions():
             self._recover(now)
@@ -257,17 +258,15 @@ class DefinitionStore:
         if not may_delete_all:
             declared = sum(map(is_in_folder, newest.values()))
             require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
-        with self._database.read() as connection:
-            is_new_place = bool(contents.documents) and place not in find_places(connection)
-        if not versions and not is_new_place:
+        if not versions:
             return []
         with self._database.begin() as connection:
-            if is_new_place:
-                add_place(connection, place)
+            if not may_delete_all:
+                require_not_replaced(connection, place, FOLDER_ORIGIN, versions)
+            put_place(connection, place, FOLDER_ORIGIN)
             definitions = Definitions(connection)
             appended = definitions.append(versions)
-            if appended:
-                definitions.bump_revision()
+            definitions.bump_revision()
         return appended
 
     def _read(self) -> tuple[Contents, Newest]:

@@ -6,9 +6,15 @@ from datetime import datetime
 
 from feed_assets.definitions.contents import ContentsReader
 from feed_assets.definitions.folder import open_folder
-from feed_assets.definitions.ownership import add_place, find_places, require_few_deleted, require_own_record
+from feed_assets.definitions.ownership import (
+    find_places,
+    put_place,
+    require_few_deleted,
+    require_not_replaced,
+    require_own_record,
+)
 from feed_assets.definitions.recording import is_gone
-from feed_assets.definitions.store import DefinitionStore
+from feed_assets.definitions.store import FOLDER_ORIGIN, DefinitionStore
 from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
@@ -55,7 +61,13 @@ def record_location(database: Database, settings: Settings, location: Location, 
     values = values_of(settings)
     if digest_files(read_entity_files(settings.entities_location), values) != location.digest:
         return False
-    open_store(database, settings).record_found(as_of)
+    store = open_store(database, settings)
+    store.record_found(as_of)
+    with database.read() as connection:
+        is_new_place = store.folder.location not in find_places(connection)
+    if is_new_place:
+        with database.begin() as connection:
+            put_place(connection, store.folder.location, FOLDER_ORIGIN)
     return digest_files(read_entity_files(settings.entities_location), values) == location.digest
 
 
@@ -95,6 +107,7 @@ def record_declared(
 
     Raises:
         MassDeletionError: many of them have disappeared at once.
+        ReplacedDefinitionsError: another place has replaced this one.
     """
     place = _place_of_python(settings)
     with database.changing_definitions():
@@ -110,7 +123,8 @@ def record_declared(
         if not versions and not is_new_place:
             return []
         with database.begin() as connection:
-            add_place(connection, place)
+            require_not_replaced(connection, place, PYTHON_ORIGIN, versions)
+            put_place(connection, place, PYTHON_ORIGIN)
             definitions = Definitions(connection)
             appended = definitions.append(versions)
             if appended:

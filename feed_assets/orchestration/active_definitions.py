@@ -11,13 +11,15 @@ from feed_assets.plan.records import Key, Plan
 class ActiveDefinitions:
     """A location with its layout, and the processes that cannot be launched yet.
 
-    `not_yet` contains processes for which Dagster has loaded other assets, or none.
+    `not_yet` contains processes for which Dagster has loaded other assets, or none. While `is_restored`, nothing is
+    launched: see `operations/restores.py`.
     """
 
     location: Location
     layout: AssetLayout
     not_yet: frozenset[Key]
     is_safe_mode: bool = False
+    is_restored: bool = False
 
     @property
     def plan(self) -> Plan:

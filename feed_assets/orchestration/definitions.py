@@ -41,6 +41,7 @@ _logger = get_logger(__name__)
 def build_definitions(
     entities: Sequence[Declared] | None = None,
     *,
+    folder: Path | None = None,
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
 ) -> Definitions:
@@ -49,6 +50,8 @@ def build_definitions(
     Args:
         entities: entities built in Python and functions declared with `process`; None loads the files named in the
             settings.
+        folder: the folder of the project, where the search for `feed_assets.yaml` begins; the working directory if
+            None. Dagster loads all code locations of a workspace in one working directory.
         settings: None reads them (see `load_settings`).
         resources: resources that replace those built here, such as `spark_<cluster>`.
 
@@ -57,7 +60,7 @@ def build_definitions(
         DefinitionsError: entities built in Python are wrong, or a file is wrong and the settings are strict, or the
             location cannot be read. Without strict, a wrong file excludes only itself and its dependents.
     """
-    settings = settings or load_settings()
+    settings = settings or load_settings(start=folder)
     now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
     location = load(now) if entities is None else declare_location(entities, now, settings.root)
@@ -80,7 +83,7 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
     return Definitions(
-        assets=[*build_assets(runtime, layout), _location_asset(location.digest)],
+        assets=[*build_assets(runtime, layout), _location_asset(runtime)],
         asset_checks=[_location_check(runtime)],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
@@ -120,22 +123,22 @@ def _spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
     )
 
 
-def _location_asset(digest: str) -> AssetSpec:
+def _location_asset(runtime: Runtime) -> AssetSpec:
     return AssetSpec(
-        names.LOCATION_KEY,
+        runtime.location_key,
         group_name="feed_assets",
         description=(
             "The entities that this location declares. Its check fails while one of their files is invalid, or while "
             "something fails in a tick of a sensor."
         ),
-        metadata={"feed_assets/digest": digest},
+        metadata={"feed_assets/digest": runtime.location.digest},
         kinds={"yaml"},
     )
 
 
 def _location_check(runtime: Runtime) -> AssetChecksDefinition:
     @asset_check(
-        asset=names.LOCATION_KEY,
+        asset=runtime.location_key,
         name=names.LOCATION_CHECK,
         description="Checks that every entity file is valid, and that nothing fails in the ticks of the sensors.",
     )
@@ -143,7 +146,8 @@ def _location_check(runtime: Runtime) -> AssetChecksDefinition:
         from feed_assets.orchestration.health import find_health
 
         location = runtime.location
-        evaluation = find_health(runtime.database(context.instance), location.plan, location.issues).check()
+        health = find_health(runtime.database(context.instance), location.plan, location.issues)
+        evaluation = health.check(runtime.location_key)
         return AssetCheckResult(
             passed=evaluation.passed,
             severity=evaluation.severity,

@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dagster import AssetCheckEvaluation, AssetCheckSeverity, MetadataValue
+from dagster import AssetCheckEvaluation, AssetCheckSeverity, AssetKey, MetadataValue
 
 from feed_assets.issues import Issue, Severity
 from feed_assets.masking import mask
+from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
 from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
@@ -23,25 +24,29 @@ from feed_assets.timing.dates import render_datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The issues of a location, the failures of its ticks, and the feeds with instances that cannot be polled."""
+    """The issues of a location, the failures of its ticks, the feeds with instances that cannot be polled, and whether
+    the state was restored and must be rebuilt.
+    """
 
     issues: Sequence[Issue]
     failures: Sequence[TickFailure]
     obstructed: Sequence[ObstructedFeed]
+    is_restored: bool = False
 
     @property
     def digest(self) -> str:
         """A digest of what is wrong, without how often and why."""
         units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
         units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
+        units += ["restored"] if self.is_restored else []
         return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
 
-    def check(self) -> AssetCheckEvaluation:
-        """Return the result of the check: passed if no file has an error and nothing fails."""
+    def check(self, location: AssetKey) -> AssetCheckEvaluation:
+        """Return the result of the check on a location's asset: passed if no file has an error and nothing fails."""
         errors = [issue for issue in self.issues if issue.severity is Severity.ERROR]
         failing = self._sentences()
         return AssetCheckEvaluation(
-            asset_key=names.LOCATION_KEY,
+            asset_key=location,
             check_name=names.LOCATION_CHECK,
             passed=not errors and not failing,
             severity=AssetCheckSeverity.ERROR,
@@ -58,20 +63,23 @@ class Health:
 
     def _sentences(self, cluster: str | None = None) -> list[str]:
         return [
+            *([HELD] if self.is_restored else []),
             *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
             *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
         ]
 
 
 def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Health:
-    """Read what fails now on the clusters of a plan; two small reads if nothing does."""
+    """Read what fails now on the clusters of a plan; three small reads if nothing does."""
     with database.read() as connection:
         failures = TickFailures(connection).all()
         obstructed = ArrivalPolls(connection).obstructed()
+        is_held = is_restored(connection)
     return Health(
         issues=issues,
         failures=[each for each in failures if each.cluster in plan.clusters],
         obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
+        is_restored=is_held,
     )
 
 

@@ -54,7 +54,7 @@ def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Databa
         runtime.real_clock.now(),
         TimeBudget(SECONDS_A_TICK),
         bulkheads,
-        is_safe_mode=active.is_safe_mode,
+        is_safe_mode=active.is_safe_mode or active.is_restored,
     )
     bulkheads.save(database)
     for feed, _, nominal_time in sorted(checked.changed):

@@ -45,6 +45,8 @@ def request_runs(
     at_most: int,
 ) -> list[RunRequest]:
     """Return run requests for the ready instances that are launched in this mode."""
+    if active.is_restored:
+        return []
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     nothing: list[LaunchRequest] = []
     requests = bulkheads.run(

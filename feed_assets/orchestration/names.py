@@ -54,12 +54,16 @@ RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 PRIORITY = "dagster/priority"
 
-LOCATION_KEY = AssetKey(["feed_assets", "definitions"])
 LOCATION_CHECK = "entities_are_valid"
 
 _LATE_NAMED = 5
 _NOT_WORD = re.compile(r"[^A-Za-z0-9_]+")  # "a-b c" → "a_b_c"
 _NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def location_key(namespace: str | None) -> AssetKey:
+    """Return the asset key of a location itself. Locations that share a Dagster instance differ by their namespaces."""
+    return AssetKey(["feed_assets", *([namespace] if namespace else []), "definitions"])
 
 
 def feed_key(record: FeedRecord) -> AssetKey:

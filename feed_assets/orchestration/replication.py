@@ -9,6 +9,7 @@ asset.
 from dagster import DagsterInstance, RunRequest, SkipReason
 
 from feed_assets.lifecycle.instances.requests import LaunchMode
+from feed_assets.operations.restores import HELD
 from feed_assets.orchestration import names
 from feed_assets.orchestration.health import describe_failing
 from feed_assets.orchestration.layout import AssetLayout
@@ -28,6 +29,8 @@ def run_replication_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
         return SkipReason("safe mode is on")
+    if active.is_restored:
+        return SkipReason(HELD)
     requests = request_runs(
         runtime,
         cluster,

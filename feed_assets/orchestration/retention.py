@@ -38,6 +38,7 @@ from feed_assets.lifecycle.retention.schedule import (
 from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
 from feed_assets.masking import get_logger
+from feed_assets.operations.restores import HELD
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.health import describe_failing
@@ -79,6 +80,8 @@ def run_retention_tick(
     active = follow_definitions(runtime, layout, database, as_of)
     if active.is_safe_mode:
         return SkipReason("safe mode is on")
+    if active.is_restored:
+        return SkipReason(HELD)
     bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
     work = bulkheads.run(
         TickStep.RETENTION, "", _find_work, runtime, database, active.location, cluster, as_of, bulkheads

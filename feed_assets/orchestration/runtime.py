@@ -12,10 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagster import DagsterInstance
+from dagster import AssetKey, DagsterInstance
 
 from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
+from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
@@ -61,6 +62,11 @@ class Runtime:
     @property
     def root(self) -> Path:
         return self.settings.root
+
+    @property
+    def location_key(self) -> AssetKey:
+        """The asset of the location itself, with its check."""
+        return names.location_key(self.settings.namespace)
 
     @cached_property
     def stores(self) -> "StorePool":

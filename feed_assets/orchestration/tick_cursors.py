@@ -2,7 +2,7 @@
 
 A database that is restored from a backup has other events under the same numbers, or none. The cursor knows some of the
 reported events by number and content. Reporting goes on after the newest of them that the log still has, so Dagster is
-told everything that it lacks, and some events twice.
+told everything that it lacks, and some events twice. Until the database has been rebuilt, nothing is launched.
 """
 
 import hashlib
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from feed_assets.operations.restores import count_rebuilds, record_restore
+from feed_assets.state.database import Database
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEvent
 
@@ -33,13 +35,14 @@ class ReportedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickCursor:
-    """A sensor's cursor: some of the reported events, newest first, and the digests of the location and of the health
-    that its check shows.
+    """A sensor's cursor: some of the reported events, newest first, the digests of the location and of the health that
+    its check shows, and how often the database had been rebuilt.
     """
 
     reported: tuple[ReportedEvent, ...] = ()
     location: str = ""
     health: str = ""
+    rebuilds: int = 0
 
     @property
     def last_seq(self) -> int:
@@ -48,6 +51,7 @@ class TickCursor:
 
     def render(self) -> str:
         fields = {"version": _VERSION, "told": self.last_seq, "checked": self.location, "health": self.health}
+        fields["rebuilds"] = self.rebuilds
         return json.dumps({**fields, "events": [[each.seq, each.digest] for each in self.reported]})
 
 
@@ -76,13 +80,13 @@ class Unreported:
             f"replaced; everything after the event {after} is reported again"
         )
 
-    def following(self, location: str, health: str) -> TickCursor:
+    def following(self, location: str, health: str, rebuilds: int) -> TickCursor:
         """Return the cursor after these events have been reported."""
         known = self.known
         if self.events:
             last = self.events[-1]
             known = thin_out((ReportedEvent(seq=last.seq, digest=digest_event(last)), *known))
-        return TickCursor(reported=known, location=location, health=health)
+        return TickCursor(reported=known, location=location, health=health, rebuilds=rebuilds)
 
 
 def parse_cursor(text: str | None) -> TickCursor:
@@ -102,7 +106,24 @@ def parse_cursor(text: str | None) -> TickCursor:
         reported=tuple(events) or ((ReportedEvent(seq=told),) if told else ()),
         location=str(fields["checked"]),
         health=str(fields.get("health", "")),
+        rebuilds=int(fields.get("rebuilds", 0)),
     )
+
+
+def notice_restore(database: Database, cursor: TickCursor, cluster: str) -> int:
+    """Record it if the database was restored and not rebuilt since; return how often it has been rebuilt."""
+    with database.read() as connection:
+        rebuilds = count_rebuilds(connection)
+        is_lost = bool(cursor.reported) and not _has_newest(connection, cursor, cluster)
+    if is_lost and rebuilds <= cursor.rebuilds:
+        with database.begin() as connection:
+            record_restore(connection)
+    return rebuilds
+
+
+def _has_newest(connection: Connection, cursor: TickCursor, cluster: str) -> bool:
+    newest = cursor.reported[0]
+    return any(newest.is_of(event) for event in EventLog(connection).read(newest.seq - 1, 1, clusters=[cluster]))
 
 
 def read_unreported(connection: Connection, cursor: TickCursor, cluster: str, limit: int) -> Unreported:

@@ -50,7 +50,7 @@ from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.releases import follow_plan
 from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
-from feed_assets.orchestration.tick_cursors import TickCursor, parse_cursor, read_unreported
+from feed_assets.orchestration.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.plan.records import ClusterRecord, Key, Plan
 from feed_assets.state.database import Database
 from feed_assets.state.records import TickStep
@@ -79,6 +79,7 @@ def run_tick(
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
     as_of = runtime.clock.now()
+    rebuilds = notice_restore(database, cursor, cluster)
     active = follow_definitions(runtime, layout, database, as_of)
     if cluster not in active.plan.clusters:
         return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
@@ -93,7 +94,7 @@ def run_tick(
         bulkheads=bulkheads,
     )
     done = tick.advance()
-    return tick.report(done, cursor)
+    return tick.report(done, cursor, rebuilds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,24 +151,29 @@ class _Tick:
             without_row=context.without_row,
         )
         explained = report_overdue(context, self.active.layout, cluster, instance)
-        requests = run(
-            TickStep.REQUESTS,
-            [],
-            apply_requests,
-            database,
-            timeline,
-            cluster,
-            as_of,
-            real_now,
-            REQUESTS_A_TICK,
-            bulkheads,
-            mode=LaunchMode.PARTITIONS,
-            without_row=context.without_row,
-            not_yet=self.active.not_yet,
-        )
+        requests = [] if self.active.is_restored else self._request(real_now)
         return _Done(arrivals=arrivals, readiness=readiness, requests=requests, explained=explained)
 
-    def report(self, done: _Done, cursor: TickCursor) -> SensorResult:
+    def _request(self, real_now: datetime) -> Sequence[LaunchRequest]:
+        """Request runs for what is ready."""
+        nothing: Sequence[LaunchRequest] = []
+        return self.bulkheads.run(
+            TickStep.REQUESTS,
+            nothing,
+            apply_requests,
+            self.database,
+            self.context.timeline,
+            self.cluster,
+            self.context.as_of,
+            real_now,
+            REQUESTS_A_TICK,
+            self.bulkheads,
+            mode=LaunchMode.PARTITIONS,
+            without_row=self.context.without_row,
+            not_yet=self.active.not_yet,
+        )
+
+    def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> SensorResult:
         """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
         cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
         with database.read() as connection:
@@ -191,10 +197,10 @@ class _Tick:
         health = find_health(database, self.active.plan, location.issues)
         run_requests = [build_run_request(layout, request) for request in done.requests]
         is_quiet = not (run_requests or asset_events or done.readiness.ready)
-        following = unreported.following(location.digest, health.digest)
+        following = unreported.following(location.digest, health.digest, rebuilds)
         said = describe(done.arrivals, done.readiness, len(asset_events), done.explained, self.active)
         if (cursor.location, cursor.health) != (following.location, following.health):
-            asset_events.append(health.check())
+            asset_events.append(health.check(self.runtime.location_key))
         oldest = describe_oldest(self.context, cluster) if is_quiet else ""
         return SensorResult(
             run_requests=run_requests or None,

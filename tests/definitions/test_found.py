@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from feed_assets.definitions.errors import ReplacedDefinitionsError
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.operations.recording import record_declared
 from feed_assets.settings import Settings
@@ -100,3 +101,21 @@ def test_a_place_that_is_lost_is_not_taken_for_empty(harness: DefinitionsHarness
         with pytest.raises(LocationUnreadableError, match="no such file or folder"):
             act(NOW)
     assert harness.actions("a") == ["SUBMITTED"]
+
+
+def test_two_places_that_differ_do_not_take_turns(harness: DefinitionsHarness, tmp_path: Path) -> None:
+    other = DefinitionsHarness(database=harness.database, location=str(tmp_path / "other"))
+    for each in (harness, other):
+        each.write("mine.yaml", feed_text("a") + "---\n" + feed_text("b"))
+    other.write("more.yaml", feed_text("c"))
+    harness.store.record_found(NOW)
+    assert [each.name for each in other.store.record_found(NOW)] == ["c"]
+    with pytest.raises(ReplacedDefinitionsError, match=r"feed 'c' differs: two projects use one database") as refused:
+        harness.store.record_found(NOW)
+    assert str(tmp_path / "other") in str(refused.value)
+    assert other.store.record_found(NOW) == []
+    assert harness.actions("c") == ["SUBMITTED"]
+    harness.store.record_found(NOW, "ann", may_delete_all=True)  # as `apply` does once it is confirmed
+    with pytest.raises(ReplacedDefinitionsError):
+        other.store.record_found(NOW)
+    assert harness.actions("c") == ["SUBMITTED", "DELETED"]

@@ -188,3 +188,11 @@ def runs_of(instance: DagsterInstance, process: str) -> list[DagsterRun]:
 
 def sqlite_state(home: Home) -> Database:
     return open_database(f"sqlite:///{home.home / 'feed_assets.db'}")
+
+
+def state_of(home: Home) -> Database:
+    """The state, in whichever database it is."""
+    if home.storage == "sqlite":
+        return sqlite_state(home)
+    host, port = home.settings["DAGSTER_PG_HOST"], home.settings["DAGSTER_PG_PORT"]
+    return open_database(f"postgresql://postgres@{host}:{port}/{home.settings['DAGSTER_PG_DB']}")

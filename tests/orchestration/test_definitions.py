@@ -275,6 +275,19 @@ def test_strict_settings_refuse_the_location(tmp_path: Path) -> None:
         build_definitions(settings=load_settings(environ=environ, start=tmp_path))
 
 
+def test_two_projects_of_one_workspace_have_their_own_settings_and_checks(tmp_path: Path) -> None:
+    keys = set()
+    for name, namespace in (("a", ""), ("b", "namespace: b")):
+        (tmp_path / name).mkdir()
+        _written(tmp_path / name)
+        (tmp_path / name / "feed_assets.yaml").write_text(f"entities: entities/good.yaml\n{namespace}\n")
+        definitions = build_definitions(folder=tmp_path / name)
+        (check,) = definitions.asset_checks or ()
+        assert isinstance(check, dg.AssetChecksDefinition)
+        keys |= {key.asset_key.to_user_string() for key in check.check_keys}
+    assert keys == {"feed_assets/definitions", "feed_assets/b/definitions"}
+
+
 def test_a_queue_becomes_the_queue_of_the_session_unless_its_configuration_names_one() -> None:
     spark, other = (LazyPySparkResource(spark_config=conf) for conf in ({"a": "b"}, {"spark.yarn.queue": "own"}))
     assert in_queue(spark, "reports").spark_config == {"a": "b", "spark.yarn.queue": "reports"}

@@ -9,7 +9,7 @@ import pytest
 from dagster import DagsterInstance
 
 from feed_assets.state.process_instances import ProcessInstances
-from tests.orchestration.dagster_home import Home, materialized, sqlite_state, wait_until
+from tests.orchestration.dagster_home import Home, materialized, state_of, wait_until
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land
 from tests.orchestration.test_reloading import command
 from tests.orchestration.test_replication import HERE
@@ -77,7 +77,7 @@ def status(home: Home) -> tuple[object, object]:
 
 def attempted(home: Home) -> dict[tuple[str, datetime], tuple[object, ...]]:
     """How each process instance ended that was ever attempted, in which run and from which inputs."""
-    with sqlite_state(home).read() as connection:
+    with state_of(home).read() as connection:
         instances = ProcessInstances(connection)
         rows = [
             row for process in PROCESSES for row in instances.find_between(*process, START, START + timedelta(days=1))

@@ -2,15 +2,18 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult
+from dagster import AssetCheckEvaluation, AssetKey, AssetMaterialization, DagsterInstance, SensorResult, SkipReason
 from dagster._core.test_utils import create_run_for_test
 from sqlalchemy import text
 
 from feed_assets.lifecycle.instances.retries import RetryResult
+from feed_assets.operations.rebuilding.rebuilding import rebuild_state
+from feed_assets.orchestration.replication import run_replication_tick
 from feed_assets.orchestration.runtime import STATE_FILE
 from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, parse_cursor
 from feed_assets.orchestration.ticks import log_exhausted
@@ -23,6 +26,8 @@ from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, World
 from tests.orchestration.small import ENTITIES, START, key, land
+
+THREE_AT_ONCE = ENTITIES.replace("timeout: months(60)", "timeout: months(60)\n    parallel: 3")
 
 
 def arrivals(result: SensorResult) -> list[str | None]:
@@ -96,8 +101,49 @@ def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(world: W
     for hour in range(5, 5 + later):
         land(world.home.data, hour, 1)
     world.at(NOON + timedelta(hours=2))
-    assert set(arrivals(world.tick())) >= {key(hour) for hour in range(2, 5 + later)}
+    told = world.tick()
+    assert set(arrivals(told)) >= {key(hour) for hour in range(2, 5 + later)}
+    assert "feed-assets state rebuild" in str(told.skip_reason)
     assert arrivals(world.tick()) == []
+
+
+def test_a_restored_state_launches_nothing_until_it_is_rebuilt(tmp_path: Path, instance: DagsterInstance) -> None:
+    world = World(Home(folder=tmp_path), instance, THREE_AT_ONCE)
+    database = world.runtime.database(world.instance)
+    land(world.home.data, 1, 1)
+    world.tick()
+    newest = parse_cursor(world.cursor).reported[0]
+    world.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
+    land(world.home.data, 2, 1)
+    world.at(NOON + timedelta(minutes=15))
+    held = world.tick()
+    assert not held.run_requests
+    (check,) = [event for event in held.asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert not check.passed
+    assert "restored from a backup" in str(check.metadata["failures"])
+    assert not world.tick().run_requests
+    asked = run_replication_tick(world.runtime, world.layout, "here", world.instance)
+    assert isinstance(asked, SkipReason)
+    assert "restored from a backup" in str(asked.skip_message)
+    rebuild_state(world.settings, database, author="ann")
+    told = world.tick()
+    assert key(2) in [request.partition_key for request in told.run_requests or ()]
+    (check,) = [event for event in told.asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert check.passed
+
+
+def test_a_state_that_was_rebuilt_before_the_daemon_began_is_not_held(
+    tmp_path: Path, instance: DagsterInstance
+) -> None:
+    world = World(Home(folder=tmp_path), instance, THREE_AT_ONCE)
+    land(world.home.data, 1, 1)
+    world.tick()
+    newest = parse_cursor(world.cursor).reported[0]
+    world.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
+    rebuild_state(world.settings, world.runtime.database(world.instance), author="ann")
+    land(world.home.data, 2, 1)
+    world.at(NOON + timedelta(minutes=15))
+    assert key(2) in [request.partition_key for request in world.tick().run_requests or ()]
 
 
 def test_what_a_run_has_published_is_told_if_dagster_does_not_know_the_run(

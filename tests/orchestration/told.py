@@ -7,7 +7,7 @@ from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
 from feed_assets.orchestration import names
 from tests.orchestration.dagster_home import runs_of
 
-CHECK = AssetCheckKey(names.LOCATION_KEY, names.LOCATION_CHECK)
+CHECK = AssetCheckKey(names.location_key(None), names.LOCATION_CHECK)
 
 
 def location_check(instance: DagsterInstance) -> AssetCheckEvaluation | None:
@@ -18,9 +18,12 @@ def location_check(instance: DagsterInstance) -> AssetCheckEvaluation | None:
     return found if isinstance(found, AssetCheckEvaluation) else None
 
 
-def arrival_ticks(instance: DagsterInstance, since: float) -> list[InstigatorTick]:
-    """The ticks of the arrival sensor that began after a moment, the oldest first."""
-    (sensor,) = [each for each in instance.all_instigator_state() if each.instigator_name == "arrival_here"]
+def arrival_ticks(instance: DagsterInstance, since: float, name: str = "arrival_here") -> list[InstigatorTick]:
+    """The ticks of an arrival sensor that began after a moment, the oldest first; none if it has never run."""
+    found = [each for each in instance.all_instigator_state() if each.instigator_name == name]
+    if not found:
+        return []
+    (sensor,) = found
     ticks = instance.get_ticks(sensor.instigator_origin_id, sensor.selector_id, after=since)
     return sorted(ticks, key=lambda tick: tick.timestamp)
 

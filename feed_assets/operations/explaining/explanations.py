@@ -3,7 +3,7 @@
 `lifecycle/instances/blockers.py` finds the blockers of a process instance, with the same decisions as the tick.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import assert_never
@@ -40,6 +40,7 @@ from feed_assets.operations.explaining.sentences import (
 )
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.rows import rendered
+from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateKey
@@ -139,14 +140,14 @@ class _Explainer:
         )
         record = None if facts.active is None else facts.active.record
         failures = explain_process_failures(self._tick_failures, key, record)
-        safe = self._safe_mode() if is_root else ()
+        held = self._held() if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
             name=key.process,
             cluster=key.cluster,
             nominal_time=key.nominal_time,
             status=status,
-            reasons=(*blockers, *state, *failures, *safe),
+            reasons=(*blockers, *state, *failures, *held),
         )
 
     def feed(self, key: FeedKey) -> Explanation:
@@ -178,11 +179,12 @@ class _Explainer:
         self._explained.add(name)
         return is_explained
 
-    def _safe_mode(self) -> tuple[Reason, ...]:
-        if not is_safe_mode(self._connection):
-            return ()
-        text = "safe mode is on: late data starts no runs, and it cannot be rerun"
-        return (Reason(code=ReasonCode.SAFE_MODE, text=text),)
+    def _held(self) -> Iterator[Reason]:
+        if is_safe_mode(self._connection):
+            text = "safe mode is on: late data starts no runs, and it cannot be rerun"
+            yield Reason(code=ReasonCode.SAFE_MODE, text=text)
+        if is_restored(self._connection):
+            yield Reason(code=ReasonCode.RESTORED, text=HELD)
 
     def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:
         match blocker:

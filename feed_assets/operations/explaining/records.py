@@ -54,6 +54,7 @@ class ReasonCode(StrEnum):
     LATE_CHECK = "late-check"
     LATE_DATA = "late-data"
     SAFE_MODE = "safe-mode"
+    RESTORED = "restored"
     POLLS = "polls"
     EVENT = "event"
     SEE_ABOVE = "see-above"

@@ -17,6 +17,7 @@ from feed_assets.operations.entities.settling import settle_releases
 from feed_assets.operations.rebuilding.feeds import OnProgress, RebuiltFeed, rebuild_feed
 from feed_assets.operations.rebuilding.processes import RebuiltProcess, rebuild_process
 from feed_assets.operations.rebuilding.surveying import FoundInstance, find_finished
+from feed_assets.operations.restores import record_rebuild
 from feed_assets.plan.records import Key
 from feed_assets.settings import Settings
 from feed_assets.state.database import Database
@@ -69,6 +70,8 @@ def rebuild_state(
     entities.record()
     settle_releases(entities)
     rebuilt = rebuild_instances(open_context(settings, database), on_progress=on_progress)
+    with database.begin() as connection:
+        record_rebuild(connection)
     if not rebuilt.is_empty:
         feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
         figures = {"feed_instances": feeds, "process_instances": processes, "holds": len(rebuilt.holds)}
