@@ -9,6 +9,7 @@ from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_schedu
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
+from feed_assets.operations.restores import record_restore
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.causes import Cause
 from feed_assets.state.definition_records import ScheduleState
@@ -303,6 +304,9 @@ def test_safe_mode_is_mentioned(tmp_path: Path) -> None:
     assert ReasonCode.SAFE_MODE not in codes(why(world, "count", START, at("01T00:40")))
     set_safe_mode(world.database, is_on=True, author="ops", now=at("01T00:35"))
     assert ReasonCode.SAFE_MODE in codes(why(world, "count", START, at("01T00:40")))
+    with world.database.begin() as connection:
+        record_restore(connection)
+    assert ReasonCode.RESTORED in codes(why(world, "count", START, at("01T00:40")))
 
 
 def test_of_many_missing_the_oldest_are_followed_and_all_are_counted(tmp_path: Path) -> None:

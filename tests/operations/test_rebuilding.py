@@ -194,3 +194,18 @@ def test_an_instance_that_ran_when_the_backup_was_made_has_succeeded_if_its_run_
     statuses = finished.statuses("count")
     assert statuses[TIMES[2]] is ProcessInstanceStatus.SUCCEEDED
     assert statuses[TIMES[3]] is ProcessInstanceStatus.RUNNING
+
+
+def test_an_instance_whose_run_was_taken_for_dead_after_the_restore_has_succeeded_if_that_run_wrote_it(
+    finished: World,
+) -> None:
+    again = {TIMES[2]: ProcessInstanceStatus.READY, TIMES[3]: ProcessInstanceStatus.FAILED}
+    with finished.database.begin() as connection:
+        for time, status in again.items():
+            key = ProcessKey("count", "primary", time)
+            ProcessInstances(connection).transition(key, {ProcessInstanceStatus.SUCCEEDED}, status=status)
+        connection.execute(update(attempts).values(status="FAILED").where(attempts.c.nominal_time.in_(again)))
+    rebuild(finished)
+    assert {finished.statuses("count")[time] for time in again} == {ProcessInstanceStatus.SUCCEEDED}
+    assert run_all(finished) == []
+    assert rebuild(finished).is_empty

@@ -21,6 +21,7 @@ from feed_assets.state.watermarks import Watermarks
 
 _BATCH = 500
 _MOMENT = timedelta(microseconds=1)
+_AT_WORK_OR_DONE = frozenset({ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUCCEEDED})
 _NEVER_RUN = frozenset({ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY})
 
 
@@ -70,7 +71,8 @@ def _find_unfinished(
     connection: Connection, process: ProcessRecord, times: Sequence[datetime], runs: Mapping[datetime, str | None]
 ) -> list[datetime]:
     """Return the instances that never ran by the record, those that run by it in the run that wrote them, and those
-    that were written by a run that it does not know.
+    that were written by a run that it does not know, or takes for failed: a restored record does not know how a run
+    ended.
     """
     keys = [ProcessKey(*process.key, time) for time in times]
     rows, attempts = ProcessInstances(connection).get_many(keys), Attempts(connection).of_many(keys)
@@ -82,7 +84,10 @@ def _find_unfinished(
             return True
         if row.status is ProcessInstanceStatus.RUNNING and row.run_id == run:
             return True
-        return run is not None and all(attempt.run_id != run for attempt in attempts.get(key, ()))
+        if run is None:
+            return False
+        ends = [attempt.status for attempt in attempts.get(key, ()) if attempt.run_id == run]
+        return not ends or (row.status not in _AT_WORK_OR_DONE and ProcessInstanceStatus.SUCCEEDED not in ends)
 
     return [time for time in times if is_open(time)]
 
