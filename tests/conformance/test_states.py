@@ -32,7 +32,7 @@ from tests.operations.harness import ALL, EntityHarness, file_of
 Case = dict[str, Any]
 TABLE = "states.json"
 TIMEOUT = timedelta(hours=6)
-_FALCONS = {None: None, ProcessInstanceStatus.TIMEDOUT: "TIMED_OUT"}
+_FALCONS = {ProcessInstanceStatus.TIMEDOUT: "TIMED_OUT"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Life:
     def state(self, time: datetime = START) -> str | None:
         """The state in Falcon's words."""
         status = self.world.statuses("p").get(time)
-        return _FALCONS.get(status, status and status.value)
+        return None if status is None else _FALCONS.get(status, status.value)
 
     def trigger(self, time: datetime = START) -> None:
         self.world.ready(time + timedelta(minutes=1))
