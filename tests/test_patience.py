@@ -36,7 +36,7 @@ def test_all_are_called_at_once_and_what_hangs_is_left_alone_until_it_ends() -> 
     calls: dict[str, Callable[[], int]] = {"one": hang, "two": hang, "good": lambda: 7, "bad": fail}
     watch = Stopwatch()
     answers = patience.ask(calls)
-    assert watch.seconds < 10 * A_MOMENT
+    assert watch.seconds < 50 * A_MOMENT
     assert answers["good"].value == 7
     assert str(answers["bad"].value) == "broken"
     assert str(answers["one"].value).startswith("one has not answered within 0.1 seconds.")

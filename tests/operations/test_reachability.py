@@ -104,7 +104,7 @@ def test_row_7_what_does_not_answer_in_time_is_refused(tmp_path: Path, listener:
     changes = {"storage": f"file://{tmp_path}", "catalog": f"thrift://127.0.0.1:{listener}"}
     (text,) = _cluster(changes, seconds=0.5)
     assert "its catalog cannot be used: no answer within 0.5 seconds" in text
-    assert time.monotonic() - begun < 9
+    assert time.monotonic() - begun < 60
 
 
 @pytest.fixture
