@@ -29,11 +29,15 @@ def test_nothing_runs_again_and_what_lies_on_storage_is_green_again(tmp_path: Pa
         land(home.data, hour, hour, 10)
     with home.instance() as instance, home.daemon():
         wait_until_green(home, instance, 0, 1, 2)
+    command(
+        home, "hold", "add", "audit", "--feed", "numbers", "--instance", "2026-01-01T01:00Z", "--reason", "an audit"
+    )
     said, instances = status(home), attempted(home)
     assert len(instances) == 2 * 3
     lose_everything(home)
     planned = json.loads(command(home, "state", "rebuild", "--dry-run", "--output", "json"))
     assert {each["process"]: each["recorded"] for each in planned["processes"]} == {"summing": 3, "numbers@here": 3}
+    assert [each["name"] for each in planned["holds"]] == ["audit"]
     assert attempted(home) == {}
     command(home, "state", "rebuild", "--yes")
     assert (status(home), attempted(home)) == (said, instances)
@@ -63,8 +67,8 @@ def lose_everything(home: Home) -> None:
     (home.home / "dagster.yaml").write_text(settings)
 
 
-def status(home: Home) -> tuple[object, object]:
-    """What the state says of the replicas of three hours, and which instances have expired and are kept why."""
+def status(home: Home) -> tuple[object, object, str]:
+    """What the state says of the replicas of three hours, which instances have expired and are kept why, and holds."""
     hours = ("--start", "2026-01-01T00:00Z", "--end", "2026-01-01T03:00Z")
     replicas = json.loads(command(home, "replication", "status", "numbers", *hours, "--output", "json"))
     planned = json.loads(command(home, "retention", "plan", "--dry-run", "--output", "json"))
@@ -72,7 +76,7 @@ def status(home: Home) -> tuple[object, object]:
         [each[name] for name in ("nominal_time", "sync", "run_id", "copied_digest")] for each in replicas["instances"]
     ]
     names = ("feed", "cluster", "instances", "bytes", "oldest", "newest", "rules", "kept")
-    return copied, [[each[name] for name in names] for each in planned["feeds"]]
+    return copied, [[each[name] for name in names] for each in planned["feeds"]], command(home, "hold", "list")
 
 
 def attempted(home: Home) -> dict[tuple[str, datetime], tuple[object, ...]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.errors import SweepRefusedError
 from feed_assets.lifecycle.instances.leasing import Leased
+from feed_assets.lifecycle.retention.hold_traces import HoldTraces
 from feed_assets.lifecycle.retention.locations import archive_path, base_below_root, find_location
 from feed_assets.lifecycle.retention.movers import Mover, MoveTask
 from feed_assets.lifecycle.retention.policies import digest_policy
@@ -87,8 +88,12 @@ class ChunkWorker:
     sweep: Sweep
     is_resumed: bool
     mover: Mover
+    _traces: HoldTraces = field(init=False)
     _described: set[str] = field(default_factory=set)
     _trashed: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._traces = self.context.hold_traces()
 
     def run(self, chunks: Sequence[SweepChunk]) -> None:
         """Run claimed chunks: move the items of all chunks together, then record each chunk."""
@@ -106,9 +111,10 @@ class ChunkWorker:
                 self._finish(each)
 
     def _prepare(self, stack: ExitStack, chunk: SweepChunk) -> _Prepared:
-        """Take the leases of a chunk's instances, and find the items that are protected."""
+        """Take the leases of a chunk's instances, and find the items that are protected, also by lost holds."""
         context, cluster = self.context, self.sweep.cluster
         record = context.feed(chunk.feed, cluster)
+        self._traces.settle([] if record is None else [record])
         location = find_location(record, chunk.kind)
         address = location.store if location else context.plan.clusters[cluster].store
         store = context.stores.get(address)

@@ -191,7 +191,10 @@ class HoldTraces:
         if is_feed_known and (hold.cluster is None or hold.cluster in plan.clusters):
             return [hold]
         if hold.feed is None:
-            return [replace(hold, cluster=name) for name in sorted({each.cluster for each, _ in self._data[address]})]
+            return [
+                replace(hold, cluster=name)
+                for name in sorted({each.cluster for each, _ in self._data.get(address, ())})
+            ]
         return [replace(hold, feed=feed, cluster=cluster) for feed, cluster in self._find_at(address, trace)]
 
     def _find_at(self, address: StoreAddress, trace: HoldTrace) -> list[Key]:

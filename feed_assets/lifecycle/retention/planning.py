@@ -108,7 +108,7 @@ def plan_sweeps(
 
     Args:
         database: the record.
-        stores: storage; it is only walked, polled and measured.
+        stores: storage; it is only walked, polled and measured, and its traces of holds are brought up to date.
         timeline: the definitions.
         cluster: the cluster.
         feeds: the feeds; those without retention are skipped.

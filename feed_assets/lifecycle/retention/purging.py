@@ -111,7 +111,7 @@ def _find_hold(context: SweepContext, sweep: Sweep, traces: HoldTraces) -> str |
     try:
         traces.settle(context.feeds_of(sweep))
     except StorageError as exc:
-        return f"the traces of holds cannot be read: {exc}"
+        return str(exc)
     with context.database.read() as connection:
         holds = Holds(connection)
         for head in SweepChunks(connection, sweep.sweep_id).heads():

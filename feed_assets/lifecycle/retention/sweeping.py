@@ -62,7 +62,6 @@ def run_sweep(
         FeedsUnsweptError: the same for several feeds.
     """
     begun = begin_sweep(context, sweep_id)
-    context.hold_traces().settle(context.feeds_of(begun.sweep))
     sweep_chunks(context, begun, mover=mover, progress=progress)
     return end_sweep(context, sweep_id)
 

@@ -118,7 +118,7 @@ def plan_retention(
     dry_run: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RetentionPlan:
-    """Plan the removal of expired instances, and store the plan; storage is not changed.
+    """Plan the removal of expired instances, and store the plan; no data are changed.
 
     Args:
         context: the definitions, the record and storage.

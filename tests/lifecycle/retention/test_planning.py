@@ -20,13 +20,15 @@ from tests.lifecycle.world import START, at, counted_statements
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
 READING = {"walk_folders", "measure", "look", "root_url", "url", "spark_scheme"}
+TRACES = {"traces"}
+"""Beside reading, planning keeps the traces of holds up to date, in the hidden folder."""
 
 
 class ReadOnlyStore(LocalStore):
-    """A store that can only be walked, looked at and measured: anything else fails."""
+    """A store that can only be walked, looked at and measured, and has traces: anything else fails."""
 
     def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_") and name not in READING:
+        if not name.startswith("_") and name not in READING | TRACES:
 
             def refuse(*_: object, **__: object) -> NoReturn:
                 raise AssertionError(f"planning has called {name}")
