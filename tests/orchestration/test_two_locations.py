@@ -44,6 +44,7 @@ def test_neither_changes_the_entities_of_the_other_and_both_work(tmp_path: Path)
     for feed in ("numbers", "letters"):
         for hour in (0, 1):
             land(first.data, hour, hour, 10, feed=feed)
+    command(first, "apply", "--yes", "--skip-checks")  # the database is the first one's, whichever ticks first
     with first.instance() as instance, first.daemon():
         wait_until(lambda: is_green(instance, "here", "there", "numbers", "sums"), first.log)
         wait_until(lambda: "it belongs to another project. Set a namespace" in refusal(instance), first.log)
