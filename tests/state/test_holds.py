@@ -33,6 +33,16 @@ def test_holds_come_back_as_they_were_with_numbers(database: Database) -> None:
         assert Holds(connection).newest(2) == [second[0], first[1]]
 
 
+def test_a_lost_hold_is_added_once_and_never_after_its_release(database: Database) -> None:
+    with database.begin() as connection:
+        holds = Holds(connection)
+        (known, released) = holds.add([hold("audit"), hold("legal")])
+        holds.release("legal", hour(3), "bob")
+        found = [known.as_placed(), released.as_placed(), hold("audit", feed="views"), hold("audit", feed="views")]
+        assert [(each.number, each.feed) for each in holds.add_lost(found)] == [(3, "views")]
+        assert holds.add_lost(found) == []
+
+
 def test_a_hold_protects_until_it_expires_or_is_released(database: Database) -> None:
     with database.begin() as connection:
         holds = Holds(connection)

@@ -10,7 +10,7 @@ from tests.storage.harnesses import StoreHarness
 
 
 def test_a_trace_is_kept_replaced_and_dropped_and_nobody_sees_it(harness: StoreHarness) -> None:
-    harness.put("weather/2013/part.csv", b"1")
+    harness.land("weather/2013/11/01/00", {"part.csv": b"1"})
     seen, traces = harness.names(), harness.store.traces()
     assert (traces.names(), traces.find("one")) == (frozenset(), None)
     traces.drop("one")
