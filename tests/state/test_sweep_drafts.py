@@ -18,7 +18,7 @@ from feed_assets.state.sweeps import Sweeps
 from tests.state.samples import HOUR, finished, hour, sweep_draft, sweep_item
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # lone surrogates, too: names on disk that are no text
-NUMBERS = st.none() | st.integers(min_value=0, max_value=2**62)
+NUMBERS = st.none() | st.integers(min_value=0, max_value=2**58)  # of which twenty are a number of 64 bits
 TIMES = st.datetimes(timezones=st.just(UTC))
 ITEMS = st.builds(
     SweepItem, path=TEXTS, nominal_time=TIMES, bytes=NUMBERS, files=NUMBERS, rule=TEXTS, reason=TEXTS, fingerprint=TEXTS
