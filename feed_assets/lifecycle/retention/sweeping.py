@@ -22,6 +22,7 @@ from feed_assets.state.leases import Leases
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import ChunkState, FeedCount, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from feed_assets.storage.errors import StorageError
 from feed_assets.timing.dates import render_datetime
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -104,7 +105,7 @@ def sweep_chunks(
     with context.database.read() as connection:
         left = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
     settled = sweep.paths - sum(head.count for head in left)
-    failures: dict[str, Exception] = {}
+    failures = _find_unsettled(context, sweep)
     width = mover.width
     try:
         while chunks := claims.take_many(ChunkState.OPEN, width, without=failures):
@@ -127,6 +128,17 @@ def sweep_chunks(
         raise FeedsUnsweptError(sweep=sweep.sweep_id, failures=failures)
     for failure in failures.values():
         raise failure
+
+
+def _find_unsettled(context: SweepContext, sweep: Sweep) -> dict[str, Exception]:
+    """Return the feeds of a sweep whose traces of holds cannot be read, so that it is unknown what these protect."""
+    traces, failures = context.hold_traces(), dict[str, Exception]()
+    for record in context.feeds_of(sweep):
+        try:
+            traces.settle([record])
+        except StorageError as exc:
+            failures[record.feed] = exc
+    return failures
 
 
 def end_sweep(context: SweepContext, sweep_id: str) -> Sweep:
