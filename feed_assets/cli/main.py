@@ -98,6 +98,13 @@ def main(debug: bool) -> None:
         logging.basicConfig(level=logging.DEBUG)
         for handler in logging.getLogger().handlers:
             mask_logs(handler)
+    elif logging.lastResort is not None:
+        logging.lastResort.addFilter(_drop_traceback)
+
+
+def _drop_traceback(record: logging.LogRecord) -> bool:
+    record.exc_info = record.exc_text = None
+    return True
 
 
 main.add_command(validate)

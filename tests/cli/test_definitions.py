@@ -1,4 +1,5 @@
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -169,3 +170,14 @@ def test_the_schema_has_all_that_it_refers_to_and_every_key_that_samples_use() -
         assert {"kind", *document} <= set(definition["properties"])
         assert set(definition["required"]) <= {"kind", *document}
     assert set(schema["properties"]["kind"]["enum"]) == {kind.value for kind in Kind}
+
+
+def test_a_warning_on_the_terminal_has_no_traceback(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run("validate")
+    try:
+        raise ValueError("no such place")
+    except ValueError:
+        record = logging.LogRecord("feed_assets", logging.WARNING, __file__, 1, "it stays", (), sys.exc_info())
+    assert logging.lastResort is not None
+    logging.lastResort.handle(record)
+    assert capsys.readouterr().err == "it stays\n"
