@@ -3,7 +3,8 @@
 An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
@@ -16,14 +17,14 @@ from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.masking import get_logger, mask
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.explaining.explanations import explain_process_instance
+from feed_assets.operations.explaining.explanations import explain_process_instances
 from feed_assets.operations.explaining.records import Explanation
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.state.database import Database
 from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
-from feed_assets.state.records import ProcessInstance
+from feed_assets.state.records import ProcessInstance, ProcessKey
 from feed_assets.timing.dates import render_datetime
 from feed_assets.timing.errors import InstanceError
 
@@ -70,10 +71,11 @@ def _report(
     context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: DagsterInstance
 ) -> int:
     with context.read() as connection:
-        found = [(row, find_explanation(context, connection, row)) for row in due]
+        found = find_explanations(context, connection, due)
     reported = 0
     notices: list[OverdueNotice] = []
-    for row, explanation in found:
+    for row in due:
+        explanation = found.get(row.key)
         notice = decide_notice(row, explanation.digest if explanation else None, context.as_of)
         notices.append(notice)
         if explanation is not None and notice.digest != row.notice_digest:
@@ -85,12 +87,16 @@ def _report(
     return reported
 
 
-def find_explanation(context: OperationContext, connection: Connection, row: ProcessInstance) -> Explanation | None:
-    """Return why an instance is in its state; None if it is not an instance by the current definitions."""
-    try:
-        return explain_process_instance(context, connection, *row.key)
-    except (EntityNotFoundError, InstanceError, InstanceQueryError):
-        return None
+def find_explanations(
+    context: OperationContext, connection: Connection, rows: Iterable[ProcessInstance]
+) -> dict[ProcessKey, Explanation]:
+    """Return why instances are in their states; those that are no instances by the current definitions are left out."""
+    known = []
+    for row in rows:
+        with suppress(EntityNotFoundError, InstanceError, InstanceQueryError):
+            context.active_release(connection, *row.key)
+            known.append(row.key)
+    return explain_process_instances(context, connection, known) if known else {}
 
 
 def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
@@ -135,8 +141,8 @@ def describe_oldest(context: OperationContext, cluster: str) -> str:
     try:
         with context.database.read() as connection:
             row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
-            explanation = find_explanation(context, connection, row) if row else None
+            found = find_explanations(context, connection, [row] if row else [])
     except Exception:
         _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
         return ""
-    return f"; oldest waiting instance: {mask(explanation.root_sentence)}" if explanation else ""
+    return "".join(f"; oldest waiting instance: {mask(each.root_sentence)}" for each in found.values())

@@ -7,7 +7,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import render_document
 from feed_assets.lifecycle.instances.schedules import ScheduleView, apply_schedules, decide_schedules
 from feed_assets.operations.consolidation import Result
-from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.explanations import explain, explain_process_instance, explain_process_instances
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.restores import record_restore
 from feed_assets.operations.safe_mode import set_safe_mode
@@ -22,9 +22,10 @@ from feed_assets.state.records import (
     FeedInstanceStatus,
     NewFeedEvent,
     ProcessInstanceStatus,
+    ProcessKey,
 )
 from feed_assets.timing.dates import NEVER
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
 from tests.operations.contexts import WEBSERVER, context_of, counting_world, put, row
 
 READY, RUNNING, FAILED = (
@@ -95,6 +96,24 @@ def test_nothing_is_said_of_a_storage_that_nobody_has_polled(tmp_path: Path) -> 
     assert [(each.code, each.text) for each in found.reasons] == [
         (ReasonCode.NOT_POLLED, f"{url} has not been polled yet: the next tick polls it")
     ]
+
+
+def test_several_instances_are_explained_together_each_as_if_alone(tmp_path: Path) -> None:
+    world = counting_world(tmp_path, parallel=1)
+    put(world, row("count", START, RUNNING, run_id="run"))
+    world.tick(at("01T03:30"))
+    context = context_of(world, at("01T03:40"))
+    counts = [ProcessKey("count", "primary", time) for time in hours(4)]
+    keys = [ProcessKey("report", "primary", START), *counts]
+    with context.read() as connection:
+        with counted_statements() as by_one:
+            alone = {key: explain_process_instance(context, connection, *key) for key in keys}
+        with counted_statements() as at_once:
+            together = explain_process_instances(context, connection, keys)
+    assert together == alone
+    assert ReasonCode.NO_SLOT in codes(alone[counts[1]])  # said only of the instance that is asked for
+    assert "runs of its process are active" not in alone[keys[0]].render()
+    assert len(at_once) < len(by_one) / 2
 
 
 def test_the_tree_as_text_and_json(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class Case:
     def blockers(self) -> tuple[Blocker, ...]:
         context = context_of(self.world, self.as_of)
         with context.read() as connection:
-            all_facts = load_instance_facts(context, connection, process=self.key)
+            all_facts = load_instance_facts(context, connection, processes=[self.key])
             return find_blockers(context, all_facts.processes[self.key], self.key)
 
     def put(self, time: datetime, status: ProcessInstanceStatus, number: int | None = None) -> None:

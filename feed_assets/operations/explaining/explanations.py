@@ -5,7 +5,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import assert_never
 
 from sqlalchemy import Connection
@@ -30,7 +29,7 @@ from feed_assets.lifecycle.instances.blockers import (
 )
 from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.explaining.facts import InstanceFacts, ProcessFacts, load_instance_facts
+from feed_assets.operations.explaining.facts import InstanceFacts, ProcessFacts, is_ready, load_instance_facts
 from feed_assets.operations.explaining.records import Explanation, Reason, ReasonCode
 from feed_assets.operations.explaining.sentences import (
     describe_missing,
@@ -40,15 +39,14 @@ from feed_assets.operations.explaining.sentences import (
 )
 from feed_assets.operations.explaining.tick_failures import explain_feed_failures, explain_process_failures
 from feed_assets.operations.instances.rows import rendered
-from feed_assets.operations.restores import HELD, is_restored
-from feed_assets.operations.safe_mode import is_safe_mode
+from feed_assets.operations.restores import HELD
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.late_checks import LateKey
-from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey, TickFailure
-from feed_assets.state.tick_failures import TickFailures
+from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
 UNSCHEDULED = "UNSCHEDULED"
+_SAFE_MODE = Reason(code=ReasonCode.SAFE_MODE, text="safe mode is on: late data starts no runs, and it cannot be rerun")
 
 
 def explain(
@@ -79,8 +77,18 @@ def explain_process_instance(
     """
     context.active_release(connection, name, cluster, nominal_time)
     key = ProcessKey(name, cluster, nominal_time)
-    all_facts = load_instance_facts(context, connection, process=key)
-    return _Explainer(context, connection, all_facts).process(key)
+    return explain_process_instances(context, connection, [key])[key]
+
+
+def explain_process_instances(
+    context: OperationContext, connection: Connection, keys: Sequence[ProcessKey]
+) -> dict[ProcessKey, Explanation]:
+    """Explain the states of process instances, each by itself; the facts of all are loaded together.
+
+    Their processes have these instances, by the definitions that govern them.
+    """
+    all_facts = load_instance_facts(context, connection, processes=keys)
+    return {key: _Explainer(context, connection, all_facts).process(key) for key in keys}
 
 
 def explain_feed_instance(
@@ -94,18 +102,22 @@ def explain_feed_instance(
     """
     context.feed_on(name, cluster).sequence.index(nominal_time)
     key = FeedKey(name, cluster, nominal_time)
-    all_facts = load_instance_facts(context, connection, feed=key)
+    all_facts = load_instance_facts(context, connection, feeds=[key])
     return _Explainer(context, connection, all_facts).feed(key)
 
 
-def find_blockers(context: OperationContext, facts: ProcessFacts, key: ProcessKey) -> tuple[Blocker, ...]:
-    """Return everything that keeps a process instance from running."""
+def find_blockers(
+    context: OperationContext, facts: ProcessFacts, key: ProcessKey, *, is_root: bool = True
+) -> tuple[Blocker, ...]:
+    """Return everything that keeps a process instance from running. Of an instance upstream (not `is_root`), the launch
+    order matters only once it is ready.
+    """
     process = context.plan.processes.get((key.process, key.cluster))
     if process is None or facts.active is None:
         return ()
     launch = (
         launch_blockers(process, facts.active.record, key.nominal_time, facts.launches, context.real_now)
-        if facts.launches is not None
+        if facts.launches is not None and (is_root or is_ready(facts.row))
         else ()
     )
     existence = existence_blockers(facts.row, key.nominal_time + process.delay, facts.next_time, context.as_of)
@@ -121,10 +133,6 @@ class _Explainer:
         self._all_facts = all_facts
         self._explained: set[tuple[Kind, str, str, datetime]] = set()
 
-    @cached_property
-    def _tick_failures(self) -> Sequence[TickFailure]:
-        return TickFailures(self._connection).all()
-
     def process(self, key: ProcessKey) -> Explanation:
         """Explain a process instance."""
         facts = self._all_facts.processes.get(key)
@@ -134,12 +142,13 @@ class _Explainer:
         is_root = len(self._explained) == 1
         followed = facts.followed
         owner = declared_by(key.process)[0].value
-        blockers = [self._reason(blocker, followed, owner) for blocker in find_blockers(self._context, facts, key)]
+        found = find_blockers(self._context, facts, key, is_root=is_root)
+        blockers = [self._reason(blocker, followed, owner) for blocker in found]
         state = explain_process_state(
             self._context, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
         )
         record = None if facts.active is None else facts.active.record
-        failures = explain_process_failures(self._tick_failures, key, record)
+        failures = explain_process_failures(self._all_facts.tick_failures, key, record)
         held = self._held() if is_root else ()
         return Explanation(
             kind=Kind.PROCESS,
@@ -169,7 +178,7 @@ class _Explainer:
             reasons=(
                 *explain_feed_state(self._context, self._connection, key, facts, writers, is_root=is_root),
                 *late,
-                *explain_feed_failures(self._connection, self._tick_failures if is_root else (), key),
+                *explain_feed_failures(self._connection, self._all_facts.tick_failures if is_root else (), key),
             ),
         )
 
@@ -180,10 +189,10 @@ class _Explainer:
         return is_explained
 
     def _held(self) -> Iterator[Reason]:
-        if is_safe_mode(self._connection):
+        if self._all_facts.is_safe_mode:
             text = "safe mode is on: late data starts no runs, and it cannot be rerun"
             yield Reason(code=ReasonCode.SAFE_MODE, text=text)
-        if is_restored(self._connection):
+        if self._all_facts.is_restored:
             yield Reason(code=ReasonCode.RESTORED, text=HELD)
 
     def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:

@@ -17,6 +17,8 @@ from feed_assets.lifecycle.instances.requests import INSTANCES_A_RUN, group_read
 from feed_assets.lifecycle.releases.timeline import ActiveRelease
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.neighbours import iter_writers
+from feed_assets.operations.restores import is_restored
+from feed_assets.operations.safe_mode import is_safe_mode
 from feed_assets.plan.records import Key
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.definition_records import Schedule, ScheduleState
@@ -35,9 +37,11 @@ from feed_assets.state.records import (
     ProcessInstance,
     ProcessInstanceStatus,
     ProcessKey,
+    TickFailure,
     WatermarkKind,
 )
 from feed_assets.state.schedules import Schedules
+from feed_assets.state.tick_failures import TickFailures
 from feed_assets.state.watermarks import Watermarks
 
 K = TypeVar("K", ProcessKey, FeedKey)
@@ -81,10 +85,14 @@ class FeedFacts:
     writers: tuple[ProcessKey, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class InstanceFacts:
-    """All loaded facts. An absent instance was too far upstream, or exceeded the number of loaded instances."""
+    """All loaded facts. An absent instance was too far upstream, or exceeded the number of loaded instances, `most`."""
 
+    most: int
+    is_safe_mode: bool
+    is_restored: bool
+    tick_failures: Sequence[TickFailure]
     processes: dict[ProcessKey, ProcessFacts] = field(default_factory=dict)
     feeds: dict[FeedKey, FeedFacts] = field(default_factory=dict)
 
@@ -95,12 +103,19 @@ class InstanceFacts:
 
 
 def load_instance_facts(
-    context: OperationContext, connection: Connection, *, process: ProcessKey | None = None, feed: FeedKey | None = None
+    context: OperationContext,
+    connection: Connection,
+    *,
+    processes: Sequence[ProcessKey] = (),
+    feeds: Sequence[FeedKey] = (),
 ) -> InstanceFacts:
-    """Load the facts of an instance and of everything upstream of it."""
-    all_facts = InstanceFacts()
-    processes = [process] if process else []
-    feeds = [feed] if feed else []
+    """Load the facts of instances and of everything upstream of them."""
+    all_facts = InstanceFacts(
+        most=MOST_INSTANCES * (len(processes) + len(feeds)),
+        is_safe_mode=is_safe_mode(connection),
+        is_restored=is_restored(connection),
+        tick_failures=TickFailures(connection).all(),
+    )
     for depth in range(DEEPEST):
         all_facts.processes |= _process_facts(context, connection, processes, is_first=depth == 0)
         upstream = [*feeds, *(key for each in processes for key in missing_inputs(all_facts.processes[each]))]
@@ -109,14 +124,14 @@ def load_instance_facts(
         processes = _unknown(
             [writer for key in feeds for writer in all_facts.feeds[key].writers], all_facts.processes, all_facts
         )
-        feeds = []
+        feeds = ()
         if not processes:
             break
     return all_facts
 
 
 def _unknown(keys: Sequence[K], known: Collection[K], all_facts: InstanceFacts) -> list[K]:
-    return [key for key in dict.fromkeys(keys) if key not in known][: max(0, MOST_INSTANCES - all_facts.size)]
+    return [key for key in dict.fromkeys(keys) if key not in known][: max(0, all_facts.most - all_facts.size)]
 
 
 def missing_inputs(facts: ProcessFacts) -> Iterator[FeedKey]:
@@ -143,7 +158,7 @@ def _process_facts(
         names = sorted({name for each, name in owners.values() if each is kind})
         schedules |= Schedules(connection).of_many(kind, names)
     leases = _leases(context, connection, active)
-    launches = _launches(context, connection, {key for key in keys if is_first or _is_ready(rows.get(key))})
+    launches = _launches(context, connection, {key for key in keys if is_first or is_ready(rows.get(key))})
     found = {}
     for key in keys:
         row, schedule = rows.get(key), schedules.get((*owners[key.process], key.cluster))
@@ -160,7 +175,8 @@ def _process_facts(
     return found
 
 
-def _is_ready(row: ProcessInstance | None) -> bool:
+def is_ready(row: ProcessInstance | None) -> bool:
+    """Return whether a process instance is recorded as READY."""
     return row is not None and row.status is ProcessInstanceStatus.READY
 
 
