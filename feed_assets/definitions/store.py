@@ -15,7 +15,13 @@ from feed_assets.definitions.contents import Contents, ContentsReader, Quarantin
 from feed_assets.definitions.edits import Edit, Put, apply_edits, resolve_edits
 from feed_assets.definitions.errors import DefinitionsChangedError, DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder
-from feed_assets.definitions.ownership import put_place, require_few_deleted, require_not_replaced
+from feed_assets.definitions.ownership import (
+    find_places,
+    put_place,
+    require_few_deleted,
+    require_not_replaced,
+    require_own_record,
+)
 from feed_assets.definitions.recording import Newest, decide_versions, is_in_folder
 from feed_assets.definitions.recovery import find_digest, finish_change, recover_changes, undo_change, write_files
 from feed_assets.entities.common import label_of
@@ -204,6 +210,7 @@ class DefinitionStore:
         Raises:
             LocationUnreadableError: the location does not exist or cannot be read.
             MassDeletionError: many entities have disappeared, and `may_delete_all` is not set; nothing was recorded.
+            ForeignDefinitionsError: the record belongs to another project, and `may_delete_all` is not set.
             ReplacedDefinitionsError: another place has replaced this one, and `may_delete_all` is not set.
         """
         with self._database.changing_definitions():
@@ -256,6 +263,7 @@ class DefinitionStore:
         versions = decide_versions(contents, newest, author_of=author_of, origin=FOLDER_ORIGIN, now=now)
         place = self._folder.location
         if not may_delete_all:
+            self._require_own_record(place, contents)
             declared = sum(map(is_in_folder, newest.values()))
             require_few_deleted(place, versions, declared, self._unconfirmed_deletions)
         if not versions:
@@ -268,6 +276,13 @@ class DefinitionStore:
             appended = definitions.append(versions)
             definitions.bump_revision()
         return appended
+
+    def _require_own_record(self, place: str, contents: Contents) -> None:
+        """Ask under the lock: two projects that begin at once have both found an empty record."""
+        with self._database.read() as connection:
+            is_claimed = bool(find_places(connection))
+        if is_claimed:
+            require_own_record(self._database, place, self._unconfirmed_deletions, contents.documents.keys)
 
     def _read(self) -> tuple[Contents, Newest]:
         newest = self._newest()

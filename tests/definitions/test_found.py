@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feed_assets.definitions.errors import ReplacedDefinitionsError
+from feed_assets.definitions.errors import ForeignDefinitionsError, ReplacedDefinitionsError
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.operations.recording import record_declared
 from feed_assets.settings import Settings
@@ -119,3 +119,15 @@ def test_two_places_that_differ_do_not_take_turns(harness: DefinitionsHarness, t
     with pytest.raises(ReplacedDefinitionsError):
         other.store.record_found(NOW)
     assert harness.actions("c") == ["SUBMITTED", "DELETED"]
+
+
+def test_of_two_projects_that_find_an_empty_record_the_later_one_is_refused(
+    harness: DefinitionsHarness, tmp_path: Path
+) -> None:
+    other = DefinitionsHarness(database=harness.database, location=str(tmp_path / "other"))
+    harness.write("mine.yaml", feed_text("a"))
+    other.write("its.yaml", feed_text("b"))
+    harness.store.record_found(NOW)
+    with pytest.raises(ForeignDefinitionsError, match="it belongs to another project"):
+        other.store.record_found(NOW)
+    assert harness.actions("a") == ["SUBMITTED"]

@@ -86,8 +86,8 @@ def is_green(instance: DagsterInstance, cluster: str, target: str, feed: str, ma
 
 def refusal(instance: DagsterInstance) -> str:
     """Why the newest tick of the second location failed; nothing if it did not."""
-    ticks = arrival_ticks(instance, 0, "arrival_yonder")
-    return ticks[-1].error.message if ticks and ticks[-1].error is not None else ""
+    ticks = arrival_ticks(instance, 0.0, "arrival_yonder")
+    return ticks[-1].error.to_string() if ticks and ticks[-1].error is not None else ""
 
 
 def definitions(file: Path) -> dict[tuple[str, str], object]:
