@@ -47,6 +47,7 @@ from feed_assets.timing.dates import render_datetime
 
 UNSCHEDULED = "UNSCHEDULED"
 _SAFE_MODE = Reason(code=ReasonCode.SAFE_MODE, text="safe mode is on: late data starts no runs, and it cannot be rerun")
+_RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD)
 
 
 def explain(
@@ -190,10 +191,9 @@ class _Explainer:
 
     def _held(self) -> Iterator[Reason]:
         if self._all_facts.is_safe_mode:
-            text = "safe mode is on: late data starts no runs, and it cannot be rerun"
-            yield Reason(code=ReasonCode.SAFE_MODE, text=text)
+            yield _SAFE_MODE
         if self._all_facts.is_restored:
-            yield Reason(code=ReasonCode.RESTORED, text=HELD)
+            yield _RESTORED
 
     def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:
         match blocker:
