@@ -42,8 +42,8 @@ def main(pairs: str = "200", news: str = "100", rounds: str = "7") -> None:
 
 
 def _measure(folder: Path, instance: DagsterInstance, pairs: int, news: int, rounds: int) -> dict[str, float]:
-    world = pairs_of(pairs)
-    write_entities(folder / "entities", world, folder / "data")
+    chosen = pairs_of(pairs)
+    write_entities(folder / "entities", chosen, folder / "data")
     settings = load_settings(
         {"entities": str(folder / "entities"), "state": f"sqlite:///{folder / 'state.db'}"}, environ={}, start=folder
     )
@@ -78,7 +78,7 @@ def _measure(folder: Path, instance: DagsterInstance, pairs: int, news: int, rou
         nominal_time = START + 2 * number * HOUR
         now = nominal_time + timedelta(minutes=1)
         tick(now)
-        for pair in world[:news]:
+        for pair in chosen[:news]:
             land(folder / "data", pair, nominal_time)
         seconds, result = tick(now + LATER)
         assert len(result.asset_events) >= news, len(result.asset_events)

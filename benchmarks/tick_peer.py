@@ -22,13 +22,13 @@ KEY = "%Y-%m-%d-%H:%M"
 
 def main(pairs: str, hours: str, new: str) -> None:
     """Print the seconds of an evaluation without news and of one with news, and the number of requests."""
-    world, history = pairs_of(int(pairs)), int(hours)
-    definitions = build_peer(world)
-    spread = -(-int(new) // len(world))
+    chosen, history = pairs_of(int(pairs)), int(hours)
+    definitions = build_peer(chosen)
+    spread = -(-int(new) // len(chosen))
     at = BEGIN + (history + spread - 1) * HOUR
     with dg.DagsterInstance.local_temp() as instance:
         begun = time.perf_counter()
-        fill(instance, world, history)
+        fill(instance, chosen, history)
         filled = time.perf_counter() - begun
         as_of = at + timedelta(minutes=30)
 
@@ -39,7 +39,7 @@ def main(pairs: str, hours: str, new: str) -> None:
 
         _, result = evaluate(None)
         idle, result = evaluate(result.cursor)
-        news = [(pair, at - n * HOUR) for n in range(spread) for pair in world][: int(new)]
+        news = [(pair, at - n * HOUR) for n in range(spread) for pair in chosen][: int(new)]
         for pair, nominal_time in news:
             instance.report_runless_asset_event(materialization(pair.source, nominal_time))
         seconds, result = evaluate(result.cursor)

@@ -8,7 +8,7 @@ from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import prepare, run
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, COUNTING, changed
 
 

@@ -26,9 +26,9 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus
 from tests.cli.project import run
 from tests.cli.retention_project import set_clock
+from tests.lifecycle.harness import LifecycleHarness, at
 from tests.lifecycle.replication.test_mirror_runs import run as run_mirror
 from tests.lifecycle.replication.test_mirror_runs import write
-from tests.lifecycle.world import World, at
 from tests.operations.harness import CLICKS, COUNTING, COUNTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,10 +235,10 @@ def _record_instances(folder: Path) -> None:
 
 
 def _run_mirror(folder: Path) -> None:
-    world = World.of(folder, clusters=("primary", "backup"), state=f"sqlite:///{folder}/mirror.db")
-    world.use(load_location(load_settings(), at("03T12:00")).plan)
-    world.tick(at("03T12:00"))
-    run_mirror(world, at("03T00:00"), at("03T12:00"))
+    lifecycle = LifecycleHarness.of(folder, clusters=("primary", "backup"), state=f"sqlite:///{folder}/mirror.db")
+    lifecycle.use(load_location(load_settings(), at("03T12:00")).plan)
+    lifecycle.tick(at("03T12:00"))
+    run_mirror(lifecycle, at("03T00:00"), at("03T12:00"))
 
 
 _SWEEPS = {"PLANNED": "<sweep>", "ASKING": "<asking>"}

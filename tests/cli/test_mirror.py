@@ -8,9 +8,9 @@ import pytest
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from tests.cli.project import run
-from tests.lifecycle.replication.test_mirror_runs import NOON, World, read, write
+from tests.lifecycle.harness import START
+from tests.lifecycle.replication.test_mirror_runs import NOON, LifecycleHarness, read, write
 from tests.lifecycle.replication.test_mirror_runs import run as run_instance
-from tests.lifecycle.world import START
 
 CLUSTERS = """
 kind: cluster
@@ -35,13 +35,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def prepared(project: Path, *options: str) -> World:
-    """A mirror as `new` has written it, in a world where it runs."""
+def prepared(project: Path, *options: str) -> LifecycleHarness:
+    """A mirror as `new` has written it, where it runs."""
     made = run(*NEW, "--start", "2013-11-01T00:00Z", *options, "--to", "entities/models.yaml")
     assert made.exit_code == 0, made.output
-    world = World.of(project, clusters=("primary", "backup"))
-    world.use(load_location(load_settings(), NOON).plan)
-    return world
+    lifecycle = LifecycleHarness.of(project, clusters=("primary", "backup"))
+    lifecycle.use(load_location(load_settings(), NOON).plan)
+    return lifecycle
 
 
 def test_new_writes_a_file_that_is_in_order(project: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_is_there_is_replaced_by_force_only(project: Path) -> None:
 
 
 def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
-    world = prepared(project, "--remove")
+    lifecycle = prepared(project, "--remove")
     planned = run("mirror", "plan", "models")
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.splitlines() == [
@@ -91,17 +91,17 @@ def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
         "copy\t2\tsub/b.bin",
     ]
     assert not (project / "backup").exists()
-    world.tick(NOON)
-    run_instance(world, START, NOON)
+    lifecycle.tick(NOON)
+    run_instance(lifecycle, START, NOON)
     assert read(project) == {"a.bin": "a", "sub/b.bin": "bb"}
     (directory,) = json.loads(run("mirror", "plan", "models", "--output", "json").stdout)["directories"]
     assert (directory["standing"], directory["copies"], directory["refusal"]) == (None, [], None)
 
 
 def test_plan_says_that_a_run_would_fail_and_what_allows_it(project: Path) -> None:
-    world = prepared(project, "--remove")
-    world.tick(NOON)
-    run_instance(world, START, NOON)
+    lifecycle = prepared(project, "--remove")
+    lifecycle.tick(NOON)
+    run_instance(lifecycle, START, NOON)
     (project / "primary/models/a.bin").rename(project / "primary/models/c.bin")
     (project / "primary/models/sub/b.bin").unlink()
     planned = run("mirror", "plan", "models", "--limit", "1")
@@ -119,10 +119,10 @@ def test_plan_says_that_a_run_would_fail_and_what_allows_it(project: Path) -> No
 
 
 def test_snapshots_are_listed_with_the_place_of_their_content(project: Path) -> None:
-    world = prepared(project, "--snapshots", "2,3")
+    lifecycle = prepared(project, "--snapshots", "2,3")
     assert "there is no snapshot" in run("mirror", "snapshots", "models").stderr
-    world.tick(NOON)
-    run_instance(world, START, NOON)
+    lifecycle.tick(NOON)
+    run_instance(lifecycle, START, NOON)
     source, target = (line.split("\t") for line in run("mirror", "snapshots", "models").stdout.splitlines())
     assert (source[0], source[2:4], target[0]) == ("source", ["2", "3"], "target")
     assert source[1] == target[1]

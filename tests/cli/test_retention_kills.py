@@ -24,8 +24,8 @@ from tests.cli.project import run
 from tests.cli.retention_project import ok, retention, set_clock
 from tests.databases import open_migrated
 from tests.drills import drill_seed, sized
+from tests.lifecycle.harness import at
 from tests.lifecycle.retention.harness import Tree, tree_of
-from tests.lifecycle.world import at
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
 
 KILLS = sized(3, 40)

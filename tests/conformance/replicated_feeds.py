@@ -14,7 +14,7 @@ from feed_assets.issues import Severity, SourceMap
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.validation.rules import validate_bundle
-from tests.lifecycle.world import World
+from tests.lifecycle.harness import LifecycleHarness
 
 START = datetime(2014, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -45,29 +45,29 @@ def codes_of(feed: Feed, severity: Severity = Severity.ERROR) -> set[str]:
     return {issue.code for issue in issues if issue.severity is severity}
 
 
-def pass_time(world: World, as_of: datetime) -> None:
-    for cluster in world.plan.clusters:
-        world.arrive(as_of, cluster)
-    for cluster in world.plan.clusters:
-        world.launch(world.tick(as_of, cluster), as_of)
+def pass_time(lifecycle: LifecycleHarness, as_of: datetime) -> None:
+    for cluster in lifecycle.plan.clusters:
+        lifecycle.arrive(as_of, cluster)
+    for cluster in lifecycle.plan.clusters:
+        lifecycle.launch(lifecycle.tick(as_of, cluster), as_of)
 
 
 @contextmanager
-def replicated(*, flag: str | None, files: list[str], targets: int = 1) -> Iterator[World]:
+def replicated(*, flag: str | None, files: list[str], targets: int = 1) -> Iterator[LifecycleHarness]:
     """One instance of a feed with some files, and what has become of it on the clusters t0, t1."""
     names = [f"t{number}" for number in range(targets)]
     feed = feed_of({"s": {}}, {name: {} for name in names}, availability_flag=flag)
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), feed, clusters=("s", *names))
-        folder = world.folder("logs", START, "s")
+        lifecycle = LifecycleHarness.of(Path(root), feed, clusters=("s", *names))
+        folder = lifecycle.folder("logs", START, "s")
         folder.mkdir(parents=True)
         for name in files:
             (folder / name).write_text("" if name == flag else name)
-        pass_time(world, START + MINUTE)
-        yield world
-        world.database.close()
+        pass_time(lifecycle, START + MINUTE)
+        yield lifecycle
+        lifecycle.database.close()
 
 
-def contents(world: World, cluster: str) -> list[Path]:
-    folder = world.folder("logs", START, cluster)
+def contents(lifecycle: LifecycleHarness, cluster: str) -> list[Path]:
+    folder = lifecycle.folder("logs", START, cluster)
     return [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]

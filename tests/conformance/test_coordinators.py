@@ -9,7 +9,7 @@ from typing import Any
 
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
-from tests.lifecycle.world import World, at, feed, process
+from tests.lifecycle.harness import LifecycleHarness, at, feed, process
 
 Case = dict[str, Any]
 TABLE = "coordinators.json"
@@ -29,17 +29,17 @@ def reader(**more: Any) -> Process:
 
 
 @contextmanager
-def world(entity: Process) -> Iterator[World]:
+def lifecycle(entity: Process) -> Iterator[LifecycleHarness]:
     """Two feeds that are read, with an instance on each day, and two that are written."""
     with tempfile.TemporaryDirectory() as root:
-        made = World.of(Path(root), *map(daily_feed, "abcd"), entity)
+        made = LifecycleHarness.of(Path(root), *map(daily_feed, "abcd"), entity)
         yield made
         made.database.close()
 
 
 def times_of(name: str) -> list[str]:
     """The nominal times of the process, or of a feed that it reads, as far as they have come into being."""
-    with world(reader()) as made:
+    with lifecycle(reader()) as made:
         made.tick(END + timedelta(days=30))
         found = made.instances("p") if name == "p" else made.feed_instances(name)
     return [time.strftime("%dT%H") for time in found]
@@ -47,7 +47,7 @@ def times_of(name: str) -> list[str]:
 
 def properties_of(entity: Process) -> dict[str, str]:
     """What the job of an instance is told, with the roots of the paths left out."""
-    with world(entity) as made:
+    with lifecycle(entity) as made:
         first = made.process("p").sequence.start
         for name in "ab":
             made.land(name, first)
@@ -64,7 +64,7 @@ def check_mapping(case: Case) -> None:
             assert times_of("a")[:4] == ["08T10", "09T10", "10T09", "11T09"]
         case "input name" | "input start":
             shifted = reader(inputs={"a": "yesterday(2,0)", "b": "now(0,0)"})
-            with world(shifted) as made:
+            with lifecycle(shifted) as made:
                 made.land("a", START - timedelta(days=1))
                 made.land("b", START)
                 made.arrive(START)
@@ -76,7 +76,7 @@ def check_mapping(case: Case) -> None:
             assert told["falconInputs"] == case["expected"]["inputs"]
             assert told["feedNames"] == "c,d"
         case "optional input":
-            with world(reader(optional=["b"])) as made:
+            with lifecycle(reader(optional=["b"])) as made:
                 made.land("a", START)
                 assert [time for request in made.tick(START) for time in request.nominal_times] == [START]
         case "no inputs / no outputs":
@@ -94,7 +94,7 @@ def check_default(case: Case) -> None:
     """An instance that lacks its inputs times out after the timeout that is written."""
     assert case["control"] == "timeout"
     value = case["value"]
-    with world(reader(timeout=value if "(" in value else f"minutes({value})")) as made:
+    with lifecycle(reader(timeout=value if "(" in value else f"minutes({value})")) as made:
         made.ready(START)
         (deadline,) = [row.deadline_at for row in made.instances("p").values()]
         assert deadline == START + timedelta(minutes=case["expected"])

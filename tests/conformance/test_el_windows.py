@@ -23,7 +23,7 @@ from feed_assets.timing.templates import parse_path_template
 from feed_assets.timing.text import TextContext
 from feed_assets.timing.windows import Window, parse_window
 from feed_assets.validation.rules import validate_bundle
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.timing.functions import evaluate_function
 from tests.timing.outputs import output_index, producers
 
@@ -224,15 +224,15 @@ def run_optional_input(case: Case) -> None:
         }
     )
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), clicks, reader)
+        lifecycle = LifecycleHarness.of(Path(root), clicks, reader)
         for url in case["existing_paths"]:
             path = Path(root, "primary" + url.removeprefix(host))
             file = path if path.name.startswith("_") else path / "part-0.csv"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text("data")
-        world.arrive(time)
-        told = world.properties_of("p", time, time)["clicks"]
-        world.database.close()
+        lifecycle.arrive(time)
+        told = lifecycle.properties_of("p", time, time)["clicks"]
+        lifecycle.database.close()
     assert [url.replace(f"file://{root}/primary", host) for url in told.split(",")] == case["expected"]
 
 
@@ -242,14 +242,14 @@ def run_optional_state(case: Case) -> None:
     names = [f"feed{n}" for n in range(count)]
     reader = process("p", inputs=dict.fromkeys(names, "now(0,0)"), optional=names[:optional])
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), *map(feed, names), reader)
+        lifecycle = LifecycleHarness.of(Path(root), *map(feed, names), reader)
         if case["data"] == "compulsory only":
             for name in names[optional:]:
-                world.land(name, START)
+                lifecycle.land(name, START)
         now = START + timedelta(minutes=1)
-        world.launch(world.tick(now), now)
-        (state,) = world.statuses("p").values()
-        world.database.close()
+        lifecycle.launch(lifecycle.tick(now), now)
+        (state,) = lifecycle.statuses("p").values()
+        lifecycle.database.close()
     assert state == case["expected_instance_state"]
 
 

@@ -24,7 +24,7 @@ from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime, parse_timezone, render_datetime
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.operations.contexts import context_of, put, row
 
 Case = dict[str, Any]
@@ -59,16 +59,16 @@ def feed_of(written: Mapping[str, str]) -> Feed:
 
 
 @contextmanager
-def world(*entities: Feed | Process) -> Iterator[World]:
+def lifecycle(*entities: Feed | Process) -> Iterator[LifecycleHarness]:
     with tempfile.TemporaryDirectory() as root:
-        made = World.of(Path(root), *entities)
+        made = LifecycleHarness.of(Path(root), *entities)
         yield made
         made.database.close()
 
 
 def listing_of(case: Case, start: datetime, end: datetime) -> tuple[ListedInstance, ...]:
     """What the storage of a case holds for a range."""
-    with world(feed_of(case["feed"])) as made:
+    with lifecycle(feed_of(case["feed"])) as made:
         for path, files in case["directories"].items():
             folder = Path(made.root, "primary", path.strip("/"))
             folder.mkdir(parents=True)
@@ -135,7 +135,7 @@ def run_triage(case: Case) -> None:
         }
         entities.append(Process.model_validate(content))
     kind, name, time = case["of"]
-    with world(*entities) as made:
+    with lifecycle(*entities) as made:
         waiting = [each for each in entities if isinstance(each, Process)]
         put(
             made,
@@ -155,7 +155,7 @@ def run_triage(case: Case) -> None:
 def run_request_rule(case: Case) -> None:
     """Only feeds have a listing."""
     kind = Kind(case["entity_type"])
-    with world(process("clicks") if kind is Kind.PROCESS else feed("clicks")) as made:
+    with lifecycle(process("clicks") if kind is Kind.PROCESS else feed("clicks")) as made:
         if case["expected"] == "error":
             with pytest.raises(EntityNotFoundError):
                 list_feed(context_of(made, LATER), "clicks")
@@ -167,7 +167,7 @@ def run_triage_step(case: Case) -> None:
     """Whether the graph goes on from an instance of a feed to its producer, or of a process to its inputs."""
     name = {"feed": "counts", "process": "count"}[case["entity"]]
     reader = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    with world(feed("clicks"), feed("counts"), reader) as made:
+    with lifecycle(feed("clicks"), feed("counts"), reader) as made:
         if case["entity"] == "process":
             put(made, row("count", START, ProcessInstanceStatus(case["status"])))
         else:

@@ -21,7 +21,7 @@ from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
-from tests.lifecycle.world import START, World, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 
 Case = dict[str, Any]
 TABLE = "gating.json"
@@ -133,48 +133,48 @@ def check_native_data(case: Case) -> None:
     start = START + timedelta(hours=count - 1)
     reader = process("p", inputs={"clicks": f"now({1 - count},0) now(0,0)"}, start=start, timeout="hours(1)")
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), feed("clicks"), reader)
-        world.ready(start)
+        lifecycle = LifecycleHarness.of(Path(root), feed("clicks"), reader)
+        lifecycle.ready(start)
         if case.get("unregistered"):
-            world.declare(feed("clicks"))
-        world.land("clicks", *(START + timedelta(hours=n) for n in range(len(case["existing"]))))
-        world.tick(start + timedelta(minutes=60 if case.get("timed_out") else 30))
-        is_ready = world.statuses("p")[start] is ProcessInstanceStatus.READY
+            lifecycle.declare(feed("clicks"))
+        lifecycle.land("clicks", *(START + timedelta(hours=n) for n in range(len(case["existing"]))))
+        lifecycle.tick(start + timedelta(minutes=60 if case.get("timed_out") else 30))
+        is_ready = lifecycle.statuses("p")[start] is ProcessInstanceStatus.READY
     assert is_ready == (case["expected"] == "AVAILABLE")
 
 
 def check_input_check_time(case: Case) -> None:
     assert (case["when"], case["expected"]) == ("nominal one second ahead of now", "wait")
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), feed("clicks"), process("p", inputs={"clicks": "now(0,0)"}))
-        world.land("clicks", START)
-        assert world.tick(START - timedelta(seconds=1)) == []
-        assert world.looked == []
+        lifecycle = LifecycleHarness.of(Path(root), feed("clicks"), process("p", inputs={"clicks": "now(0,0)"}))
+        lifecycle.land("clicks", START)
+        assert lifecycle.tick(START - timedelta(seconds=1)) == []
+        assert lifecycle.looked == []
 
 
 def check_data_in(case: Case) -> None:
     with tempfile.TemporaryDirectory() as root:
         count = len(case["dependencies"])
         start = START + timedelta(hours=count - 1)
-        world = World.of(
+        lifecycle = LifecycleHarness.of(
             Path(root),
             feed("clicks"),
             process("p", inputs={"clicks": f"now({1 - count},0) now(0,0)"}, start=start),
         )
         times = [START + timedelta(hours=n) for n in range(count)]
-        world.land("clicks", *times)
+        lifecycle.land("clicks", *times)
         told: list[str] = []
 
         def job(work: Work) -> dict[str, str]:
             told.append(work.properties["clicks"])
             return {}
 
-        world.job = job
-        world.run("p", start, start)
+        lifecycle.job = job
+        lifecycle.run("p", start, start)
         names = dict(zip(reversed(times), case["dependencies"], strict=True))
         text = told[0]
         for time, name in names.items():
-            text = text.replace(world.folder("clicks", time).as_uri(), name)
+            text = text.replace(lifecycle.folder("clicks", time).as_uri(), name)
     assert text == case["expected"]
 
 
@@ -210,19 +210,21 @@ def check_scheduler_scenario(case: Case) -> None:
     seen: list[list[str]] = []
     now = START
     with tempfile.TemporaryDirectory() as root:
-        world = World.of(Path(root), *(process(name, parallel=case.get("parallel", 1)) for name in set(of.values())))
+        lifecycle = LifecycleHarness.of(
+            Path(root), *(process(name, parallel=case.get("parallel", 1)) for name in set(of.values()))
+        )
         for first, second, *_ in words:
             match first, second:
                 case "register", name:
                     now = times[name]
                 case "unregister", name:
-                    world.put_instances(of[name], [times[name]], ProcessInstanceStatus.KILLED)
+                    lifecycle.put_instances(of[name], [times[name]], ProcessInstanceStatus.KILLED)
                 case name, _:
-                    world.run(of[name], times[name], now)
-            for request in world.tick(now):
+                    lifecycle.run(of[name], times[name], now)
+            for request in lifecycle.tick(now):
                 started += [labels[request.process.process, time] for time in request.nominal_times]
             seen.append(list(started))
-        world.database.close()
+        lifecycle.database.close()
     if "expected_started" in case:
         assert sorted(started) == case["expected_started"]
     else:

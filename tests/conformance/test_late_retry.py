@@ -34,8 +34,8 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
+from tests.lifecycle.harness import LifecycleHarness, feed, process
 from tests.lifecycle.retention.harness import RetentionHarness, kept_feed
-from tests.lifecycle.world import World, feed, process
 
 Case = dict[str, Any]
 TABLE = "late_retry.json"
@@ -72,7 +72,7 @@ def check_retry_decision(case: Case) -> None:
 
 
 def check_retry_when_due(case: Case) -> None:
-    with world(process("p", retry={"policy": "periodic", "delay": "minutes(10)", "attempts": 3})) as made:
+    with lifecycle(process("p", retry={"policy": "periodic", "delay": "minutes(10)", "attempts": 3})) as made:
         status = ProcessInstanceStatus(case["job_status"])
         made.put_instances("p", [NOW], status)
         with made.database.begin() as connection:
@@ -250,7 +250,7 @@ def check_late_scenario(case: Case) -> None:
             late_process={"policy": policy, "delay": delay, "inputs": ["clicks"]},
         ),
     ]
-    with world(*entities) as made:
+    with lifecycle(*entities) as made:
         times = [NOW - timedelta(minutes=number) for number in range(6)]
         made.flag("clicks", *times)
         made.flag("gate", *times)
@@ -277,7 +277,7 @@ def check_late_replication(case: Case) -> None:
             "late_arrival": {"cut_off": "hours(12)"},
         }
     )
-    with world(replicated, clusters=list(roles)) as made:
+    with lifecycle(replicated, clusters=list(roles)) as made:
         made.land("clicks", NOW)
         made.arrive(NOW)
         made.launch(made.tick(NOW, "backup"), NOW)
@@ -295,9 +295,9 @@ CUT_OFF = {"cut_off": "hours(1)"}
 
 
 @contextmanager
-def world(*entities: Any, clusters: Sequence[str] = ("primary",)) -> Iterator[World]:
+def lifecycle(*entities: Any, clusters: Sequence[str] = ("primary",)) -> Iterator[LifecycleHarness]:
     with tempfile.TemporaryDirectory() as root:
-        made = World.of(Path(root), *entities, clusters=clusters)
+        made = LifecycleHarness.of(Path(root), *entities, clusters=clusters)
         yield made
         made.database.close()
 
@@ -320,17 +320,17 @@ def check_that_an_eviction_is_no_late_data(cut_off: str) -> None:
     reader = process("p", "days(1)", inputs={"clicks": "now(0,0)"}, start=NOW, late_process=late)
     with tempfile.TemporaryDirectory() as root:
         harness = RetentionHarness.of(Path(root), kept, reader)
-        world = harness.world
+        lifecycle = harness.lifecycle
         harness.land("clicks", NOW)
-        world.launch(world.tick(NOW), NOW)
+        lifecycle.launch(lifecycle.tick(NOW), NOW)
         harness.wait(NOW + parse_frequency(cut_off).as_duration() + timedelta(minutes=1))
-        world.look_for_late(harness.now)  # the last check, for which retention waits
+        lifecycle.look_for_late(harness.now)  # the last check, for which retention waits
         harness.sweep_now()
-        assert world.feed_statuses("clicks")[NOW] is FeedInstanceStatus.EVICTED
-        world.look_for_late(harness.now)
-        world.launch(world.tick(harness.now), harness.now)
-        assert world.instances("p")[NOW].attempt == 1
-        world.database.close()
+        assert lifecycle.feed_statuses("clicks")[NOW] is FeedInstanceStatus.EVICTED
+        lifecycle.look_for_late(harness.now)
+        lifecycle.launch(lifecycle.tick(harness.now), harness.now)
+        assert lifecycle.instances("p")[NOW].attempt == 1
+        lifecycle.database.close()
 
 
 def check_that_a_failure_plans_nothing() -> None:
@@ -340,7 +340,7 @@ def check_that_a_failure_plans_nothing() -> None:
         process("p", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, start=NOW, late_process=late),
         feed("counts", start=NOW),
     ]
-    with world(*entities) as made:
+    with lifecycle(*entities) as made:
         made.land("clicks", NOW)
         made.arrive(NOW)
         made.job = lambda _: {}

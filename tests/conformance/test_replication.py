@@ -42,7 +42,7 @@ from tests.conformance.replicated_feeds import (
     pass_time,
     replicated,
 )
-from tests.lifecycle.world import World
+from tests.lifecycle.harness import LifecycleHarness
 from tests.transfer.sides import copy_instance
 
 Case = dict[str, Any]
@@ -195,8 +195,8 @@ def check_copy_roots(case: Case) -> None:
 
 def check_flag_written(case: Case) -> None:
     if case.get("source_empty"):
-        with replicated(flag=case.get("availability_flag"), files=[]) as world:
-            assert [file.name for file in contents(world, "t0")] == ["_SUCCESS"]
+        with replicated(flag=case.get("availability_flag"), files=[]) as lifecycle:
+            assert [file.name for file in contents(lifecycle, "t0")] == ["_SUCCESS"]
         return
     if case["storage"] == "TABLE":
         tables = {"table": "catalog:db:logs#at=${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}", "locations": None}
@@ -247,36 +247,36 @@ def check_scenario(case: Case) -> None:
             Cluster(name=each["name"], colo=each["colo"], storage=f"file://{root}/{each['name']}")
             for each in case["clusters"]
         ]
-        world = World.of(Path(root), *colos, feed, clusters=())
+        lifecycle = LifecycleHarness.of(Path(root), *colos, feed, clusters=())
         for name, landed in case["data"].items():
             for time, parts in landed.items():
                 for part in parts:
-                    world.land("logs", parse_datetime(time), cluster=name, below=part)
+                    lifecycle.land("logs", parse_datetime(time), cluster=name, below=part)
         for _ in range(8):
-            pass_time(world, parse_datetime("2012-10-01T12:26Z"))
+            pass_time(lifecycle, parse_datetime("2012-10-01T12:26Z"))
         for name, expected in case["expected"].items():
             statuses = {
                 time: status
-                for record in world.plan.processes.values()
+                for record in lifecycle.plan.processes.values()
                 if record.cluster == name
-                for time, status in world.statuses(record.process, name).items()
+                for time, status in lifecycle.statuses(record.process, name).items()
             }
             done = [time for time, status in statuses.items() if status is ProcessInstanceStatus.SUCCEEDED]
             assert sorted(done) == sorted(map(parse_datetime, expected))
             assert set(statuses.values()) <= {ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.WAITING}
             for time, parts in expected.items():
-                folder = world.folder("logs", parse_datetime(time), name)
+                folder = lifecycle.folder("logs", parse_datetime(time), name)
                 assert sorted({file.parent.relative_to(folder).as_posix() for file in folder.rglob("*.csv")}) == parts
-        world.database.close()
+        lifecycle.database.close()
 
 
 def check_flag_scenario(case: Case) -> None:
     flag, expected = case.get("feed_flag"), case["expected"]
-    with replicated(flag=flag, files=case["source_files"], targets=case.get("targets", 1)) as world:
+    with replicated(flag=flag, files=case["source_files"], targets=case.get("targets", 1)) as lifecycle:
         shown = flag or "_SUCCESS"
-        for cluster in (name for name in world.plan.clusters if name != "s"):
-            assert world.statuses("logs@s", cluster) == {START: ProcessInstanceStatus[expected["instance"]]}
-            names = {side: [file.name for file in contents(world, side)] for side in ("s", cluster)}
+        for cluster in (name for name in lifecycle.plan.clusters if name != "s"):
+            assert lifecycle.statuses("logs@s", cluster) == {START: ProcessInstanceStatus[expected["instance"]]}
+            names = {side: [file.name for file in contents(lifecycle, side)] for side in ("s", cluster)}
             found = {
                 "target_files": sum(name != shown for name in names[cluster]),
                 "source_has_SUCCESS": "_SUCCESS" in names["s"],

@@ -25,7 +25,7 @@ from feed_assets.operations.entities.states import EntityState
 from feed_assets.operations.instances.control import control_instances
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.operations.contexts import context_of
 from tests.operations.harness import ALL, EntityHarness, file_of
 
@@ -39,40 +39,40 @@ _FALCONS = {ProcessInstanceStatus.TIMEDOUT: "TIMED_OUT"}
 class Life:
     """Instances of a process that reads clicks every hour, and what happens to each."""
 
-    world: World
+    lifecycle: LifecycleHarness
 
     def state(self, time: datetime = START) -> str | None:
         """The state in Falcon's words."""
-        status = self.world.statuses("p").get(time)
+        status = self.lifecycle.statuses("p").get(time)
         return None if status is None else _FALCONS.get(status, status.value)
 
     def trigger(self, time: datetime = START) -> None:
-        self.world.ready(time + timedelta(minutes=1))
+        self.lifecycle.ready(time + timedelta(minutes=1))
 
     def meet_conditions(self, time: datetime = START) -> None:
-        self.world.land("clicks", time)
-        self.world.arrive(time + timedelta(minutes=1))
-        self.world.ready(time + timedelta(minutes=1))
+        self.lifecycle.land("clicks", time)
+        self.lifecycle.arrive(time + timedelta(minutes=1))
+        self.lifecycle.ready(time + timedelta(minutes=1))
 
     def time_out(self, time: datetime = START) -> None:
-        self.world.ready(time + timedelta(minutes=1) + TIMEOUT)
+        self.lifecycle.ready(time + timedelta(minutes=1) + TIMEOUT)
 
     def start(self, time: datetime = START) -> None:
         """Begin the runs that are asked for."""
-        now, record = time + timedelta(minutes=1), self.world.process("p")
-        for request in self.world.request(now):
-            with self.world.database.begin() as connection:
+        now, record = time + timedelta(minutes=1), self.lifecycle.process("p")
+        for request in self.lifecycle.request(now):
+            with self.lifecycle.database.begin() as connection:
                 for nominal_time in request.nominal_times:
-                    begin_attempt(connection, record, nominal_time, self.world.run_id(), now)
+                    begin_attempt(connection, record, nominal_time, self.lifecycle.run_id(), now)
 
     def end(self, status: ProcessInstanceStatus, time: datetime = START) -> None:
         """What a worker records at its end."""
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             end_attempt(connection, ProcessKey("p", "primary", time), status, None, time + timedelta(minutes=1))
 
     def act(self, action: InstanceAction, time: datetime = START) -> bool:
         """What a person does to the instance; whether it had an effect."""
-        context, end = context_of(self.world, time + timedelta(minutes=1)), time + timedelta(hours=1)
+        context, end = context_of(self.lifecycle, time + timedelta(minutes=1)), time + timedelta(hours=1)
         return bool(control_instances(context, action, "p", time, end, author="ann").changed)
 
     def act_on_each(self, action: InstanceAction, times: Sequence[datetime]) -> None:
@@ -81,7 +81,7 @@ class Life:
 
     def set_process(self, state: ScheduleState, now: datetime) -> None:
         """Suspend or resume the process."""
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             view = load_schedules(connection, ScheduleState.SCHEDULED)
             rows = decide_schedules(view, Kind.PROCESS, "p", ["primary"], state, author="ann", now=now)
             apply_schedules(connection, view, rows, now)
@@ -117,7 +117,7 @@ class Life:
 def life(inputs: Mapping[str, str] = {"clicks": "now(0,0)"}) -> Iterator[Life]:
     with tempfile.TemporaryDirectory() as root:
         reader = process("p", inputs=inputs, timeout="hours(6)", parallel=10)
-        made = World.of(Path(root), feed("clicks"), reader)
+        made = LifecycleHarness.of(Path(root), feed("clicks"), reader)
         yield Life(made)
         made.database.close()
 
@@ -226,12 +226,12 @@ def run_native_update(case: Case) -> None:
     assert case["expected"].startswith("new alarm starts after the last materialised instance")
     with life() as found:
         found.trigger(START + timedelta(hours=2))
-        before = found.world.instances("p")
+        before = found.lifecycle.instances("p")
         assert len(before) == 3
         updated = process("p", inputs={"clicks": "now(0,0)"}, timeout="hours(6)", properties={"a": "b"})
-        found.world.declare(feed("clicks"), updated)
+        found.lifecycle.declare(feed("clicks"), updated)
         found.trigger(START + timedelta(hours=4))
-        after = found.world.instances("p")
+        after = found.lifecycle.instances("p")
         assert list(after) == [START + timedelta(hours=n) for n in range(5)]
         assert {time: after[time] for time in before} == before
 

@@ -15,9 +15,9 @@ from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.storage.errors import ForeignContentError
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.instances.test_displacement import context_of, counting, sweeps_of
-from tests.lifecycle.replication.test_flows import FLOW, pass_time, replicated, world_of
-from tests.lifecycle.world import START, at
+from tests.lifecycle.replication.test_flows import FLOW, harness_of, pass_time, replicated
 
 ODD = (b"part-\xff.csv", b"\xed\xa0\x80", b"line\nfeed", b"back\\udcff", b'"', b" ", "é".encode(), b"%ff", b"\x01\x7f")
 NAMES = st.lists(
@@ -46,43 +46,43 @@ def names_in(folder: Path) -> set[bytes]:
 @given(names=NAMES)
 @example(names=list(ODD))
 def test_files_of_any_name_are_copied_as_they_are(tmp_path_factory: pytest.TempPathFactory, names: list[bytes]) -> None:
-    world = world_of(tmp_path_factory.mktemp("names"), replicated())
-    source = world.folder("clicks", START)
+    lifecycle = harness_of(tmp_path_factory.mktemp("names"), replicated())
+    source = lifecycle.folder("clicks", START)
     put(source, *names)
     os.mkfifo(os.fsencode(source) + b"/fifo-\xff")
-    pass_time(world, at("01T00:05"))
-    assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
-    assert names_in(world.folder("clicks", START, "backup")) == set(names)
-    (event,) = [event for event in world.events("clicks") if event.kind is FeedEventKind.REPLICATED]
+    pass_time(lifecycle, at("01T00:05"))
+    assert lifecycle.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert names_in(lifecycle.folder("clicks", START, "backup")) == set(names)
+    (event,) = [event for event in lifecycle.events("clicks") if event.kind is FeedEventKind.REPLICATED]
     assert isinstance(event.payload["copy"], Mapping)
     assert event.payload["copy"]["skipped"] == "fifo-\udcff"
 
 
 def test_foreign_files_of_any_name_are_told_of_when_they_are_refused(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    folder = world.folder("counts", START)
+    lifecycle = counting(tmp_path)
+    folder = lifecycle.folder("counts", START)
     put(folder, *ODD)
     with pytest.raises(ForeignContentError):
-        world.run("count", START, at("01T01"))
-    assert "it is foreign content: 9 files" in str(world.instances("count")[START].cause_detail)
+        lifecycle.run("count", START, at("01T01"))
+    assert "it is foreign content: 9 files" in str(lifecycle.instances("count")[START].cause_detail)
     assert names_in(folder) == set(ODD)
 
 
 def test_foreign_files_of_any_name_are_moved_to_the_trash_and_come_back(tmp_path: Path, state_url: str) -> None:
-    world = counting(tmp_path, state_url)
-    folder = world.folder("counts", START)
-    world.run("count", START, at("01T01"))
+    lifecycle = counting(tmp_path, state_url)
+    folder = lifecycle.folder("counts", START)
+    lifecycle.run("count", START, at("01T01"))
     put(folder, *ODD)
-    world.run("count", START, at("01T02"), "run-2")
+    lifecycle.run("count", START, at("01T02"), "run-2")
     assert not names_in(folder) & set(ODD)
     moved = {
         os.fsencode(str(event.payload["path"])).rpartition(b"/")[2]
-        for event in world.events("counts")
+        for event in lifecycle.events("counts")
         if event.kind is FeedEventKind.EVICTED
     }
     assert moved == set(ODD)
-    (sweep,) = sweeps_of(world)
-    undone = undo_sweep(context_of(world), sweep.sweep_id)
+    (sweep,) = sweeps_of(lifecycle)
+    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
     assert (undone.restored, undone.left) == (len(ODD), ())
     assert names_in(folder) > set(ODD)
 

@@ -13,7 +13,7 @@ from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from tests.databases import create_schema
-from tests.lifecycle.world import START, World, at, feed, hours, process, read_inputs
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process, read_inputs
 
 pytestmark = pytest.mark.server
 NOON = at("01T12:00")
@@ -27,9 +27,9 @@ def state_url(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def world(state_url: str, tmp_path: Path) -> World:
+def lifecycle(state_url: str, tmp_path: Path) -> LifecycleHarness:
     """Clicks are counted and reported."""
-    return World.of(
+    return LifecycleHarness.of(
         tmp_path,
         feed("clicks"),
         feed("counts"),
@@ -39,79 +39,79 @@ def world(state_url: str, tmp_path: Path) -> World:
     )
 
 
-def test_data_that_land_are_counted_and_reported(world: World) -> None:
-    world.land("clicks", *hours(3))
-    requests = world.tick(at("01T03:00"))
-    assert world.launch(requests, at("01T03:10")) == hours(3)
+def test_data_that_land_are_counted_and_reported(lifecycle: LifecycleHarness) -> None:
+    lifecycle.land("clicks", *hours(3))
+    requests = lifecycle.tick(at("01T03:00"))
+    assert lifecycle.launch(requests, at("01T03:10")) == hours(3)
 
-    (report,) = world.tick(at("01T03:20"))
+    (report,) = lifecycle.tick(at("01T03:20"))
 
     assert (report.process.process, report.nominal_times) == ("report", (at("01T03:00"),))
-    assert world.statuses("count") == {**dict.fromkeys(hours(3), SUCCEEDED), at("01T03:00"): WAITING}
-    assert world.times_of_feed("counts", FeedInstanceStatus.AVAILABLE) == hours(3)
-    assert world.tick(at("01T03:20")) == []
+    assert lifecycle.statuses("count") == {**dict.fromkeys(hours(3), SUCCEEDED), at("01T03:00"): WAITING}
+    assert lifecycle.times_of_feed("counts", FeedInstanceStatus.AVAILABLE) == hours(3)
+    assert lifecycle.tick(at("01T03:20")) == []
 
 
-def test_a_changed_definition_is_followed(world: World) -> None:
-    world.tick(at("01T02:00"))
-    world.declare(feed("clicks", start=at("2013-10-31T22:00")), process("ping", end=at("01T01:00")))
-    world.tick(at("01T02:00"))
-    assert len(world.feed_statuses("clicks")) == 5
-    assert list(world.statuses("ping")) == [START]
+def test_a_changed_definition_is_followed(lifecycle: LifecycleHarness) -> None:
+    lifecycle.tick(at("01T02:00"))
+    lifecycle.declare(feed("clicks", start=at("2013-10-31T22:00")), process("ping", end=at("01T01:00")))
+    lifecycle.tick(at("01T02:00"))
+    assert len(lifecycle.feed_statuses("clicks")) == 5
+    assert list(lifecycle.statuses("ping")) == [START]
 
 
-def test_instances_follow_the_release_that_governs_them(world: World) -> None:
-    world.land("clicks", START)
-    world.launch(world.tick(at("01T00:10")), at("01T00:20"))
-    world.tick(at("01T01:10"))
-    world.declare(
+def test_instances_follow_the_release_that_governs_them(lifecycle: LifecycleHarness) -> None:
+    lifecycle.land("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:20"))
+    lifecycle.tick(at("01T01:10"))
+    lifecycle.declare(
         feed("clicks"),
         feed("counts"),
         process("count", "minutes(30)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, parallel=3),
     )
-    world.tick(at("01T02:40"))
-    assert list(world.statuses("count")) == [*hours(2), at("01T01:30"), at("01T02:00"), at("01T02:30")]
-    first, second = (world.active_release("count", time) for time in (at("01T01:00"), at("01T01:30")))
+    lifecycle.tick(at("01T02:40"))
+    assert list(lifecycle.statuses("count")) == [*hours(2), at("01T01:30"), at("01T02:00"), at("01T02:30")]
+    first, second = (lifecycle.active_release("count", time) for time in (at("01T01:00"), at("01T01:30")))
     assert first is not None
     assert second is not None
     assert (first.release, second.release) == (1, 2)
 
 
-def test_workers_at_once_do_not_hinder_each_other(world: World) -> None:
-    world.land("clicks", *hours(12))
-    world.tick(NOON)
+def test_workers_at_once_do_not_hinder_each_other(lifecycle: LifecycleHarness) -> None:
+    lifecycle.land("clicks", *hours(12))
+    lifecycle.tick(NOON)
 
     with ThreadPoolExecutor(6) as pool:
-        runs = [pool.submit(world.run, "count", time, NOON, f"run-{n}") for n, time in enumerate(hours(12))]
-        ticks = [pool.submit(world.ready, NOON) for _ in range(3)]
+        runs = [pool.submit(lifecycle.run, "count", time, NOON, f"run-{n}") for n, time in enumerate(hours(12))]
+        ticks = [pool.submit(lifecycle.ready, NOON) for _ in range(3)]
         assert [len(run.result()) for run in runs] == [1] * 12
         assert all(tick.result().is_complete for tick in ticks)
 
-    assert list(world.statuses("count").values())[:12] == [SUCCEEDED] * 12
-    assert [event.seq for event in world.events()] == list(range(1, 25))
+    assert list(lifecycle.statuses("count").values())[:12] == [SUCCEEDED] * 12
+    assert [event.seq for event in lifecycle.events()] == list(range(1, 25))
 
 
-def test_of_two_workers_on_one_instance_one_is_refused_and_one_fenced_out(world: World) -> None:
-    world.land("clicks", START)
+def test_of_two_workers_on_one_instance_one_is_refused_and_one_fenced_out(lifecycle: LifecycleHarness) -> None:
+    lifecycle.land("clicks", START)
 
     def overslept(_: Work) -> Mapping[str, str]:
         with pytest.raises(LeaseHeldError):
-            world.run("count", START, NOON, "too-early")
-        world.job = lambda _: {"counts": "second"}
-        world.run("count", START, NOON + 2 * TTL, "second")
+            lifecycle.run("count", START, NOON, "too-early")
+        lifecycle.job = lambda _: {"counts": "second"}
+        lifecycle.run("count", START, NOON + 2 * TTL, "second")
         return {"counts": "first"}
 
-    world.job = overslept
+    lifecycle.job = overslept
     with pytest.raises(FencedOutError):
-        world.run("count", START, NOON, "first")
+        lifecycle.run("count", START, NOON, "first")
 
-    assert (world.content("counts", START), world.statuses("count")) == ("second", {START: SUCCEEDED})
+    assert (lifecycle.content("counts", START), lifecycle.statuses("count")) == ("second", {START: SUCCEEDED})
 
 
 def test_rows_69_73_74_late_data_are_processed_and_flow_down(state_url: str, tmp_path: Path) -> None:
     late = {"policy": "periodic", "delay": "hours(1)"}
     cut_off: dict[str, Any] = {"late_arrival": {"cut_off": "hours(6)"}}
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", **cut_off),
         feed("gate"),
@@ -133,16 +133,16 @@ def test_rows_69_73_74_late_data_are_processed_and_flow_down(state_url: str, tmp
         ),
         state=state_url,
     )
-    world.job = lambda work: {target.name: str(read_inputs(work)) for target in work.outputs}
-    world.land("clicks", START, text="first")
-    world.land("gate", START)
+    lifecycle.job = lambda work: {target.name: str(read_inputs(work)) for target in work.outputs}
+    lifecycle.land("clicks", START, text="first")
+    lifecycle.land("gate", START)
     for _ in range(2):
-        world.launch(world.tick(START), START)
-    world.land("clicks", START, text="late")
-    world.land("gate", START, text="late")
+        lifecycle.launch(lifecycle.tick(START), START)
+    lifecycle.land("clicks", START, text="late")
+    lifecycle.land("gate", START, text="late")
     for hour in range(1, 4):
         moment = START + timedelta(hours=hour)
-        world.look_for_late(moment)
-        world.launch(world.tick(moment), moment)
-    assert "late" in (world.content("sums", START) or "")
-    assert {name: world.instances(name)[START].attempt for name in ("count", "sum")} == {"count": 2, "sum": 2}
+        lifecycle.look_for_late(moment)
+        lifecycle.launch(lifecycle.tick(moment), moment)
+    assert "late" in (lifecycle.content("sums", START) or "")
+    assert {name: lifecycle.instances(name)[START].attempt for name in ("count", "sum")} == {"count": 2, "sum": 2}

@@ -14,9 +14,9 @@ from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.pool import StorePool
-from tests.lifecycle.replication.test_flows import FLOW, files, pass_time, replicated, world_of
+from tests.lifecycle.harness import START, at
+from tests.lifecycle.replication.test_flows import FLOW, files, harness_of, pass_time, replicated
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START, at
 from tests.storage.hanging import LONGEST, hanging
 
 SECONDS = 0.2
@@ -28,7 +28,7 @@ def patient_stores() -> StorePool:
     return StorePool(patience=Patience(SECONDS))
 
 
-def harness_of(folder: Path, *away: str) -> RetentionHarness:
+def retention_of(folder: Path, *away: str) -> RetentionHarness:
     """Two hours of each feed have expired. The feeds `away` are on filesystems of their own; `clicks` is not."""
     feeds = [kept_feed(name, locations={"data": f"file://{folder}/{name}/{HOUR}"}) for name in away]
     harness = RetentionHarness.of(folder / "here", *feeds, kept_feed())
@@ -66,8 +66,8 @@ def test_a_storage_is_opened_if_it_answers_whatever_it_answers(tmp_path: Path) -
 
 
 def test_a_plan_leaves_out_the_feed_whose_storage_hangs(tmp_path: Path) -> None:
-    harness = harness_of(tmp_path, "aside")
-    harness.world.stores = patient_stores()
+    harness = retention_of(tmp_path, "aside")
+    harness.lifecycle.stores = patient_stores()
     with hanging(tmp_path / "aside"):
         planned = harness.plan()
     (sweep,) = planned.sweeps
@@ -77,11 +77,11 @@ def test_a_plan_leaves_out_the_feed_whose_storage_hangs(tmp_path: Path) -> None:
 
 
 def test_a_sweep_takes_what_answers_and_goes_on_with_the_rest_later(tmp_path: Path) -> None:
-    harness = harness_of(tmp_path, "aside", "beside")
+    harness = retention_of(tmp_path, "aside", "beside")
     sweep = harness.planned()
     before = harness.tree()
     with hanging(tmp_path / "aside"), hanging(tmp_path / "beside"):
-        harness.world.stores = patient_stores()
+        harness.lifecycle.stores = patient_stores()
         with pytest.raises(FeedsUnsweptError) as caught:
             harness.run(sweep)
     for feed in ("aside", "beside"):
@@ -91,17 +91,17 @@ def test_a_sweep_takes_what_answers_and_goes_on_with_the_rest_later(tmp_path: Pa
     assert {time for time, row in harness.rows().items() if row.status is FeedInstanceStatus.EVICTED} == set(EXPIRED)
     assert [chunk.holder for chunk in harness.chunks(sweep)] == [None] * 3
 
-    harness.world.stores = patient_stores()
+    harness.lifecycle.stores = patient_stores()
     done = harness.run(sweep)
     assert done.state is SweepState.DONE
     assert {count.feed: count.evicted for count in done.counts} == {"aside": 2, "beside": 2, "clicks": 2}
 
 
 def test_the_trash_of_a_sweep_is_purged_whatever_another_storage_does(tmp_path: Path) -> None:
-    harness = harness_of(tmp_path, "aside")
+    harness = retention_of(tmp_path, "aside")
     sweeps = {feed: harness.run(harness.planned(feed)) for feed in ("clicks", "aside")}
     with hanging(tmp_path / "aside"):
-        harness.world.stores = patient_stores()
+        harness.lifecycle.stores = patient_stores()
         done = purge_sweeps(harness.context(), "primary", list(sweeps.values()))
     obstacles = {purged.sweep.sweep_id: purged.obstacle or "" for purged in done}
     assert obstacles[sweeps["clicks"].sweep_id] == ""
@@ -111,15 +111,15 @@ def test_the_trash_of_a_sweep_is_purged_whatever_another_storage_does(tmp_path: 
 
 
 def test_a_copy_to_a_storage_that_hangs_fails_and_the_other_target_gets_its_own(tmp_path: Path) -> None:
-    world = world_of(tmp_path / "copies", replicated(targets={"backup": {}, "other": {}}))
-    world.land("clicks", START)
-    world.arrive(at("01T00:05"))
+    lifecycle = harness_of(tmp_path / "copies", replicated(targets={"backup": {}, "other": {}}))
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(at("01T00:05"))
     with hanging(tmp_path / "copies/backup"):
-        world.stores = patient_stores()
-        pass_time(world, at("01T00:05"), "backup", "other")
-    row = world.instances(FLOW, "backup")[START]
+        lifecycle.stores = patient_stores()
+        pass_time(lifecycle, at("01T00:05"), "backup", "other")
+    row = lifecycle.instances(FLOW, "backup")[START]
     assert row.status is ProcessInstanceStatus.FAILED
     assert f"file://{tmp_path}/copies/backup: it has not answered within 0.2 seconds." in str(row.reason)
     assert not list((tmp_path / "copies/backup").iterdir())
-    assert world.statuses(FLOW, "other") == {START: ProcessInstanceStatus.SUCCEEDED}
-    assert files(world, START, "other") == files(world, START, "primary") != {}
+    assert lifecycle.statuses(FLOW, "other") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert files(lifecycle, START, "other") == files(lifecycle, START, "primary") != {}

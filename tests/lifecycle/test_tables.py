@@ -16,8 +16,8 @@ from feed_assets.plan.location import declare_location
 from feed_assets.settings import Settings
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome
+from tests.lifecycle.harness import START, LifecycleHarness, at, process, validity
 from tests.lifecycle.retention.harness import RetentionHarness
-from tests.lifecycle.world import START, World, at, process, validity
 from tests.operations.contexts import context_of
 from tests.storage.harnesses import read_file
 from tests.tables import Catalog
@@ -44,8 +44,8 @@ def database(metastore_port: int, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def world(database: str, metastore_port: int, tmp_path: Path) -> World:
-    made = World.of(tmp_path)
+def lifecycle(database: str, metastore_port: int, tmp_path: Path) -> LifecycleHarness:
+    made = LifecycleHarness.of(tmp_path)
     cluster = Cluster(
         name="primary", colo="eu", storage=f"file://{tmp_path}/primary", catalog=f"thrift://127.0.0.1:{metastore_port}"
     )
@@ -66,39 +66,41 @@ def world(database: str, metastore_port: int, tmp_path: Path) -> World:
     return made
 
 
-def add(world: World, catalog: Catalog, *times: datetime) -> None:
+def add(lifecycle: LifecycleHarness, catalog: Catalog, *times: datetime) -> None:
     """Partitions of clicks with one file each, as another program makes them."""
-    table = catalog.find_table(world.feed("clicks").table.database, "clicks")  # type: ignore[union-attr]
+    table = catalog.find_table(lifecycle.feed("clicks").table.database, "clicks")  # type: ignore[union-attr]
     assert table is not None
     for time in times:
-        folder = raw(world, time)
+        folder = raw(lifecycle, time)
         folder.mkdir(parents=True)
         (folder / "part-0").write_text("data")
         assert catalog.add_partition(table, [f"{time:%Y-%m-%d}", str(time.hour)], f"file:{folder}")
 
 
-def raw(world: World, time: datetime) -> Path:
-    return world.root / f"raw/{time:%Y%m%d%H}"
+def raw(lifecycle: LifecycleHarness, time: datetime) -> Path:
+    return lifecycle.root / f"raw/{time:%Y%m%d%H}"
 
 
-def read(world: World, name: str, time: datetime) -> dict[str, bytes]:
-    record = world.feed(name)
-    store, path = world.stores.get(record.store), record.path(time)
+def read(lifecycle: LifecycleHarness, name: str, time: datetime) -> dict[str, bytes]:
+    record = lifecycle.feed(name)
+    store, path = lifecycle.stores.get(record.store), record.path(time)
     found = {}
     for file in [entry.path for entry in store.manifest(path).entries]:
         found[file] = read_file(store, path, file)
     return found
 
 
-def test_row_27_an_instance_waits_for_partitions_and_becomes_one(world: World, metastore_port: int) -> None:
+def test_row_27_an_instance_waits_for_partitions_and_becomes_one(
+    lifecycle: LifecycleHarness, metastore_port: int
+) -> None:
     catalog = Catalog(metastore_port)
-    assert world.tick(ONE + timedelta(minutes=5)) == []
-    add(world, catalog, START)
-    assert world.tick(ONE + timedelta(minutes=10)) == []
-    add(world, catalog, ONE)
-    listed = list_feed(context_of(world, ONE + timedelta(hours=1)), "clicks", start=START, look=True).instances
+    assert lifecycle.tick(ONE + timedelta(minutes=5)) == []
+    add(lifecycle, catalog, START)
+    assert lifecycle.tick(ONE + timedelta(minutes=10)) == []
+    add(lifecycle, catalog, ONE)
+    listed = list_feed(context_of(lifecycle, ONE + timedelta(hours=1)), "clicks", start=START, look=True).instances
     assert [(each.status, each.bytes) for each in listed] == [(AVAILABLE, 4), (AVAILABLE, 4), (MISSING, None)]
-    requests = world.tick(ONE + timedelta(minutes=20))
+    requests = lifecycle.tick(ONE + timedelta(minutes=20))
     assert [request.nominal_times for request in requests] == [(ONE,)]
     seen: list[Work] = []
 
@@ -106,11 +108,11 @@ def test_row_27_an_instance_waits_for_partitions_and_becomes_one(world: World, m
         seen.append(work)
         return {"sums": "first"}
 
-    world.job = job
-    assert world.launch(requests, ONE + timedelta(minutes=21)) == [ONE]
-    assert read(world, "sums", ONE) == {"part-0.csv": b"first"}
-    assert world.statuses("count") == {ONE: SUCCEEDED}
-    assert world.feed_statuses("sums") == {ONE: AVAILABLE}
+    lifecycle.job = job
+    assert lifecycle.launch(requests, ONE + timedelta(minutes=21)) == [ONE]
+    assert read(lifecycle, "sums", ONE) == {"part-0.csv": b"first"}
+    assert lifecycle.statuses("count") == {ONE: SUCCEEDED}
+    assert lifecycle.feed_statuses("sums") == {ONE: AVAILABLE}
     (work,) = seen
     assert [[each.partition and each.partition.values for each in data.instances] for data in work.inputs] == [
         [(("ds", "2013-11-01"), ("hour", "01")), (("ds", "2013-11-01"), ("hour", "00"))]
@@ -118,10 +120,10 @@ def test_row_27_an_instance_waits_for_partitions_and_becomes_one(world: World, m
     assert work.catalog == f"thrift://127.0.0.1:{metastore_port}"
 
 
-def test_row_27_a_job_is_told_database_table_and_partitions(world: World, metastore_port: int) -> None:
-    add(world, Catalog(metastore_port), START, ONE)
-    given = world.properties_of("count", ONE, ONE + timedelta(hours=1))
-    catalog, database = f"thrift://127.0.0.1:{metastore_port}", world.feed("clicks").table.database  # type: ignore[union-attr]
+def test_row_27_a_job_is_told_database_table_and_partitions(lifecycle: LifecycleHarness, metastore_port: int) -> None:
+    add(lifecycle, Catalog(metastore_port), START, ONE)
+    given = lifecycle.properties_of("count", ONE, ONE + timedelta(hours=1))
+    catalog, database = f"thrift://127.0.0.1:{metastore_port}", lifecycle.feed("clicks").table.database  # type: ignore[union-attr]
     hive = "(ds='2013-11-01' AND hour='01') OR (ds='2013-11-01' AND hour='00')"
     about_input = {
         "falcon_clicks_storage_type": "TABLE",
@@ -154,40 +156,44 @@ def test_row_27_a_job_is_told_database_table_and_partitions(world: World, metast
     assert given["clicks"] == given["falconInPaths"] == f"{root}/hour=01,{root}/hour=00"
 
 
-def test_a_second_run_replaces_the_partition_and_a_failed_one_leaves_it(world: World, metastore_port: int) -> None:
-    add(world, Catalog(metastore_port), START, ONE)
+def test_a_second_run_replaces_the_partition_and_a_failed_one_leaves_it(
+    lifecycle: LifecycleHarness, metastore_port: int
+) -> None:
+    add(lifecycle, Catalog(metastore_port), START, ONE)
     for text in ("one", "two"):
-        world.job = lambda _, text=text: {"sums": text}
-        world.run("count", ONE, ONE + timedelta(hours=1), world.run_id())
-        assert read(world, "sums", ONE) == {"part-0.csv": text.encode()}
+        lifecycle.job = lambda _, text=text: {"sums": text}
+        lifecycle.run("count", ONE, ONE + timedelta(hours=1), lifecycle.run_id())
+        assert read(lifecycle, "sums", ONE) == {"part-0.csv": text.encode()}
 
     def fail(_: Work) -> Mapping[str, str]:
         raise RuntimeError("not today")
 
-    world.job = fail
+    lifecycle.job = fail
     with pytest.raises(RuntimeError, match="not today"):
-        world.run("count", ONE, ONE + timedelta(hours=1), world.run_id())
-    assert read(world, "sums", ONE) == {"part-0.csv": b"two"}
+        lifecycle.run("count", ONE, ONE + timedelta(hours=1), lifecycle.run_id())
+    assert read(lifecycle, "sums", ONE) == {"part-0.csv": b"two"}
 
 
-def test_late_data_of_a_partition_are_found(world: World, metastore_port: int) -> None:
-    add(world, Catalog(metastore_port), START, ONE)
-    world.tick(ONE + timedelta(minutes=5))
+def test_late_data_of_a_partition_are_found(lifecycle: LifecycleHarness, metastore_port: int) -> None:
+    add(lifecycle, Catalog(metastore_port), START, ONE)
+    lifecycle.tick(ONE + timedelta(minutes=5))
     for hours in (1, 2):
-        world.look_for_late(ONE + timedelta(hours=hours))
-        (raw(world, ONE) / "part-1").write_text("late")
-    world.look_for_late(START + timedelta(hours=8))
-    changed = [event for event in world.events("clicks") if event.kind.value == "CHANGED"]
+        lifecycle.look_for_late(ONE + timedelta(hours=hours))
+        (raw(lifecycle, ONE) / "part-1").write_text("late")
+    lifecycle.look_for_late(START + timedelta(hours=8))
+    changed = [event for event in lifecycle.events("clicks") if event.kind.value == "CHANGED"]
     assert [event.payload["path"] for event in changed] == ["ds=2013-11-01/hour=01"]
 
 
-def test_row_54_expired_partitions_are_dropped_with_their_data_and_come_back(world: World, metastore_port: int) -> None:
+def test_row_54_expired_partitions_are_dropped_with_their_data_and_come_back(
+    lifecycle: LifecycleHarness, metastore_port: int
+) -> None:
     catalog = Catalog(metastore_port)
     old, young = [START, ONE], [at("03T22:00"), at("03T23:00")]
-    add(world, catalog, *old, *young)
-    harness = RetentionHarness(world=world)
+    add(lifecycle, catalog, *old, *young)
+    harness = RetentionHarness(lifecycle=lifecycle)
     harness.arrive(at("04"))
-    world.run("count", ONE, at("04"))
+    lifecycle.run("count", ONE, at("04"))
 
     sweep = harness.sweep_now("clicks")
 
@@ -195,16 +201,16 @@ def test_row_54_expired_partitions_are_dropped_with_their_data_and_come_back(wor
         "ds=2013-11-01/hour=00": ItemOutcome.EVICTED,
         "ds=2013-11-01/hour=01": ItemOutcome.EVICTED,
     }
-    table = catalog.find_table(world.feed("clicks").table.database, "clicks")  # type: ignore[union-attr]
+    table = catalog.find_table(lifecycle.feed("clicks").table.database, "clicks")  # type: ignore[union-attr]
     assert table is not None
     assert sorted(catalog.partition_names(table, {})) == ["ds=2013-11-03/hour=22", "ds=2013-11-03/hour=23"]
-    assert [raw(world, time).exists() for time in (*old, *young)] == [False, False, True, True]
+    assert [raw(lifecycle, time).exists() for time in (*old, *young)] == [False, False, True, True]
     evicted = FeedInstanceStatus.EVICTED
-    assert world.times_of_feed("clicks", evicted) == old
-    assert world.times_of_feed("clicks", AVAILABLE) == young
+    assert lifecycle.times_of_feed("clicks", evicted) == old
+    assert lifecycle.times_of_feed("clicks", AVAILABLE) == young
 
     assert harness.undo(sweep).restored == 2
 
     assert len(catalog.partition_names(table, {})) == 4
-    assert read(world, "clicks", ONE) == {"part-0": b"data"}
-    assert world.times_of_feed("clicks", AVAILABLE) == [*old, *young]
+    assert read(lifecycle, "clicks", ONE) == {"part-0": b"data"}
+    assert lifecycle.times_of_feed("clicks", AVAILABLE) == [*old, *young]

@@ -1,4 +1,4 @@
-"""Looking at a small world as commands do."""
+"""The context that commands have, of a harness."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -12,21 +12,23 @@ from feed_assets.operations.instances.queries import InstancePage, list_instance
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 
 WEBSERVER = "http://dagster.example:3000"
 
 
-def context_of(world: World, as_of: datetime, **more: Any) -> OperationContext:
-    """What a command sees of a world."""
+def context_of(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> OperationContext:
+    """What a command sees of a harness."""
     clock = FrozenClock(as_of)
     given: dict[str, Any] = {"clock": clock, "real_clock": clock, "as_of": as_of, "webserver": WEBSERVER}
-    return OperationContext(timeline=world.timeline, database=world.database, stores=world.stores, **(given | more))
+    return OperationContext(
+        timeline=lifecycle.timeline, database=lifecycle.database, stores=lifecycle.stores, **(given | more)
+    )
 
 
-def counting_world(root: Path, state: str | None = None, **more: Any) -> World:
+def counting_harness(root: Path, state: str | None = None, **more: Any) -> LifecycleHarness:
     """Clicks, with a flag, are counted every hour; weather is optional. Reports are made of four hours of counts."""
-    return World.of(
+    return LifecycleHarness.of(
         root,
         feed("clicks", flag="_SUCCESS", tags={"owner": "web", "tier": "gold"}),
         feed("weather"),
@@ -44,9 +46,9 @@ def counting_world(root: Path, state: str | None = None, **more: Any) -> World:
     )
 
 
-def put(world: World, *rows: ProcessInstance) -> None:
+def put(lifecycle: LifecycleHarness, *rows: ProcessInstance) -> None:
     """Instances as they came to be somehow."""
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).add_waiting(rows)
 
 

@@ -21,7 +21,7 @@ from feed_assets.state.database import Database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.databases import open_migrated
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 
 NOON = at("03T12:00")
 

@@ -19,7 +19,7 @@ from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.definition_records import DocumentFormat
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, CLUSTER, COUNTING, EntityHarness, changed, file_of
 
 VALUES = Values(variables={"DATA": "/data"}, environ={})

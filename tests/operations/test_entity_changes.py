@@ -24,7 +24,7 @@ from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus, WatermarkKind
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.watermarks import Watermarks
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import (
     ALL,
     CLICKS,

@@ -16,7 +16,7 @@ from feed_assets.operations.entities.schedules import schedule
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, ProcessInstanceStatus
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import CLICKS, CLUSTER, COUNTING, COUNTS, EntityHarness, changed, file_of
 
 

@@ -15,7 +15,7 @@ from feed_assets.operations.errors import NotSchedulableError, NotScheduledError
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.releases import Releases
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, CLICKS, COUNTING, EntityHarness, changed, file_of, with_validity
 
 WAITING = ProcessInstanceStatus.WAITING

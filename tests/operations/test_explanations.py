@@ -25,8 +25,8 @@ from feed_assets.state.records import (
     ProcessKey,
 )
 from feed_assets.timing.dates import NEVER
-from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_world, put, row
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
+from tests.operations.contexts import WEBSERVER, context_of, counting_harness, put, row
 
 READY, RUNNING, FAILED = (
     ProcessInstanceStatus.READY,
@@ -37,8 +37,10 @@ READY, RUNNING, FAILED = (
 BOOM = {"cause": Cause.FAILURE, "cause_detail": "boom"}
 
 
-def why(world: World, name: str, time: datetime, as_of: datetime, kind: Kind = Kind.PROCESS) -> Explanation:
-    (only,) = explain(context_of(world, as_of), kind, name, time).items
+def why(
+    lifecycle: LifecycleHarness, name: str, time: datetime, as_of: datetime, kind: Kind = Kind.PROCESS
+) -> Explanation:
+    (only,) = explain(context_of(lifecycle, as_of), kind, name, time).items
     return only
 
 
@@ -51,20 +53,20 @@ def reason(explanation: Explanation, code: ReasonCode) -> Reason:
     return only
 
 
-def set_schedule(world: World, name: str, state: ScheduleState, now: datetime) -> None:
+def set_schedule(lifecycle: LifecycleHarness, name: str, state: ScheduleState, now: datetime) -> None:
     view = ScheduleView(without_row=ScheduleState.SCHEDULED)
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         rows = decide_schedules(view, Kind.PROCESS, name, ["primary"], state, author="ops", now=now)
         apply_schedules(connection, view, rows, now)
 
 
 def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", *hours(2))
-    world.flag("clicks", START)
-    world.launch(world.tick(at("01T01:30")), at("01T01:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T01:30")), at("01T01:30"))
 
-    found = why(world, "report", START, at("01T01:40"))
+    found = why(lifecycle, "report", START, at("01T01:40"))
 
     assert found.headline == "process report on primary at 2013-11-01T00:00Z is WAITING"
     lacking = reason(found, ReasonCode.INPUT_MISSING)
@@ -75,7 +77,7 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
     (count,) = reason(first, ReasonCode.NOT_WRITTEN).causes
     assert (count.name, count.status) == ("count", "WAITING")
     (clicks,) = reason(count, ReasonCode.INPUT_MISSING).causes
-    url = context_of(world, START).feed_url(world.feed("clicks"), at("01T01:00"))
+    url = context_of(lifecycle, START).feed_url(lifecycle.feed("clicks"), at("01T01:00"))
     assert reason(clicks, ReasonCode.FLAG_MISSING).text == f"{url} lacks its flag _SUCCESS"
     polls = reason(clicks, ReasonCode.POLLS)
     assert polls.facts == {"polled_at": "2013-11-01T01:30:00Z", "next_poll_at": "2013-11-01T01:30:36Z"}
@@ -89,20 +91,20 @@ def test_a_missing_file_is_followed_through_the_processes_up_to_the_path(tmp_pat
 
 
 def test_nothing_is_said_of_a_storage_that_nobody_has_polled(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.land("clicks", START)
-    found = why(world, "clicks", START, at("01T00:40"), Kind.FEED)
-    url = context_of(world, START).feed_url(world.feed("clicks"), START)
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", START)
+    found = why(lifecycle, "clicks", START, at("01T00:40"), Kind.FEED)
+    url = context_of(lifecycle, START).feed_url(lifecycle.feed("clicks"), START)
     assert [(each.code, each.text) for each in found.reasons] == [
         (ReasonCode.NOT_POLLED, f"{url} has not been polled yet: the next tick polls it")
     ]
 
 
 def test_several_instances_are_explained_together_each_as_if_alone(tmp_path: Path) -> None:
-    world = counting_world(tmp_path, parallel=1)
-    put(world, row("count", START, RUNNING, run_id="run"))
-    world.tick(at("01T03:30"))
-    context = context_of(world, at("01T03:40"))
+    lifecycle = counting_harness(tmp_path, parallel=1)
+    put(lifecycle, row("count", START, RUNNING, run_id="run"))
+    lifecycle.tick(at("01T03:30"))
+    context = context_of(lifecycle, at("01T03:40"))
     counts = [ProcessKey("count", "primary", time) for time in hours(4)]
     keys = [ProcessKey("report", "primary", START), *counts]
     with context.read() as connection:
@@ -117,10 +119,10 @@ def test_several_instances_are_explained_together_each_as_if_alone(tmp_path: Pat
 
 
 def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:30"))
-    found = why(world, "counts", START, at("01T00:40"), Kind.FEED)
-    url = context_of(world, START).feed_url(world.feed("clicks"), START)
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:30"))
+    found = why(lifecycle, "counts", START, at("01T00:40"), Kind.FEED)
+    url = context_of(lifecycle, START).feed_url(lifecycle.feed("clicks"), START)
     assert found.render().splitlines() == [
         "feed counts on primary at 2013-11-01T00:00Z is MISSING",
         "  - it has not been produced:",
@@ -138,12 +140,12 @@ def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
 
 
 def test_what_has_run_says_what_began_it_and_what_it_was_made_from(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START)
-    world.flag("clicks", START)
-    world.launch(world.tick(at("01T00:30")), at("01T00:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T00:30")), at("01T00:30"))
 
-    found = why(world, "count", START, at("01T00:40"))
+    found = why(lifecycle, "count", START, at("01T00:40"))
 
     assert codes(found) == [
         ReasonCode.ENDED,
@@ -163,14 +165,14 @@ def test_what_has_run_says_what_began_it_and_what_it_was_made_from(tmp_path: Pat
     assert weather.text == "it read nothing as input weather"
     assert reason(found, ReasonCode.OUTPUT).facts["kind"] == "PRODUCED"
     assert found.blockers == ()
-    made = why(world, "counts", START, at("01T00:40"), Kind.FEED)
+    made = why(lifecycle, "counts", START, at("01T00:40"), Kind.FEED)
     assert "PRODUCED at 2013-11-01T00:30:00Z by process count, run:" in reason(made, ReasonCode.EVENT).text
 
 
 def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
+    lifecycle = counting_harness(tmp_path)
     put(
-        world,
+        lifecycle,
         row(
             "count",
             START,
@@ -191,15 +193,15 @@ def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None
             retry_at=NEVER,
         ),
     )
-    again = why(world, "count", START, at("01T01:01"))
+    again = why(lifecycle, "count", START, at("01T01:01"))
     assert [each.text for each in again.reasons[:2]] == [
         "it ended at 2013-11-01T01:00:00Z: boom",
         "the next retry is at 2013-11-01T01:05:00Z",
     ]
-    assert ReasonCode.RETRY not in codes(why(world, "count", at("01T01:00"), at("01T01:01")))
-    (cause,) = reason(why(world, "counts", START, at("01T01:01"), Kind.FEED), ReasonCode.NOT_WRITTEN).causes
+    assert ReasonCode.RETRY not in codes(why(lifecycle, "count", at("01T01:00"), at("01T01:01")))
+    (cause,) = reason(why(lifecycle, "counts", START, at("01T01:01"), Kind.FEED), ReasonCode.NOT_WRITTEN).causes
     assert cause.status == "FAILED"
-    assert [root.name for root in why(world, "counts", START, at("01T01:01"), Kind.FEED).root_causes()] == ["count"]
+    assert [root.name for root in why(lifecycle, "counts", START, at("01T01:01"), Kind.FEED).root_causes()] == ["count"]
 
 
 @pytest.mark.parametrize(
@@ -207,70 +209,70 @@ def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None
     [(ScheduleState.SUBMITTED, "entity schedule"), (ScheduleState.SUSPENDED, "entity resume")],
 )
 def test_a_process_that_is_not_scheduled_says_so(tmp_path: Path, state: ScheduleState, text: str) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:30"))
-    set_schedule(world, "count", state, at("01T00:35"))
-    found = why(world, "count", START, at("01T00:40"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:30"))
+    set_schedule(lifecycle, "count", state, at("01T00:35"))
+    found = why(lifecycle, "count", START, at("01T00:40"))
     assert codes(found)[:2] == [ReasonCode.NOT_SCHEDULED, ReasonCode.INPUT_MISSING]
     assert text in reason(found, ReasonCode.NOT_SCHEDULED).text
-    later = why(world, "count", at("01T02:00"), at("01T02:10"))
+    later = why(lifecycle, "count", at("01T02:00"), at("01T02:10"))
     assert codes(later)[:2] == [ReasonCode.NOT_REACHED, ReasonCode.NOT_SCHEDULED]
 
 
 def test_slots_turns_and_requests_are_named(tmp_path: Path) -> None:
-    world = counting_world(tmp_path, parallel=1)
+    lifecycle = counting_harness(tmp_path, parallel=1)
     put(
-        world,
+        lifecycle,
         row("count", hours(4)[0], READY, request_key="k", requested_at=at("01T03:00")),
         row("count", hours(4)[1], READY),
         row("count", hours(4)[2], READY),
     )
     now = at("01T03:01")
-    asked = why(world, "count", hours(4)[0], now)
+    asked = why(lifecycle, "count", hours(4)[0], now)
     assert (codes(asked), asked.blockers) == ([ReasonCode.REQUESTED], ())
-    following = reason(why(world, "count", hours(4)[1], now), ReasonCode.NO_SLOT)
+    following = reason(why(lifecycle, "count", hours(4)[1], now), ReasonCode.NO_SLOT)
     assert following.facts == {"parallel": 1, "in_flight": 1}
-    assert codes(why(world, "count", hours(4)[2], now))[:1] == [ReasonCode.NO_SLOT]
+    assert codes(why(lifecycle, "count", hours(4)[2], now))[:1] == [ReasonCode.NO_SLOT]
 
 
 def test_with_last_only_an_older_one_has_no_turn(tmp_path: Path) -> None:
-    world = counting_world(tmp_path, order="LAST_ONLY")
-    put(world, *(row("count", time, READY) for time in hours(2)))
-    older = reason(why(world, "count", START, at("01T02:00")), ReasonCode.NOT_ITS_TURN)
+    lifecycle = counting_harness(tmp_path, order="LAST_ONLY")
+    put(lifecycle, *(row("count", time, READY) for time in hours(2)))
+    older = reason(why(lifecycle, "count", START, at("01T02:00")), ReasonCode.NOT_ITS_TURN)
     assert older.facts == {"order": "LAST_ONLY", "ahead": 1}
-    assert codes(why(world, "count", hours(2)[1], at("01T02:00"))) == [ReasonCode.NEXT_TICK]
+    assert codes(why(lifecycle, "count", hours(2)[1], at("01T02:00"))) == [ReasonCode.NEXT_TICK]
 
 
 def test_whoever_works_on_an_output_is_named(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    put(world, row("count", START, READY))
+    lifecycle = counting_harness(tmp_path)
+    put(lifecycle, row("count", START, READY))
     now = at("01T00:30")
-    Leases(world.database).acquire("feed/counts", "primary", START, "run-9", now, timedelta(seconds=60))
-    held = reason(why(world, "count", START, now), ReasonCode.LEASE_HELD)
+    Leases(lifecycle.database).acquire("feed/counts", "primary", START, "run-9", now, timedelta(seconds=60))
+    held = reason(why(lifecycle, "count", START, now), ReasonCode.LEASE_HELD)
     assert held.text == "run-9 has leased feed/counts until at least 2013-11-01T00:31:00Z"
-    assert ReasonCode.LEASE_HELD not in codes(why(world, "count", START, at("01T00:31")))
+    assert ReasonCode.LEASE_HELD not in codes(why(lifecycle, "count", START, at("01T00:31")))
 
 
 def test_a_suspended_instance_and_a_running_one(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
+    lifecycle = counting_harness(tmp_path)
     put(
-        world,
+        lifecycle,
         row("count", START, ProcessInstanceStatus.SUSPENDED),
         row("count", at("01T01:00"), RUNNING, run_id="r7", attempt=2, started_at=at("01T01:05")),
     )
-    held = why(world, "count", START, at("01T01:10"))
+    held = why(lifecycle, "count", START, at("01T01:10"))
     assert codes(held)[:2] == [ReasonCode.SUSPENDED, ReasonCode.INPUT_MISSING]
-    runs = why(world, "count", at("01T01:00"), at("01T01:10"))
+    runs = why(lifecycle, "count", at("01T01:00"), at("01T01:10"))
     assert reason(runs, ReasonCode.RUNNING).text == "run r7 has been running since 2013-11-01T01:05:00Z, attempt 2"
     assert runs.blockers == ()
 
 
 def test_what_was_evicted_says_when_and_by_what(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START)
-    world.flag("clicks", START)
-    world.arrive(at("01T00:30"))
-    with world.database.begin() as connection:
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.arrive(at("01T00:30"))
+    with lifecycle.database.begin() as connection:
         event = NewFeedEvent(
             feed="clicks",
             cluster="primary",
@@ -289,7 +291,7 @@ def test_what_was_evicted_says_when_and_by_what(tmp_path: Path, state_url: str) 
             updated_at=at("20T00:00"),
         )
         FeedInstances(connection).put([evicted])
-    found = why(world, "clicks", START, at("21T00:00"), Kind.FEED)
+    found = why(lifecycle, "clicks", START, at("21T00:00"), Kind.FEED)
     gone = reason(found, ReasonCode.EVICTED)
     assert gone.text == "it was evicted at 2013-11-20T00:00:00Z by sweep:7"
     assert gone.facts["limit"] == "days(19)"
@@ -297,45 +299,47 @@ def test_what_was_evicted_says_when_and_by_what(tmp_path: Path, state_url: str) 
 
 
 def test_future_and_unresolved_windows(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("peek", inputs={"clicks": "latest(-1) latest(0)"}))
-    world.tick(at("01T00:30"))
-    found = why(world, "peek", START, at("01T00:40"))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("peek", inputs={"clicks": "latest(-1) latest(0)"})
+    )
+    lifecycle.tick(at("01T00:30"))
+    found = why(lifecycle, "peek", START, at("01T00:40"))
     assert reason(found, ReasonCode.INPUT_UNRESOLVED).facts["window"] == "latest(-1) to latest(0)"
-    tomorrow = why(world, "peek", at("02T00:00"), at("01T00:40"))
+    tomorrow = why(lifecycle, "peek", at("02T00:00"), at("01T00:40"))
     assert codes(tomorrow)[0] is ReasonCode.NOT_DUE
     assert tomorrow.status == "UNSCHEDULED"
-    early = why(world, "clicks", at("02T00:00"), at("01T00:40"), Kind.FEED)
+    early = why(lifecycle, "clicks", at("02T00:00"), at("01T00:40"), Kind.FEED)
     assert codes(early) == [ReasonCode.NOT_DUE]
 
 
 def test_an_optional_input_blocks_nothing(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:30"))
-    found = why(world, "count", START, at("01T00:40"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:30"))
+    found = why(lifecycle, "count", START, at("01T00:40"))
     optional = reason(found, ReasonCode.OPTIONAL_INPUT)
     assert not optional.blocks
     assert optional.text == "optional input weather lacks 1 of 1 instances; it can run without them"
 
 
 def test_safe_mode_is_mentioned(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:30"))
-    assert ReasonCode.SAFE_MODE not in codes(why(world, "count", START, at("01T00:40")))
-    set_safe_mode(world.database, is_on=True, author="ops", now=at("01T00:35"))
-    assert ReasonCode.SAFE_MODE in codes(why(world, "count", START, at("01T00:40")))
-    with world.database.begin() as connection:
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:30"))
+    assert ReasonCode.SAFE_MODE not in codes(why(lifecycle, "count", START, at("01T00:40")))
+    set_safe_mode(lifecycle.database, is_on=True, author="ops", now=at("01T00:35"))
+    assert ReasonCode.SAFE_MODE in codes(why(lifecycle, "count", START, at("01T00:40")))
+    with lifecycle.database.begin() as connection:
         record_restore(connection)
-    assert ReasonCode.RESTORED in codes(why(world, "count", START, at("01T00:40")))
+    assert ReasonCode.RESTORED in codes(why(lifecycle, "count", START, at("01T00:40")))
 
 
 def test_of_many_missing_the_oldest_are_followed_and_all_are_counted(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", start=at("2013-10-01")),
         process("day", "days(1)", inputs={"clicks": "now(-23,0) now(0,0)"}),
     )
-    world.tick(at("01T00:30"))
-    lacking = reason(why(world, "day", START, at("01T00:40")), ReasonCode.INPUT_MISSING)
+    lifecycle.tick(at("01T00:30"))
+    lacking = reason(why(lifecycle, "day", START, at("01T00:40")), ReasonCode.INPUT_MISSING)
     assert lacking.text == (
         "input clicks lacks 24 of 24 instances of feed clicks, 2013-10-31T01:00Z to 2013-11-01T00:00Z; the oldest 5 are"
     )
@@ -343,7 +347,7 @@ def test_of_many_missing_the_oldest_are_followed_and_all_are_counted(tmp_path: P
 
 
 def test_one_cause_of_many_is_explained_once(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks"),
         feed("counts"),
@@ -352,30 +356,30 @@ def test_one_cause_of_many_is_explained_once(tmp_path: Path) -> None:
         process("sum", inputs={"clicks": "now(0,0)"}, outputs={"sums": "now(0,0)"}),
         process("both", inputs={"counts": "now(0,0)", "sums": "now(0,0)"}),
     )
-    world.tick(at("01T00:30"))
-    text = why(world, "both", START, at("01T00:40")).render()
+    lifecycle.tick(at("01T00:30"))
+    text = why(lifecycle, "both", START, at("01T00:40")).render()
     assert text.count("does not exist") == 1
     assert text.count("see above") == 1
-    assert [root.name for root in why(world, "both", START, at("01T00:40")).root_causes()] == ["clicks"]
+    assert [root.name for root in why(lifecycle, "both", START, at("01T00:40")).root_causes()] == ["clicks"]
 
 
 def test_a_long_chain_ends_and_says_so(tmp_path: Path) -> None:
     stages = [feed(f"f{n}") for n in range(40)]
     steps = [process(f"p{n}", inputs={f"f{n}": "now(0,0)"}, outputs={f"f{n + 1}": "now(0,0)"}) for n in range(39)]
-    world = World.of(tmp_path, *stages, *steps)
-    world.tick(at("01T00:30"))
-    text = why(world, "p38", START, at("01T00:40")).render()
+    lifecycle = LifecycleHarness.of(tmp_path, *stages, *steps)
+    lifecycle.tick(at("01T00:30"))
+    text = why(lifecycle, "p38", START, at("01T00:40")).render()
     assert "too far upstream to follow from here" in text
 
 
 def test_a_time_that_is_no_instance_is_refused_alone(tmp_path: Path) -> None:
-    found = explain(context_of(counting_world(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
+    found = explain(context_of(counting_harness(tmp_path), at("02")), Kind.PROCESS, "count", at("01T00:30"))
     assert (found.result, found.items) == (Result.FAILED, ())
     assert "it is between two instances" in found.message
 
 
 def test_late_data_that_are_looked_for_are_mentioned(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", late_arrival={"cut_off": "hours(6)"}),
         feed("counts"),
@@ -386,19 +390,19 @@ def test_late_data_that_are_looked_for_are_mentioned(tmp_path: Path) -> None:
             late_process={"policy": "periodic", "delay": "hours(2)", "inputs": ["clicks"]},
         ),
     )
-    world.land("clicks", START)
-    world.launch(world.tick(at("01T00:30")), at("01T00:30"))
-    check = world.late_check("count", START)
+    lifecycle.land("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T00:30")), at("01T00:30"))
+    check = lifecycle.late_check("count", START)
     assert check is not None
     assert check.due_at is not None
-    told = reason(why(world, "count", START, at("01T00:40")), ReasonCode.LATE_CHECK)
+    told = reason(why(lifecycle, "count", START, at("01T00:40")), ReasonCode.LATE_CHECK)
     assert told.facts == {"at": f"{check.due_at:%Y-%m-%dT%H:%M:%SZ}", "until": f"{check.cut_off_at:%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def test_why_an_instance_is_to_run_again_is_told(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
+    lifecycle = counting_harness(tmp_path)
     put(
-        world,
+        lifecycle,
         row(
             "count",
             START,
@@ -409,6 +413,6 @@ def test_why_an_instance_is_to_run_again_is_told(tmp_path: Path) -> None:
             ended_at=at("01T01:00"),
         ),
     )
-    found = why(world, "count", START, at("01T02:00"))
+    found = why(lifecycle, "count", START, at("01T02:00"))
     assert reason(found, ReasonCode.LAST_CHANGE).text == "last change: late data: clicks changed"
     assert ReasonCode.ENDED not in codes(found)

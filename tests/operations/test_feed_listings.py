@@ -8,17 +8,17 @@ from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours
-from tests.operations.contexts import context_of, counting_world
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours
+from tests.operations.contexts import context_of, counting_harness
 
 
 def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START, at("01T01:00"), text="12345")
-    world.flag("clicks", START)
-    world.land("weather", START, text="")
-    world.tick(at("01T02:00"))
-    context = context_of(world, at("01T02:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START, at("01T01:00"), text="12345")
+    lifecycle.flag("clicks", START)
+    lifecycle.land("weather", START, text="")
+    lifecycle.tick(at("01T02:00"))
+    context = context_of(lifecycle, at("01T02:30"))
 
     clicks = list_feed(context, "clicks", start=START, end=at("01T02:00"))
 
@@ -29,7 +29,7 @@ def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path
         "cluster": "primary",
         "nominal_time": "2013-11-01T00:00Z",
         "status": "AVAILABLE",
-        "url": context.feed_url(world.feed("clicks"), START),
+        "url": context.feed_url(lifecycle.feed("clicks"), START),
         "bytes": 5,
         "files": 1,
         "created_at": "2013-11-01T02:00:00Z",
@@ -42,20 +42,20 @@ def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path
 
 
 def test_row_117_storage_is_asked_on_request_and_nothing_is_recorded(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T01:00"))
-    world.land("clicks", START, text="12345")
-    context = context_of(world, at("01T01:30"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T01:00"))
+    lifecycle.land("clicks", START, text="12345")
+    context = context_of(lifecycle, at("01T01:30"))
     assert [each.status for each in list_feed(context, "clicks", start=START).instances] == ["MISSING", "MISSING"]
     first, second = list_feed(context, "clicks", start=START, look=True).instances
     assert (first.status, first.bytes, first.looked_at) == (FeedInstanceStatus.PARTIAL, 5, at("01T01:30"))
     assert first.created_at is not None
     assert (second.status, second.bytes) == (FeedInstanceStatus.MISSING, None)
-    assert set(world.feed_statuses("clicks").values()) == {FeedInstanceStatus.MISSING}
+    assert set(lifecycle.feed_statuses("clicks").values()) == {FeedInstanceStatus.MISSING}
 
 
 def test_row_117_what_was_evicted_is_told_from_what_never_came(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
+    lifecycle = counting_harness(tmp_path)
     evicted = FeedInstance(
         feed="clicks",
         cluster="primary",
@@ -63,29 +63,31 @@ def test_row_117_what_was_evicted_is_told_from_what_never_came(tmp_path: Path) -
         status=FeedInstanceStatus.EVICTED,
         updated_at=START,
     )
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         FeedInstances(connection).put([evicted])
-    context = context_of(world, at("01T01:30"))
+    context = context_of(lifecycle, at("01T01:30"))
     assert [each.status for each in list_feed(context, "clicks", start=START).instances] == ["EVICTED", "MISSING"]
     only = list_feed(context, "clicks", start=START, statuses=frozenset({"EVICTED"}))
     assert [each.nominal_time for each in only.instances] == [START]
 
 
 def test_both_ends_belong_to_a_listing_inside_the_validity_and_not_beyond_now(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", end=at("01T03:00")))
-    context = context_of(world, at("01T01:30"))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", end=at("01T03:00")))
+    context = context_of(lifecycle, at("01T01:30"))
     listing = list_feed(context, "clicks", start=START, end=at("09"))
     assert [each.nominal_time for each in listing.instances] == hours(2)
-    later = list_feed(context_of(world, at("09")), "clicks")
+    later = list_feed(context_of(lifecycle, at("09")), "clicks")
     assert [each.nominal_time for each in later.instances] == hours(3)
 
 
 def test_row_121_a_storage_that_refuses_fails_alone(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", clusters=("primary", "backup")), clusters=("primary", "backup"))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks", clusters=("primary", "backup")), clusters=("primary", "backup")
+    )
     (tmp_path / "elsewhere/2013-11-01/00-00").mkdir(parents=True)
     (tmp_path / "backup").mkdir()
     (tmp_path / "backup" / "clicks").symlink_to(tmp_path / "elsewhere")
-    context = context_of(world, at("01T01:30"))
+    context = context_of(lifecycle, at("01T01:30"))
     listing = list_feed(context, "clicks", look=True)
     assert listing.result is Result.PARTIAL
     assert {each.cluster for each in listing.instances} == {"primary"}
@@ -96,4 +98,4 @@ def test_row_121_a_storage_that_refuses_fails_alone(tmp_path: Path) -> None:
 
 def test_a_listing_of_what_is_not_declared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EntityNotFoundError, match="'clicks'"):
-        list_feed(context_of(counting_world(tmp_path), START), "click")
+        list_feed(context_of(counting_harness(tmp_path), START), "click")

@@ -12,7 +12,7 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.control import Controlled, control_instances
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, process
+from tests.lifecycle.harness import START, LifecycleHarness, process
 
 BOTH = ("east", "west")
 DAY = timedelta(days=1)
@@ -20,13 +20,15 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def context(tmp_path: Path) -> OperationContext:
-    world = World.of(tmp_path, process("report", "days(1)", clusters=BOTH, timeout="days(9)"), clusters=BOTH)
+    lifecycle = LifecycleHarness.of(
+        tmp_path, process("report", "days(1)", clusters=BOTH, timeout="days(9)"), clusters=BOTH
+    )
     for cluster in BOTH:
-        world.ready(START + 2 * DAY, cluster)
+        lifecycle.ready(START + 2 * DAY, cluster)
     return OperationContext(
-        timeline=world.timeline,
-        database=world.database,
-        stores=world.stores,
+        timeline=lifecycle.timeline,
+        database=lifecycle.database,
+        stores=lifecycle.stores,
         as_of=START + 2 * DAY,
         clock=FrozenClock(START + 2 * DAY),
         real_clock=FrozenClock(START + 2 * DAY),

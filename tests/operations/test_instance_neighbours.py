@@ -6,8 +6,8 @@ from feed_assets.entities.common import Kind
 from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.neighbours import NeighbourInstance, find_dependencies
-from tests.lifecycle.world import START, World, at, feed, hours, process
-from tests.operations.contexts import context_of, counting_world
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
+from tests.operations.contexts import context_of, counting_harness
 
 
 def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
@@ -15,7 +15,7 @@ def told(found: tuple[NeighbourInstance, ...]) -> list[tuple[str, str, int]]:
 
 
 def test_row_118_a_process_instance_has_its_inputs_and_outputs(tmp_path: Path, state_url: str) -> None:
-    context = context_of(counting_world(tmp_path, state_url), at("02"))
+    context = context_of(counting_harness(tmp_path, state_url), at("02"))
     found = find_dependencies(context, Kind.PROCESS, "count", at("01T05:00"))
     assert found.result is Result.SUCCEEDED
     assert told(found.items) == [("Input", "clicks", 5), ("Input", "weather", 5), ("Output", "counts", 5)]
@@ -24,7 +24,7 @@ def test_row_118_a_process_instance_has_its_inputs_and_outputs(tmp_path: Path, s
 
 
 def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) -> None:
-    context = context_of(counting_world(tmp_path), at("02"))
+    context = context_of(counting_harness(tmp_path), at("02"))
     found = find_dependencies(context, Kind.FEED, "counts", at("01T05:00"))
     assert told(found.items) == [("Output", "count", 5), ("Input", "report", 4)]
     assert render_document(found.items[0]) == {
@@ -43,19 +43,19 @@ def test_row_118_a_feed_instance_has_its_producer_and_consumers(tmp_path: Path) 
     [(Kind.FEED, "clicks", "between two instances"), (Kind.PROCESS, "count", "between two instances")],
 )
 def test_row_118_a_misaligned_time_is_an_error(tmp_path: Path, kind: Kind, name: str, match: str) -> None:
-    found = find_dependencies(context_of(counting_world(tmp_path), at("02")), kind, name, at("01T05:30"))
+    found = find_dependencies(context_of(counting_harness(tmp_path), at("02")), kind, name, at("01T05:30"))
     assert found.result is Result.FAILED
     assert match in found.message
 
 
 def test_row_118_a_time_outside_the_validity_is_an_error(tmp_path: Path) -> None:
-    found = find_dependencies(context_of(counting_world(tmp_path), at("02")), Kind.FEED, "clicks", at("2013-10-01"))
+    found = find_dependencies(context_of(counting_harness(tmp_path), at("02")), Kind.FEED, "clicks", at("2013-10-01"))
     assert "it is outside the validity" in found.message
 
 
 def test_several_producers_are_found_across_a_change_of_the_clock(tmp_path: Path) -> None:
     """A day in New York has 25 hours on 3 November 2013: the last hour of the day is still read by that day."""
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("hours"),
         feed("days", "days(1)", start=at("01T04:00"), timezone="America/New_York"),
@@ -68,7 +68,7 @@ def test_several_producers_are_found_across_a_change_of_the_clock(tmp_path: Path
             outputs={"days": "now(0,0)"},
         ),
     )
-    context = context_of(world, at("09"))
+    context = context_of(lifecycle, at("09"))
     (reader,) = find_dependencies(context, Kind.FEED, "hours", at("04T04:00")).items
     assert reader.nominal_time == at("03T04:00")
     day = find_dependencies(context, Kind.PROCESS, "sum", at("03T04:00")).items
@@ -76,12 +76,14 @@ def test_several_producers_are_found_across_a_change_of_the_clock(tmp_path: Path
 
 
 def test_latest_is_what_the_instance_read_or_what_it_would_read_now(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("peek", inputs={"clicks": "latest(-1) latest(0)"}))
-    world.land("clicks", *hours(2))
-    world.launch(world.tick(at("01T01:30"))[:1], at("01T01:30"))
-    world.land("clicks", at("01T02:00"))
-    world.arrive(at("01T02:30"))
-    context = context_of(world, at("01T02:30"))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("peek", inputs={"clicks": "latest(-1) latest(0)"})
+    )
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.launch(lifecycle.tick(at("01T01:30"))[:1], at("01T01:30"))
+    lifecycle.land("clicks", at("01T02:00"))
+    lifecycle.arrive(at("01T02:30"))
+    context = context_of(lifecycle, at("01T02:30"))
     ran = find_dependencies(context, Kind.PROCESS, "peek", START).items
     now = find_dependencies(context, Kind.PROCESS, "peek", at("01T02:00")).items
     assert (told(ran), told(now)) == (
@@ -96,12 +98,12 @@ def test_neighbours_follow_the_definition_that_governs(tmp_path: Path) -> None:
     """Until the new definition takes effect at 04:00 an instance reads one hour, from then on two."""
     clicks = feed("clicks", start=at("2013-10-31"))
     narrow = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world = World.of(tmp_path, clicks, feed("counts"), narrow)
-    world.land("clicks", START)
-    world.launch(world.tick(at("01T03:30")), at("01T03:30"))
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, feed("counts"), narrow)
+    lifecycle.land("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T03:30")), at("01T03:30"))
     wider = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world.declare(clicks, feed("counts"), wider)
-    context = context_of(world, at("01T03:30"))
+    lifecycle.declare(clicks, feed("counts"), wider)
+    context = context_of(lifecycle, at("01T03:30"))
     readers = find_dependencies(context, Kind.FEED, "clicks", at("01T03:00")).items
     assert told(readers) == [("Input", "count", 3), ("Input", "count", 4)]
     assert told(find_dependencies(context, Kind.FEED, "clicks", at("01T02:00")).items) == [("Input", "count", 2)]

@@ -18,8 +18,8 @@ from feed_assets.operations.instances.ranges import (
 )
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.errors import DateTimeError
-from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_world, listed, put, row
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
+from tests.operations.contexts import WEBSERVER, context_of, counting_harness, listed, put, row
 
 WAITING, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.WAITING,
@@ -34,26 +34,26 @@ def hours_of(page: object) -> list[int]:
 
 
 def test_row_107_a_list_has_falcons_window_details_and_order(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START)
-    world.flag("clicks", START)
-    world.launch(world.tick(at("01T12:30")), at("01T12:30"))
-    context = context_of(world, at("01T12:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T12:30")), at("01T12:30"))
+    context = context_of(lifecycle, at("01T12:30"))
 
     page = listed(context, "count")
 
     assert (page.result, page.start, page.end) == (Result.SUCCEEDED, at("01T02:30"), at("01T12:30"))
     assert hours_of(page) == list(range(12, 2, -1))
     assert {each.status for each in page.instances} == {"WAITING"}
-    clicks = context.feed_url(world.feed("clicks"), at("01T12:00"))
+    clicks = context.feed_url(lifecycle.feed("clicks"), at("01T12:00"))
     assert page.instances[0].details == (clicks,)
     assert (page.listed, page.total, page.has_more) == (10, 13, True)
 
 
 def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.tick(at("01T12:30"))
-    context = context_of(world, at("01T12:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.tick(at("01T12:30"))
+    context = context_of(lifecycle, at("01T12:30"))
     page = listed(context, "count", start=at("01T02:00"), end=at("01T05:00"))
     assert hours_of(page) == [2, 3, 4]
     assert hours_of(listed(context, "count", start=at("01T02:00"), end=at("01T02:00"))) == []
@@ -63,9 +63,9 @@ def test_row_107_a_given_start_turns_the_order_and_the_end_is_left_out(tmp_path:
 
 
 def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T12:30"))
-    context = context_of(world, at("01T12:30"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T12:30"))
+    context = context_of(lifecycle, at("01T12:30"))
     pages = [listed(context, "count", start=START, offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12]]
     assert [(page.listed, page.total, page.has_more) for page in pages] == [
@@ -76,20 +76,20 @@ def test_row_107_pages_follow_one_another(tmp_path: Path) -> None:
 
 
 def test_pages_without_a_start_follow_one_another_into_the_past(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T12:30"))
-    context = context_of(world, at("01T12:30"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T12:30"))
+    context = context_of(lifecycle, at("01T12:30"))
     pages = [listed(context, "count", offset=offset, results=5) for offset in (0, 5, 10)]
     assert [hours_of(page) for page in pages] == [[12, 11, 10, 9, 8], [7, 6, 5, 4, 3], [2, 1, 0]]
     assert [(page.total, page.has_more) for page in pages] == [(13, True), (13, True), (13, False)]
 
 
 def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.land("clicks", *hours(4))
-    world.flag("clicks", *hours(4))
-    world.tick(at("01T12:30"))
-    context = context_of(world, at("01T12:30"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.flag("clicks", *hours(4))
+    lifecycle.tick(at("01T12:30"))
+    context = context_of(lifecycle, at("01T12:30"))
 
     def told(kind: Kind, name: str, *filters: str) -> tuple[int, int]:
         query = InstanceQuery(kind=kind, name=name, filter=parse_filter(kind, filters), results=2)
@@ -109,16 +109,16 @@ def test_a_page_says_how_many_instances_meet_its_filter(tmp_path: Path) -> None:
 
 
 def test_row_107_filters_and_orders(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
+    lifecycle = counting_harness(tmp_path, state_url)
     times = hours(4)
     put(
-        world,
+        lifecycle,
         row("count", times[0], SUCCEEDED, started_at=at("01T05:00"), ended_at=at("01T05:30")),
         row("count", times[1], FAILED, started_at=at("01T04:00"), ended_at=at("01T06:00")),
         row("count", times[2], RUNNING, started_at=at("01T05:10")),
         row("count", times[3], WAITING),
     )
-    context = context_of(world, at("01T06:00"))
+    context = context_of(lifecycle, at("01T06:00"))
 
     def found(order: OrderField | None = None, descending: bool | None = None, **conditions: object) -> list[int]:
         return hours_of(
@@ -141,24 +141,24 @@ def test_row_107_filters_and_orders(tmp_path: Path, state_url: str) -> None:
 
 
 def test_row_107_running_shows_what_runs_whatever_its_time(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
+    lifecycle = counting_harness(tmp_path, state_url)
     put(
-        world,
+        lifecycle,
         row("count", hours(2)[0], RUNNING, started_at=at("01T05:00"), run_id="r1", attempt=1),
         row("count", hours(2)[1], WAITING),
     )
-    page = find_running(context_of(world, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
+    page = find_running(context_of(lifecycle, at("09T06:00")), InstanceQuery(kind=Kind.PROCESS, name="count"))
     (only,) = page.instances
     assert (only.nominal_time, only.run_id, only.log) == (START, "r1", f"{WEBSERVER}/runs/r1")
-    assert find_running(context_of(world, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
+    assert find_running(context_of(lifecycle, START), InstanceQuery(kind=Kind.FEED, name="clicks")).instances == ()
 
 
 def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", *hours(3))
-    world.flag("clicks", START)
-    world.tick(at("01T04:10"))
-    context = context_of(world, at("01T04:10"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", *hours(3))
+    lifecycle.flag("clicks", START)
+    lifecycle.tick(at("01T04:10"))
+    context = context_of(lifecycle, at("01T04:10"))
     page = listed(context, "clicks", Kind.FEED, start=START, end=at("02"))
     assert [each.status for each in page.instances] == ["AVAILABLE", "PARTIAL", "PARTIAL", "MISSING", "MISSING"]
     assert page.instances[0].bytes == 4
@@ -169,21 +169,21 @@ def test_row_107_instances_of_a_feed_are_listed_from_their_nominal_time_on(tmp_p
 
 
 def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START)
-    world.flag("clicks", START)
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
 
     def fail(_: object) -> dict[str, str]:
         raise RuntimeError("no luck")
 
-    job, world.job = world.job, fail
-    requests = world.tick(at("01T00:10"))
+    job, lifecycle.job = lifecycle.job, fail
+    requests = lifecycle.tick(at("01T00:10"))
     with pytest.raises(RuntimeError):
-        world.launch(requests, at("01T00:10"))
-    world.job = job
-    world.run("count", START, at("01T00:20"), "by-hand")
+        lifecycle.launch(requests, at("01T00:10"))
+    lifecycle.job = job
+    lifecycle.run("count", START, at("01T00:20"), "by-hand")
 
-    context = context_of(world, at("01T00:30"))
+    context = context_of(lifecycle, at("01T00:30"))
     page = listed(context, "count", all_attempts=True)
 
     assert [(each.attempt, each.status, each.run_id) for each in page.instances] == [
@@ -197,18 +197,18 @@ def test_row_113_each_attempt_is_a_row(tmp_path: Path, state_url: str) -> None:
 
 
 def test_row_113_an_instance_that_waits_has_a_row_beside_its_attempts(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:10"))
-    (waiting,) = listed(context_of(world, at("01T00:30")), "count", all_attempts=True).instances
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:10"))
+    (waiting,) = listed(context_of(lifecycle, at("01T00:30")), "count", all_attempts=True).instances
     assert (waiting.attempt, waiting.status) == (None, "WAITING")
 
 
 def test_row_114_a_summary_counts_each_status_and_what_has_not_come_into_being(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", *hours(2))
-    world.flag("clicks", *hours(2))
-    world.launch(world.tick(at("01T05:30")), at("01T05:30"))
-    context = context_of(world, at("01T05:30"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.flag("clicks", *hours(2))
+    lifecycle.launch(lifecycle.tick(at("01T05:30")), at("01T05:30"))
+    context = context_of(lifecycle, at("01T05:30"))
 
     def counts(kind: Kind, name: str, **more: object) -> dict[str, int]:
         query = InstanceQuery(kind=kind, name=name, start=START, end=at("01T10:00"), **more)  # type: ignore[arg-type]
@@ -224,19 +224,19 @@ def test_row_114_a_summary_counts_each_status_and_what_has_not_come_into_being(t
 
 def test_a_summary_covers_a_change_of_the_definition(tmp_path: Path) -> None:
     """03:00 is the last of the old definition, then come 04:00, 06:00 and 08:00 of the new one."""
-    world = counting_world(tmp_path)
-    world.land("clicks", START)
-    world.flag("clicks", START)
-    world.launch(world.tick(at("01T02:30")), at("01T02:30"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T02:30")), at("01T02:30"))
     slower = process("count", "hours(2)", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world.declare(feed("clicks", flag="_SUCCESS"), feed("counts"), slower)
+    lifecycle.declare(feed("clicks", flag="_SUCCESS"), feed("counts"), slower)
     query = InstanceQuery(kind=Kind.PROCESS, name="count", start=START, end=at("01T10:00"))
-    (only,) = summarize_instances(context_of(world, at("01T02:40")), query).clusters
+    (only,) = summarize_instances(context_of(lifecycle, at("01T02:40")), query).clusters
     assert only.counts == {"SUCCEEDED": 1, "WAITING": 2, "UNSCHEDULED": 4}
 
 
 def test_a_summary_takes_no_filter_of_single_instances(tmp_path: Path) -> None:
-    context = context_of(counting_world(tmp_path), at("01T02:30"))
+    context = context_of(counting_harness(tmp_path), at("01T02:30"))
     started = InstanceFilter(started_after=START)
     for more in ({"filter": started}, {"order": OrderField.STATUS}):
         with pytest.raises(InstanceQueryError, match="Filter by STATUS or CLUSTER"):
@@ -244,15 +244,15 @@ def test_a_summary_takes_no_filter_of_single_instances(tmp_path: Path) -> None:
 
 
 def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_make_it_fail(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", clusters=("primary", "backup")),
         process("count", inputs={"clicks": "now(0,0)"}, clusters=("primary", "backup")),
         clusters=("primary", "backup"),
     )
     for cluster in ("primary", "backup"):
-        world.tick(at("01T02:30"), cluster)
-    context = context_of(world, at("01T02:30"))
+        lifecycle.tick(at("01T02:30"), cluster)
+    context = context_of(lifecycle, at("01T02:30"))
     both = listed(context, "count")
     assert both.result is Result.SUCCEEDED
     assert [each.cluster for each in both.instances] == ["primary", "backup"] * 3
@@ -267,7 +267,7 @@ def test_row_121_a_cluster_that_cannot_answer_makes_the_result_partial_and_all_m
 
 
 def test_a_range_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    context = context_of(counting_world(tmp_path), at("01T02:30"))
+    context = context_of(counting_harness(tmp_path), at("01T02:30"))
     with pytest.raises(InstanceQueryError, match="before the start of the entity at 2013-11-01T00:00Z"):
         listed(context, "count", end=at("2013-10-01"))
     with pytest.raises(InstanceQueryError, match="it is after the end 2013-11-01T01:00Z"):
@@ -277,13 +277,15 @@ def test_a_range_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_default_range_of_a_monthly_process_has_months_of_30_days(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("pay", "months(1)", start=at("2013-01-01"), end=at("2013-09-01")))
-    start, stop = decide_range([world.process("pay").sequence], start=None, end=None, results=2, now=at("2013-12-01"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("pay", "months(1)", start=at("2013-01-01"), end=at("2013-09-01")))
+    start, stop = decide_range(
+        [lifecycle.process("pay").sequence], start=None, end=None, results=2, now=at("2013-12-01")
+    )
     assert (start, stop) == (at("2013-07-03"), at("2013-09-01"))
 
 
 def test_before_the_first_instance_there_is_nothing_and_no_error(tmp_path: Path) -> None:
-    context = context_of(counting_world(tmp_path), at("2013-10-01"))
+    context = context_of(counting_harness(tmp_path), at("2013-10-01"))
     page = listed(context, "count")
     assert (page.start, page.end, page.instances) == (START, START, ())
 
@@ -316,8 +318,8 @@ def test_a_direction_needs_an_order_and_a_page_needs_results() -> None:
 
 
 def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", start=at("1990-01-01")))
-    context = context_of(world, at("2013-12-01"))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", start=at("1990-01-01")))
+    context = context_of(lifecycle, at("2013-12-01"))
     with counted_statements() as statements:
         page = list_instances(
             context, InstanceQuery(kind=Kind.FEED, name="clicks", start=at("1990-01-01"), descending=None, results=3)
@@ -332,20 +334,20 @@ def test_a_page_of_a_long_history_reads_no_more_than_a_page(tmp_path: Path) -> N
 
 def test_row_113_what_began_each_attempt_is_told(tmp_path: Path) -> None:
     """A failure is retried by its policy: the second attempt says so."""
-    world = counting_world(tmp_path, retry={"policy": "periodic", "delay": "minutes(5)", "attempts": 1})
-    world.land("clicks", START)
-    world.flag("clicks", START)
+    lifecycle = counting_harness(tmp_path, retry={"policy": "periodic", "delay": "minutes(5)", "attempts": 1})
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
 
     def fail(_: object) -> dict[str, str]:
         raise RuntimeError("no luck")
 
-    job, world.job = world.job, fail
+    job, lifecycle.job = lifecycle.job, fail
     with pytest.raises(RuntimeError):
-        world.launch(world.tick(at("01T00:10")), at("01T00:10"))
-    world.job = job
-    world.tick(at("01T00:11"))
-    world.launch(world.tick(at("01T00:20")), at("01T00:20"))
-    page = listed(context_of(world, at("01T00:30")), "count", all_attempts=True)
+        lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    lifecycle.job = job
+    lifecycle.tick(at("01T00:11"))
+    lifecycle.launch(lifecycle.tick(at("01T00:20")), at("01T00:20"))
+    page = listed(context_of(lifecycle, at("01T00:30")), "count", all_attempts=True)
     assert [each.trigger for each in page.instances] == [
         "retry 1 after: RuntimeError: no luck",
         "its inputs are there",

@@ -6,17 +6,17 @@ from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.runs import find_logs, find_params
-from tests.lifecycle.world import START, World, at, feed, process
-from tests.operations.contexts import WEBSERVER, context_of, counting_world
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
+from tests.operations.contexts import WEBSERVER, context_of, counting_harness
 
 
 def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", START)
-    world.flag("clicks", START)
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
     for number, minute in ((1, "10"), (2, "20")):
-        world.run("count", START, at(f"01T00:{minute}"), f"run-{number}")
-    context = context_of(world, at("01T00:30"))
+        lifecycle.run("count", START, at(f"01T00:{minute}"), f"run-{number}")
+    context = context_of(lifecycle, at("01T00:30"))
     query = InstanceQuery(kind=Kind.PROCESS, name="count")
 
     (newest,) = find_logs(context, query).instances
@@ -31,10 +31,10 @@ def test_row_115_logs_lead_to_the_run_of_an_attempt_and_its_steps(tmp_path: Path
 
 
 def test_row_115_without_a_webserver_a_log_is_the_id_of_a_run(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:10"))
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:10"))
     query = InstanceQuery(kind=Kind.PROCESS, name="count")
-    (waiting,) = find_logs(context_of(world, at("01T00:30"), webserver=None), query).instances
+    (waiting,) = find_logs(context_of(lifecycle, at("01T00:30"), webserver=None), query).instances
     assert (waiting.run_id, waiting.log, waiting.actions) == (None, None, ())
 
 
@@ -47,10 +47,10 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
         workflow={"engine": "spark-submit", "path": "app.py", "args": ["--day", "${DAY}"]},
     )
     clicks = feed("clicks", start=at("2013-10-31"))
-    world = World.of(tmp_path, clicks, feed("counts"), counting, state=state_url)
-    world.land("clicks", START, at("01T01:00"))
-    told = world.properties_of("count", at("01T01:00"), at("01T01:10"))
-    context = context_of(world, at("01T02:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, feed("counts"), counting, state=state_url)
+    lifecycle.land("clicks", START, at("01T01:00"))
+    told = lifecycle.properties_of("count", at("01T01:00"), at("01T01:10"))
+    context = context_of(lifecycle, at("01T02:00"))
 
     found = find_params(context, "count", at("01T01:00"), ())
 
@@ -62,18 +62,18 @@ def test_row_116_params_are_what_the_work_was_told(tmp_path: Path, state_url: st
     assert {name: text for name, text in params.properties.items() if name not in staged} == {
         name: text for name, text in told.items() if name not in staged
     }
-    assert params.properties["counts"] == context.feed_url(world.feed("counts"), at("01T01:00"))
+    assert params.properties["counts"] == context.feed_url(lifecycle.feed("counts"), at("01T01:00"))
 
 
 def test_row_116_an_instance_that_waits_has_no_params(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.tick(at("01T00:10"))
-    (params,) = find_params(context_of(world, at("01T00:30")), "count", START, ()).items
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.tick(at("01T00:10"))
+    (params,) = find_params(context_of(lifecycle, at("01T00:30")), "count", START, ()).items
     assert (params.status, params.properties) == ("WAITING", {})
 
 
 @pytest.mark.parametrize("time", ["01T00:30", "2013-10-01"])
 def test_a_time_that_is_no_instance_is_refused(tmp_path: Path, time: str) -> None:
-    found = find_params(context_of(counting_world(tmp_path), at("01T00:30")), "count", at(time), ())
+    found = find_params(context_of(counting_harness(tmp_path), at("01T00:30")), "count", at(time), ())
     assert found.result is Result.FAILED
     assert "Instances are every hours(1) from 2013-11-01T00:00Z" in found.message

@@ -140,7 +140,7 @@ def test_a_change_that_breaks_a_dependent_is_an_error_that_names_both(context: E
     assert "feed 'clicks'" in issue.message
 
 
-def test_the_digest_is_the_same_at_another_time_and_another_in_another_world(
+def test_the_digest_is_the_same_at_another_time_and_another_with_other_data(
     context: EntityContext, folder: Path, database: Database
 ) -> None:
     changed = PROCESS.replace("hours(1)", "hours(2)")

@@ -17,7 +17,7 @@ from feed_assets.operations.entities.verb_results import VerbOutcome
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import at
+from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, CLUSTER, COUNTING, EntityHarness, changed, file_of
 
 pytestmark = pytest.mark.server

@@ -24,8 +24,8 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 from feed_assets.state.schema import attempts
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.lifecycle.retention.harness import hourly
-from tests.lifecycle.world import START, World, feed, process
 
 ENTITIES = (
     feed("clicks"),
@@ -40,123 +40,132 @@ NOW = START + timedelta(hours=8, minutes=5)
 TIMES = hourly(START, 9)
 
 
-def rebuild(world: World, *, dry_run: bool = False) -> Rebuilt:
+def rebuild(lifecycle: LifecycleHarness, *, dry_run: bool = False) -> Rebuilt:
     clock = FrozenClock(NOW)
     context = OperationContext(
-        timeline=world.timeline, database=world.database, stores=world.stores, clock=clock, real_clock=clock, as_of=NOW
+        timeline=lifecycle.timeline,
+        database=lifecycle.database,
+        stores=lifecycle.stores,
+        clock=clock,
+        real_clock=clock,
+        as_of=NOW,
     )
     return rebuild_instances(context, dry_run=dry_run)
 
 
-def run_all(world: World) -> list[tuple[str, datetime]]:
+def run_all(lifecycle: LifecycleHarness) -> list[tuple[str, datetime]]:
     """Run what ticks ask for, until they ask for nothing; the process instances that were run, in order."""
     ran: list[tuple[str, datetime]] = []
-    while requests := world.tick(NOW):
-        world.launch(requests, NOW)
+    while requests := lifecycle.tick(NOW):
+        lifecycle.launch(requests, NOW)
         ran += [(request.process.process, time) for request in requests for time in request.nominal_times]
     return sorted(ran)
 
 
 @pytest.fixture
-def finished(tmp_path: Path) -> World:
+def finished(tmp_path: Path) -> LifecycleHarness:
     """Nine hours have arrived, and everything has run."""
-    world = World.of(tmp_path, *ENTITIES)
-    world.land("clicks", *TIMES)
-    assert len(run_all(world)) == 3 * len(TIMES)
-    return world
+    lifecycle = LifecycleHarness.of(tmp_path, *ENTITIES)
+    lifecycle.land("clicks", *TIMES)
+    assert len(run_all(lifecycle)) == 3 * len(TIMES)
+    return lifecycle
 
 
-def lost(world: World, *entities: AnyEntity) -> World:
+def lost(lifecycle: LifecycleHarness, *entities: AnyEntity) -> LifecycleHarness:
     """The same storage with an empty state."""
-    return World.of(world.root, *(entities or ENTITIES), state=f"sqlite:///{world.root / 'empty.db'}")
+    return LifecycleHarness.of(
+        lifecycle.root, *(entities or ENTITIES), state=f"sqlite:///{lifecycle.root / 'empty.db'}"
+    )
 
 
-def test_nothing_runs_again_after_the_state_was_lost(finished: World) -> None:
-    world = lost(finished)
-    planned = rebuild(world, dry_run=True)
-    assert world.events() == []
-    rebuilt = rebuild(world)
+def test_nothing_runs_again_after_the_state_was_lost(finished: LifecycleHarness) -> None:
+    lifecycle = lost(finished)
+    planned = rebuild(lifecycle, dry_run=True)
+    assert lifecycle.events() == []
+    rebuilt = rebuild(lifecycle)
     assert (planned.feeds, planned.is_empty) == (rebuilt.feeds, False)
-    watermark = world.watermark(WatermarkKind.PROCESS, "count")
+    watermark = lifecycle.watermark(WatermarkKind.PROCESS, "count")
     assert watermark is not None
     assert watermark.next_time == START + timedelta(hours=9)
-    assert run_all(world) == []
+    assert run_all(lifecycle) == []
     for name in ("clicks", "counts", "extras", "shifted"):
-        assert world.feed_statuses(name) == finished.feed_statuses(name)
+        assert lifecycle.feed_statuses(name) == finished.feed_statuses(name)
     for name in ("count", "shift"):
-        assert world.statuses(name) == finished.statuses(name)
-        for time, row in world.instances(name).items():
+        assert lifecycle.statuses(name) == finished.statuses(name)
+        for time, row in lifecycle.instances(name).items():
             before = finished.instances(name)[time]
             assert (row.run_id, row.inputs, row.release) == (before.run_id, before.inputs, before.release)
-    assert {event.kind for event in world.events("counts")} == {FeedEventKind.PRODUCED}
-    assert world.statuses("ping") == {}
-    assert rebuild(world).is_empty
+    assert {event.kind for event in lifecycle.events("counts")} == {FeedEventKind.PRODUCED}
+    assert lifecycle.statuses("ping") == {}
+    assert rebuild(lifecycle).is_empty
 
 
-def test_what_is_not_on_storage_runs(finished: World) -> None:
+def test_what_is_not_on_storage_runs(finished: LifecycleHarness) -> None:
     for name, hour in (("counts", 3), ("extras", 5)):
         rmtree(finished.folder(name, TIMES[hour]))
-    world = lost(finished)
-    rebuild(world)
-    assert run_all(world) == [("count", TIMES[3]), ("count", TIMES[5])]
-    assert set(world.statuses("count").values()) == {ProcessInstanceStatus.SUCCEEDED}
+    lifecycle = lost(finished)
+    rebuild(lifecycle)
+    assert run_all(lifecycle) == [("count", TIMES[3]), ("count", TIMES[5])]
+    assert set(lifecycle.statuses("count").values()) == {ProcessInstanceStatus.SUCCEEDED}
 
 
-def test_instances_before_the_oldest_on_storage_are_not_made_again(finished: World) -> None:
+def test_instances_before_the_oldest_on_storage_are_not_made_again(finished: LifecycleHarness) -> None:
     for time in TIMES[:4]:
         for name in ("clicks", "counts", "extras", "shifted"):
             rmtree(finished.folder(name, time), ignore_errors=True)
-    world = lost(finished)
-    rebuilt = rebuild(world)
+    lifecycle = lost(finished)
+    rebuilt = rebuild(lifecycle)
     assert {each.process: each.begins_at for each in rebuilt.processes}["count"] == TIMES[4]
-    assert run_all(world) == []
-    assert min(world.statuses("count")) == TIMES[4]
+    assert run_all(lifecycle) == []
+    assert min(lifecycle.statuses("count")) == TIMES[4]
 
 
 def test_a_process_whose_validity_has_ended_has_no_instance_left_to_read_its_inputs(tmp_path: Path) -> None:
     end = TIMES[-1] + timedelta(hours=1)
     counting = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, end=end)
     entities = (feed("clicks", end=end), feed("counts", end=end), counting)
-    world = World.of(tmp_path, *entities)
-    world.land("clicks", *TIMES)
-    run_all(world)
-    rebuilt = lost(world, *entities)
+    lifecycle = LifecycleHarness.of(tmp_path, *entities)
+    lifecycle.land("clicks", *TIMES)
+    run_all(lifecycle)
+    rebuilt = lost(lifecycle, *entities)
     rebuild(rebuilt)
     watermark = rebuilt.watermark(WatermarkKind.PROCESS, "count")
-    assert watermark == world.watermark(WatermarkKind.PROCESS, "count")
+    assert watermark == lifecycle.watermark(WatermarkKind.PROCESS, "count")
     assert watermark is not None
     assert watermark.next_time is None
 
 
-def test_content_that_no_manifest_names_is_left_out(finished: World) -> None:
-    world = lost(finished)
+def test_content_that_no_manifest_names_is_left_out(finished: LifecycleHarness) -> None:
+    lifecycle = lost(finished)
     later = START + timedelta(hours=9)
-    world.land("counts", later)
-    (found,) = [each for each in rebuild(world).feeds if each.feed == "shifted"]
+    lifecycle.land("counts", later)
+    (found,) = [each for each in rebuild(lifecycle).feeds if each.feed == "shifted"]
     assert (found.complete, found.recorded, found.unknown) == (9, 9, 0)
-    world.land("counts", TIMES[0] - timedelta(hours=1))
-    assert rebuild(world).is_empty
+    lifecycle.land("counts", TIMES[0] - timedelta(hours=1))
+    assert rebuild(lifecycle).is_empty
 
 
 def test_a_state_from_a_backup_gets_what_came_after_it(tmp_path: Path) -> None:
-    world = World.of(tmp_path, *ENTITIES)
-    world.land("clicks", *TIMES[:4])
-    world.launch(world.tick(START + timedelta(hours=3, minutes=5)), START + timedelta(hours=3, minutes=5))
+    lifecycle = LifecycleHarness.of(tmp_path, *ENTITIES)
+    lifecycle.land("clicks", *TIMES[:4])
+    lifecycle.launch(lifecycle.tick(START + timedelta(hours=3, minutes=5)), START + timedelta(hours=3, minutes=5))
     with (
         closing(sqlite3.connect(tmp_path / "state.db")) as state,
         closing(sqlite3.connect(tmp_path / "empty.db")) as backup,
     ):
         state.backup(backup)
-    world.land("clicks", *TIMES[4:])
-    run_all(world)
-    restored = lost(world)
+    lifecycle.land("clicks", *TIMES[4:])
+    run_all(lifecycle)
+    restored = lost(lifecycle)
     rebuild(restored)
-    assert restored.feed_statuses("counts") == world.feed_statuses("counts")
+    assert restored.feed_statuses("counts") == lifecycle.feed_statuses("counts")
     assert {time for time, status in restored.statuses("count").items() if status == "SUCCEEDED"} == set(TIMES)
     assert {name for name, _ in run_all(restored)} <= {"ping"}
 
 
-def test_an_instance_that_waited_for_its_repetition_has_succeeded_if_a_later_run_wrote_it(finished: World) -> None:
+def test_an_instance_that_waited_for_its_repetition_has_succeeded_if_a_later_run_wrote_it(
+    finished: LifecycleHarness,
+) -> None:
     later = {TIMES[2]: ProcessInstanceStatus.READY, TIMES[3]: ProcessInstanceStatus.FAILED}
     with finished.database.begin() as connection:
         for time, status in later.items():
@@ -171,19 +180,21 @@ def test_an_instance_that_waited_for_its_repetition_has_succeeded_if_a_later_run
     assert rebuild(finished).is_empty
 
 
-def test_an_instance_that_was_evicted_and_one_that_runs_stay_as_they_are(finished: World) -> None:
-    world = lost(finished)
-    rebuild(world)
-    with world.database.begin() as connection:
-        row = world.feed_instances("counts")[TIMES[2]]
+def test_an_instance_that_was_evicted_and_one_that_runs_stay_as_they_are(finished: LifecycleHarness) -> None:
+    lifecycle = lost(finished)
+    rebuild(lifecycle)
+    with lifecycle.database.begin() as connection:
+        row = lifecycle.feed_instances("counts")[TIMES[2]]
         FeedInstances(connection).put([replace(row, status=FeedInstanceStatus.EVICTED)])
         key = ProcessKey("count", "primary", TIMES[3])
         any_status = {ProcessInstanceStatus.SUCCEEDED}
         ProcessInstances(connection).transition(key, any_status, status=ProcessInstanceStatus.READY)
-    assert rebuild(world).is_empty
+    assert rebuild(lifecycle).is_empty
 
 
-def test_an_instance_that_ran_when_the_backup_was_made_has_succeeded_if_its_run_wrote_it(finished: World) -> None:
+def test_an_instance_that_ran_when_the_backup_was_made_has_succeeded_if_its_run_wrote_it(
+    finished: LifecycleHarness,
+) -> None:
     with finished.database.begin() as connection:
         for time, run_id in ((TIMES[2], None), (TIMES[3], "another")):
             key, row = ProcessKey("count", "primary", time), finished.instances("count")[time]
@@ -197,7 +208,7 @@ def test_an_instance_that_ran_when_the_backup_was_made_has_succeeded_if_its_run_
 
 
 def test_an_instance_whose_run_was_taken_for_dead_after_the_restore_has_succeeded_if_that_run_wrote_it(
-    finished: World,
+    finished: LifecycleHarness,
 ) -> None:
     again = {TIMES[2]: ProcessInstanceStatus.READY, TIMES[3]: ProcessInstanceStatus.FAILED}
     with finished.database.begin() as connection:

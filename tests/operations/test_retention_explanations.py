@@ -14,8 +14,8 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
+from tests.lifecycle.harness import START, at, feed, process
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START, at, feed, process
 from tests.operations.contexts import context_of
 
 EXPIRED = hourly(START, 24)
@@ -37,7 +37,7 @@ def landed(harness: RetentionHarness) -> RetentionHarness:
 
 
 def why(harness: RetentionHarness, time: datetime = START, as_of: datetime | None = None) -> Explanation:
-    (only,) = explain(context_of(harness.world, as_of or harness.now), Kind.FEED, "clicks", time).items
+    (only,) = explain(context_of(harness.lifecycle, as_of or harness.now), Kind.FEED, "clicks", time).items
     return only
 
 
@@ -150,7 +150,7 @@ def test_an_eviction_by_nobody_we_know_is_told_as_far_as_it_is_known(harness: Re
         recorded_at=SWEPT,
         idempotency_key="imported",
     )
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         (seq,) = EventLog(connection).append([event])
         FeedInstances(connection).put([evicted_row(row, seq)])
     found = why(harness)
@@ -180,7 +180,9 @@ def test_what_is_there_says_until_when_it_is_kept(harness: RetentionHarness) -> 
 
 def test_what_has_expired_says_when_retention_comes_next(harness: RetentionHarness) -> None:
     assert not of(why(harness), C.NEXT_SWEEP)
-    apply_retention_schedule(harness.world.database, harness.world.timeline, "primary", at("04T06:00"), timedelta(0))
+    apply_retention_schedule(
+        harness.lifecycle.database, harness.lifecycle.timeline, "primary", at("04T06:00"), timedelta(0)
+    )
     (coming,) = of(why(harness), C.NEXT_SWEEP)
     assert coming.text == "retention of its feed is next due at 2013-11-04T06:00:00Z"
     assert coming.facts == {"at": "2013-11-04T06:00:00Z"}
@@ -196,7 +198,7 @@ def test_a_feed_without_retention_keeps_everything(tmp_path: Path) -> None:
 
 def test_a_limit_that_counts_has_no_time_at_which_it_is_over(tmp_path: Path) -> None:
     harness = landed(RetentionHarness.of(tmp_path, kept_feed(limit=None, max_instances=10)))
-    apply_retention_schedule(harness.world.database, harness.world.timeline, "primary", SWEPT, timedelta(0))
+    apply_retention_schedule(harness.lifecycle.database, harness.lifecycle.timeline, "primary", SWEPT, timedelta(0))
     assert not of(why(harness), C.EXPIRES, C.KEPT)
 
 
@@ -211,7 +213,7 @@ def test_every_hold_is_named_with_who_has_it_and_why(harness: RetentionHarness) 
 
 
 def test_who_works_on_it_keeps_it_only_meanwhile(harness: RetentionHarness) -> None:
-    Leases(harness.world.database).acquire_many(
+    Leases(harness.lifecycle.database).acquire_many(
         [("feed/clicks", "primary", START)], "writer", SWEPT, timedelta(minutes=1)
     )
     (kept,) = of(why(harness), C.KEPT)

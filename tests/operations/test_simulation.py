@@ -36,7 +36,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FrozenInput, ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
 from tests.drills import IS_DRILL, SEED, drill_seed, sized
-from tests.lifecycle.world import feed, process
+from tests.lifecycle.harness import feed, process
 from tests.processes import PROCESSES
 
 pytestmark = pytest.mark.long
@@ -220,7 +220,7 @@ class Watch:
 
 
 class Oracle:
-    """What every instance would hold in a world without faults: a digest of what its inputs hold at the end."""
+    """What every instance would hold without faults: a digest of what its inputs hold at the end."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -6,22 +6,22 @@ from feed_assets.json_form import render_document
 from feed_assets.operations.consolidation import Result
 from feed_assets.operations.instances.triage import MOST_VERTICES, TriageGraph, find_triage
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process, validity
-from tests.operations.contexts import context_of, counting_world, put, row
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process, validity
+from tests.operations.contexts import context_of, counting_harness, put, row
 
 
-def triage(world: World, kind: Kind, name: str, as_of: str = "01T05:00") -> TriageGraph:
-    (graph,) = find_triage(context_of(world, at(as_of)), kind, name, START).items
+def triage(lifecycle: LifecycleHarness, kind: Kind, name: str, as_of: str = "01T05:00") -> TriageGraph:
+    (graph,) = find_triage(context_of(lifecycle, at(as_of)), kind, name, START).items
     return graph
 
 
 def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path: Path, state_url: str) -> None:
-    world = counting_world(tmp_path, state_url)
-    world.land("clicks", *hours(4))
-    world.flag("clicks", *hours(3))
-    world.launch(world.tick(at("01T05:00")), at("01T05:00"))
+    lifecycle = counting_harness(tmp_path, state_url)
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.flag("clicks", *hours(3))
+    lifecycle.launch(lifecycle.tick(at("01T05:00")), at("01T05:00"))
 
-    graph = triage(world, Kind.PROCESS, "report")
+    graph = triage(lifecycle, Kind.PROCESS, "report")
 
     labels = [vertex.label for vertex in graph.vertices]
     assert labels[0] == "PROCESS:report:primary:2013-11-01T00:00Z [WAITING]"
@@ -50,16 +50,16 @@ def test_row_119_the_graph_goes_upstream_to_the_first_that_are_healthy(tmp_path:
 
 
 def test_row_119_a_healthy_instance_is_one_vertex(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    world.land("clicks", START)
-    world.flag("clicks", START)
-    world.launch(world.tick(at("01T00:10")), at("01T00:10"))
-    graph = triage(world, Kind.PROCESS, "count")
+    lifecycle = counting_harness(tmp_path)
+    lifecycle.land("clicks", START)
+    lifecycle.flag("clicks", START)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    graph = triage(lifecycle, Kind.PROCESS, "count")
     assert ([vertex.status for vertex in graph.vertices], graph.edges) == (["SUCCEEDED"], ())
 
 
 def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
-    graph = triage(counting_world(tmp_path), Kind.PROCESS, "count")
+    graph = triage(counting_harness(tmp_path), Kind.PROCESS, "count")
     count, clicks = (
         "PROCESS:count:primary:2013-11-01T00:00Z [UNSCHEDULED]",
         "FEED:clicks:primary:2013-11-01T00:00Z [MISSING]",
@@ -76,7 +76,7 @@ def test_row_119_as_dot_text_and_json(tmp_path: Path) -> None:
 
 
 def test_row_119_a_time_that_is_no_instance_is_an_error(tmp_path: Path) -> None:
-    context = context_of(counting_world(tmp_path), at("02"))
+    context = context_of(counting_harness(tmp_path), at("02"))
     for kind, name in ((Kind.PROCESS, "count"), (Kind.FEED, "clicks")):
         found = find_triage(context, kind, name, at("01T00:30"))
         assert found.result is Result.FAILED
@@ -84,15 +84,17 @@ def test_row_119_a_time_that_is_no_instance_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_instance_with_a_failed_producer_hangs_on_its_inputs_too(tmp_path: Path) -> None:
-    world = counting_world(tmp_path)
-    put(world, row("count", START, ProcessInstanceStatus.FAILED))
-    labels = [vertex.label.split(":")[1] + vertex.label[-9:] for vertex in triage(world, Kind.FEED, "counts").vertices]
+    lifecycle = counting_harness(tmp_path)
+    put(lifecycle, row("count", START, ProcessInstanceStatus.FAILED))
+    labels = [
+        vertex.label.split(":")[1] + vertex.label[-9:] for vertex in triage(lifecycle, Kind.FEED, "counts").vertices
+    ]
     assert labels == ["counts[MISSING]", "count [FAILED]", "clicks[MISSING]"]
 
 
 def test_what_hangs_on_itself_through_time_ends(tmp_path: Path) -> None:
     """Each total reads the one before: a cycle among entities, a chain among instances."""
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("totals", start=at("2013-10-31T00:00")),
         Process(
@@ -104,20 +106,20 @@ def test_what_hangs_on_itself_through_time_ends(tmp_path: Path) -> None:
             workflow={"path": "jobs:run"},
         ),
     )
-    (graph,) = find_triage(context_of(world, at("02")), Kind.PROCESS, "add", at("01T03:00")).items
+    (graph,) = find_triage(context_of(lifecycle, at("02")), Kind.PROCESS, "add", at("01T03:00")).items
     times = [vertex.nominal_time.hour for vertex in graph.vertices if vertex.kind is Kind.PROCESS]
     assert times == [3, 2, 1, 0]
     assert graph.vertices[-1].nominal_time == at("2013-10-31T23:00")
 
 
 def test_a_graph_that_grows_too_large_is_cut_off_and_says_so(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", "minutes(1)", start=at("2013-10-01")),
         process("sum", inputs={"clicks": "now(-40,0) now(0,0)"}),
         feed("sums"),
     )
-    graph = triage(world, Kind.PROCESS, "sum")
+    graph = triage(lifecycle, Kind.PROCESS, "sum")
     assert not graph.is_whole
     assert len(graph.vertices) <= MOST_VERTICES + 1
     assert graph.render_text().endswith("... and more")

@@ -50,7 +50,7 @@ from feed_assets.state.records import (
 from feed_assets.state.schedules import Schedules
 from feed_assets.state.schema import metadata
 from feed_assets.state.watermarks import Watermarks
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 from tests.operations.contexts import context_of
 
 STATES = int(os.environ.get("FEED_ASSETS_STATES", "300"))
@@ -73,7 +73,7 @@ WAITING, READY, RUNNING, SUSPENDED, SUCCEEDED = (
 class Case:
     """One random state: a cluster of its own, and the time of the next tick."""
 
-    world: World
+    lifecycle: LifecycleHarness
     process: str
     cluster: str
     as_of: datetime
@@ -83,7 +83,7 @@ class Case:
         return ProcessKey(self.process, self.cluster, TARGET)
 
     def blockers(self) -> tuple[Blocker, ...]:
-        context = context_of(self.world, self.as_of)
+        context = context_of(self.lifecycle, self.as_of)
         with context.read() as connection:
             all_facts = load_instance_facts(context, connection, processes=[self.key])
             return find_blockers(context, all_facts.processes[self.key], self.key)
@@ -99,7 +99,7 @@ class Case:
             run_id=name if status is RUNNING else None,
             request_key=name if status is READY else None,
         )
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             ProcessInstances(connection).add_waiting([row])
             note_changed(connection, [(self.process, self.cluster)])
 
@@ -107,7 +107,7 @@ class Case:
         if not times:
             return
         given: dict[str, Any] = {"feed": name, "cluster": self.cluster}
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             EventLog(connection).append(
                 [
                     NewFeedEvent(
@@ -127,17 +127,17 @@ class Case:
         row = Schedule(
             kind="process", name=self.process, cluster=self.cluster, state=state, changed_at=START, author="a test"
         )
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             Schedules(connection).put([row])
 
     def finish(self, of: "Sequence[ProcessInstance]") -> None:
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             ProcessInstances(connection).transition_many(
                 [row.key for row in of], {READY, RUNNING}, status=SUCCEEDED, updated_at=START
             )
 
     def others(self) -> list[ProcessInstance]:
-        found = self.world.instances(self.process, self.cluster)
+        found = self.lifecycle.instances(self.process, self.cluster)
         return [row for time, row in found.items() if time != TARGET]
 
     def remove(self, blocker: Blocker) -> None:
@@ -150,7 +150,7 @@ class Case:
             case NotScheduled():
                 self.schedule(ScheduleState.SCHEDULED)
             case Suspended():
-                with self.world.database.begin() as connection:
+                with self.lifecycle.database.begin() as connection:
                     ProcessInstances(connection).transition(self.key, {SUSPENDED}, status=WAITING, updated_at=START)
                     note_changed(connection, [(self.process, self.cluster)])
             case InputMissing(edge=edge, missing=missing):
@@ -162,15 +162,15 @@ class Case:
             case NotItsTurn():
                 self.finish([row for row in self.others() if row.status is READY and not row.request_key])
             case LeaseHeld(lease=lease):
-                Leases(self.world.database).release_many([lease])
+                Leases(self.lifecycle.database).release_many([lease])
 
     def runs_after_a_tick(self) -> bool:
         """Whether the next tick asks for a run, and that run gets its leases."""
-        self.world.ready(self.as_of, self.cluster)
-        requests = self.world.request(self.as_of, self.cluster)
+        self.lifecycle.ready(self.as_of, self.cluster)
+        requests = self.lifecycle.request(self.as_of, self.cluster)
         if not any(TARGET in each.nominal_times for each in requests if each.process.process == self.process):
             return False
-        leases = Leases(self.world.database)
+        leases = Leases(self.lifecycle.database)
         try:
             for entity in (f"process/{self.process}", f"feed/{self.process}-out"):
                 leases.acquire(entity, self.cluster, TARGET, "the run", self.as_of, MINUTE)
@@ -179,7 +179,7 @@ class Case:
         return True
 
 
-def a_world(root: Path) -> World:
+def a_harness(root: Path) -> LifecycleHarness:
     """Processes of each order, with windows of several kinds and without; everything is on each cluster."""
     long_ago = START - 48 * HOUR
     shapes = {
@@ -188,7 +188,7 @@ def a_world(root: Path) -> World:
         "last": {"inputs": {"a": "now(0,0)"}, "order": "LAST_ONLY", "parallel": 2},
         "free": {"parallel": 1},
     }
-    return World.of(
+    return LifecycleHarness.of(
         root,
         *(feed(name, clusters=CLUSTERS, start=long_ago) for name in ("a", "b", "c")),
         *(feed(f"{name}-out", clusters=CLUSTERS) for name in shapes),
@@ -198,19 +198,19 @@ def a_world(root: Path) -> World:
     )
 
 
-def clear(world: World) -> None:
-    with world.database.begin() as connection:
+def clear(lifecycle: LifecycleHarness) -> None:
+    with lifecycle.database.begin() as connection:
         for table in metadata.sorted_tables:
             connection.execute(delete(table))
 
 
-def random_case(world: World, cluster: str, dice: random.Random) -> Case:
-    case = Case(world, dice.choice(("fifo", "lifo", "last", "free")), cluster, LATER)
+def random_case(lifecycle: LifecycleHarness, cluster: str, dice: random.Random) -> Case:
+    case = Case(lifecycle, dice.choice(("fifo", "lifo", "last", "free")), cluster, LATER)
     status = dice.choice((None, WAITING, WAITING, WAITING, READY, SUSPENDED))
     if status is None:
         case.as_of = dice.choice((EARLIER, LATER))
-        with world.database.begin() as connection:
-            index = world.process(case.process, cluster).sequence.index(TARGET)
+        with lifecycle.database.begin() as connection:
+            index = lifecycle.process(case.process, cluster).sequence.index(TARGET)
             watermark = Watermark(
                 kind=WatermarkKind.PROCESS, entity=case.process, cluster=cluster, next_index=index, next_time=TARGET
             )
@@ -229,23 +229,23 @@ def random_case(world: World, cluster: str, dice: random.Random) -> Case:
         case.schedule(dice.choice((ScheduleState.SUBMITTED, ScheduleState.SUSPENDED)))
     for entity in (f"process/{case.process}", f"feed/{case.process}-out"):
         if dice.random() < 0.1:
-            Leases(world.database).acquire(entity, cluster, TARGET, "another run", case.as_of, 24 * HOUR)
+            Leases(lifecycle.database).acquire(entity, cluster, TARGET, "another run", case.as_of, 24 * HOUR)
     return case
 
 
-def iter_cases(world: World, dice: random.Random) -> Iterator[tuple[int, Case]]:
+def iter_cases(lifecycle: LifecycleHarness, dice: random.Random) -> Iterator[tuple[int, Case]]:
     for first in range(0, STATES, len(CLUSTERS)):
-        clear(world)
-        cases = [random_case(world, cluster, dice) for cluster in CLUSTERS]
+        clear(lifecycle)
+        cases = [random_case(lifecycle, cluster, dice) for cluster in CLUSTERS]
         yield from enumerate(cases, first)
 
 
 @pytest.mark.timeout(900)
 def test_what_why_names_is_exactly_what_keeps_an_instance_from_running(tmp_path: Path) -> None:
     dice = random.Random(SEED)
-    world = a_world(tmp_path)
+    lifecycle = a_harness(tmp_path)
     kept = ran = 0
-    for number, case in iter_cases(world, dice):
+    for number, case in iter_cases(lifecycle, dice):
         blockers = list(case.blockers())
         stays = [each for each in blockers if not isinstance(each, NotReached)]
         left = dice.choice(stays) if stays and dice.random() < 0.5 else None

@@ -5,7 +5,7 @@ import pytest
 from dagster import DagsterInstance
 
 from tests.orchestration.dagster_home import Home, open_dagster
-from tests.orchestration.hand_ticked import World
+from tests.orchestration.hand_ticked import LocationHarness
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -19,6 +19,6 @@ def instance(tmp_path: Path) -> Iterator[DagsterInstance]:
 
 
 @pytest.fixture
-def world(tmp_path: Path, instance: DagsterInstance) -> World:
+def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
     """The small declaration at noon."""
-    return World(Home(folder=tmp_path), instance)
+    return LocationHarness(Home(folder=tmp_path), instance)

@@ -18,7 +18,7 @@ from tests.orchestration.small import ENTITIES, JOBS, START
 NOON = START + timedelta(hours=12, minutes=5)
 
 
-class World:
+class LocationHarness:
     """A location on a frozen clock, ticked by hand."""
 
     def __init__(

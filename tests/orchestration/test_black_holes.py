@@ -17,7 +17,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus, ProcessKey, TickStep
 from feed_assets.state.tick_failures import TickFailures
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
 from tests.orchestration.test_poisons import arrived, assert_told, checks
 from tests.orchestration.test_retention import evicted, execute, look
@@ -71,14 +71,14 @@ WITH_METASTORE = """
 """
 
 
-def failing(world: World) -> list[tuple[TickStep, str]]:
-    with world.runtime.database(world.instance).read() as connection:
+def failing(harness: LocationHarness) -> list[tuple[TickStep, str]]:
+    with harness.runtime.database(harness.instance).read() as connection:
         return [(each.step, each.subject) for each in TickFailures(connection).all()]
 
 
-def tries(world: World) -> int:
+def tries(harness: LocationHarness) -> int:
     """How often storage has been asked in vain."""
-    with world.runtime.database(world.instance).read() as connection:
+    with harness.runtime.database(harness.instance).read() as connection:
         (failure,) = TickFailures(connection).all()
     return failure.failures
 
@@ -88,72 +88,72 @@ def test_a_retention_run_leaves_out_the_feed_on_an_address_that_never_answers(
 ) -> None:
     keeping = "end: 2026-01-02T00:00Z}, retention: {limit: hours(6)}}}"
     entities = "---".join([*with_ten_feeds(tmp_path / "data", hole).split("---")[:2], WITH_BUCKET])
-    world = World(Home(folder=tmp_path), instance, entities.replace("end: 2026-01-02T00:00Z}}}", keeping))
-    world.runtime.settings = world.runtime.settings.model_copy(update={"tick_patience": SECONDS})
+    harness = LocationHarness(Home(folder=tmp_path), instance, entities.replace("end: 2026-01-02T00:00Z}}}", keeping))
+    harness.runtime.settings = harness.runtime.settings.model_copy(update={"tick_patience": SECONDS})
     for hour in range(10):
-        land(world.home.data, hour, hour)
-    world.tick()
-    assert isinstance(look(world), RunRequest)
+        land(harness.home.data, hour, hour)
+    harness.tick()
+    assert isinstance(look(harness), RunRequest)
     watch = Stopwatch()
-    assert execute(world).success
+    assert execute(harness).success
     assert watch.seconds < 60 * SECONDS
-    assert evicted(world) == list(range(7))
-    with world.runtime.database(world.instance).read() as connection:
+    assert evicted(harness) == list(range(7))
+    with harness.runtime.database(harness.instance).read() as connection:
         told = {each.subject: each.reason for each in TickFailures(connection).all() if each.step is TickStep.RETENTION}
     assert list(told) == ["swallowed"]
     assert told["swallowed"].startswith(f"http://127.0.0.1:{hole}: it has not answered within 1 seconds.")
 
 
-def tick(world: World, hour: int) -> tuple[float, SensorResult]:
+def tick(harness: LocationHarness, hour: int) -> tuple[float, SensorResult]:
     """A tick in which an hour of the good feed arrives, and its seconds."""
-    land(world.home.data, hour, 1)
-    world.runtime.clock = FrozenClock(NOON + timedelta(hours=hour))  # the real clock stands
+    land(harness.home.data, hour, 1)
+    harness.runtime.clock = FrozenClock(NOON + timedelta(hours=hour))  # the real clock stands
     watch = Stopwatch()
-    result = world.tick()
+    result = harness.tick()
     seconds = watch.seconds
     assert ("numbers", key(hour)) in arrived(result)
     assert key(hour) in [request.partition_key for request in result.run_requests or ()]
     return seconds, result
 
 
-def patient_world(tmp_path: Path, instance: DagsterInstance, entities: str) -> World:
+def patient_harness(tmp_path: Path, instance: DagsterInstance, entities: str) -> LocationHarness:
     several = entities.replace("timeout: months(60)", "timeout: months(60)\n    parallel: 3")
-    world = World(Home(folder=tmp_path), instance, several)
-    world.runtime.patience = Patience(SECONDS)
-    return world
+    harness = LocationHarness(Home(folder=tmp_path), instance, several)
+    harness.runtime.patience = Patience(SECONDS)
+    return harness
 
 
 def test_ten_feeds_on_an_address_that_never_answers_take_one_time_out(
     tmp_path: Path, instance: DagsterInstance, hole: int
 ) -> None:
-    world = patient_world(tmp_path, instance, with_ten_feeds(tmp_path / "data", hole))
-    seconds, told = tick(world, 3)
+    harness = patient_harness(tmp_path, instance, with_ten_feeds(tmp_path / "data", hole))
+    seconds, told = tick(harness, 3)
     assert SECONDS <= seconds < 10 * SECONDS, "not one time-out for each"
-    assert (TickStep.STORAGE, f"http://127.0.0.1:{hole}") in failing(world)
+    assert (TickStep.STORAGE, f"http://127.0.0.1:{hole}") in failing(harness)
     assert_told(told, f"storage of http://127.0.0.1:{hole}", "has not answered within 1 seconds")
 
-    _, told = tick(world, 4)  # its next try is not due
+    _, told = tick(harness, 4)  # its next try is not due
     assert not checks(told)
-    assert tries(world) == 1
+    assert tries(harness) == 1
 
 
 def test_a_metastore_that_never_answers_is_waited_for_once(
     tmp_path: Path, instance: DagsterInstance, hole: int
 ) -> None:
     storage = f"storage: file://${{DATA_ROOT}}\n    catalog: thrift://127.0.0.1:{hole}"
-    world = patient_world(
+    harness = patient_harness(
         tmp_path, instance, ENTITIES.replace("storage: file://${DATA_ROOT}", storage) + WITH_METASTORE
     )
-    seconds, told = tick(world, 3)
+    seconds, told = tick(harness, 3)
     assert SECONDS <= seconds < 30 * SECONDS
     assert_told(told, f"storage of thrift://127.0.0.1:{hole}", "has not answered within 1 seconds")
-    tick(world, 4)
-    assert tries(world) == 1
+    tick(harness, 4)
+    assert tries(harness) == 1
 
 
-def start_of_run_that_died(world: World, hour: int) -> None:
+def start_of_run_that_died(harness: LocationHarness, hour: int) -> None:
     """An instance that is recorded as RUNNING, whose run Dagster does not know any more."""
-    with world.runtime.database(world.instance).begin() as connection:
+    with harness.runtime.database(harness.instance).begin() as connection:
         died = ProcessKey("summing", "here", START + timedelta(hours=hour))
         running = {"status": ProcessInstanceStatus.RUNNING, "attempt": 1, "run_id": "5f0c5b5e-died"}
         assert ProcessInstances(connection).transition(died, {ProcessInstanceStatus.READY}, **running)
@@ -175,11 +175,11 @@ def test_a_connect_server_that_is_gone_keeps_nothing_from_being_looked_at_and_re
         Thread(target=refuse, args=(refusing,), daemon=True).start()
         remote = f'spark: {{remote: "sc://127.0.0.1:{port}"}}'
         entities = re.sub("spark: {master.*", remote, ENTITIES)
-        world = patient_world(tmp_path, instance, entities)
-        tick(world, 3)
-        start_of_run_that_died(world, 3)
-        seconds, told = tick(world, 4)
+        harness = patient_harness(tmp_path, instance, entities)
+        tick(harness, 3)
+        start_of_run_that_died(harness, 3)
+        seconds, told = tick(harness, 4)
         assert seconds < 30 * SECONDS
-        assert failing(world) == [(TickStep.SPARK, f"sc://127.0.0.1:{port}")]
+        assert failing(harness) == [(TickStep.SPARK, f"sc://127.0.0.1:{port}")]
         assert_told(told, f"Spark of sc://127.0.0.1:{port} on here fails")
         refusing.shutdown(socket.SHUT_RDWR)

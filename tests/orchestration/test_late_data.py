@@ -14,9 +14,9 @@ from feed_assets.lifecycle.late import check_batches
 from feed_assets.orchestration.instance_runs import published_metadata
 from feed_assets.orchestration.late_data import run_late_tick
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import FileEngine, no_session
+from tests.lifecycle.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.in_process import materializer
 from tests.orchestration.small import ENTITIES, JOBS, START, key, land, total
 from tests.orchestration.test_poisons import assert_told, checks
@@ -31,22 +31,22 @@ def late_entities(cut_off: str, delay: str) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path, instance: DagsterInstance) -> World:
+def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
     """The sum of hour 3 was made at noon; it is looked at every 6 hours."""
-    world = World(Home(folder=tmp_path), instance, late_entities("days(2)", "hours(6)"))
-    land(world.home.data, 3, 1)
-    world.tick()
-    run(world)
-    world.tick()
-    return world
+    harness = LocationHarness(Home(folder=tmp_path), instance, late_entities("days(2)", "hours(6)"))
+    land(harness.home.data, 3, 1)
+    harness.tick()
+    run(harness)
+    harness.tick()
+    return harness
 
 
-def run(world: World) -> None:
+def run(harness: LocationHarness) -> None:
     """What the run of hour 3 does, without Dagster and Spark."""
-    runtime = world.runtime
+    runtime = harness.runtime
     runner = InstanceRunner(
         context=AttemptContext(
-            database=runtime.database(world.instance),
+            database=runtime.database(harness.instance),
             stores=runtime.stores,
             plan=runtime.plan,
             clock=runtime.clock,
@@ -58,24 +58,24 @@ def run(world: World) -> None:
         engines=lambda _: FileEngine(lambda work: {target.name: "made" for target in work.outputs}),
     )
     (published,) = runner.run(runtime.plan.processes["summing", "here"], START + 3 * HOUR, lambda _: None)
-    world.metadata = published_metadata(published)  # type: ignore[attr-defined]
+    harness.metadata = published_metadata(published)  # type: ignore[attr-defined]
 
 
-def look(world: World) -> str:
-    message = run_late_tick(world.runtime, world.layout, "here", world.instance).skip_message
+def look(harness: LocationHarness) -> str:
+    message = run_late_tick(harness.runtime, harness.layout, "here", harness.instance).skip_message
     assert message is not None
     return message
 
 
-def test_without_a_due_check_the_sensor_says_so(world: World) -> None:
-    assert look(world) == "no check for late data is due"
+def test_without_a_due_check_the_sensor_says_so(harness: LocationHarness) -> None:
+    assert look(harness) == "no check for late data is due"
 
 
-def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(world: World) -> None:
-    land(world.home.data, 3, 1, 2)
-    world.at(START + 15 * HOUR)
-    assert look(world) == "1 late check: 1 to be run again; 1 feed instances have changed"
-    result = world.tick()
+def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1, 2)
+    harness.at(START + 15 * HOUR)
+    assert look(harness) == "1 late check: 1 to be run again; 1 feed instances have changed"
+    result = harness.tick()
     (request,) = result.run_requests or ()
     assert request.partition_key == key(3)
     assert request.tags["feed_assets/late"] == "2026-01-01T03:00Z: numbers"
@@ -83,68 +83,72 @@ def test_a_late_change_is_told_as_a_new_data_version_and_its_run_is_tagged(world
     assert (told.asset_key, told.partition) == (AssetKey(["here", "numbers"]), key(3))
     assert told.metadata["feed_assets/late_data"].value == "files: 1 replaced"
     assert (told.tags or {})["dagster/data_version"].startswith("sha256:")
-    run(world)
-    assert world.metadata["feed_assets/late_data"] == "repeated for late data of numbers"  # type: ignore[attr-defined]
-    assert world.counts()[ProcessInstanceStatus.SUCCEEDED] == 1
+    run(harness)
+    assert harness.metadata["feed_assets/late_data"] == "repeated for late data of numbers"  # type: ignore[attr-defined]
+    assert harness.counts()[ProcessInstanceStatus.SUCCEEDED] == 1
 
 
-def test_a_run_without_late_data_has_no_tag(world: World) -> None:
-    land(world.home.data, 4, 1)
-    world.at(NOON + HOUR)
-    (request,) = world.tick().run_requests or ()
+def test_a_run_without_late_data_has_no_tag(harness: LocationHarness) -> None:
+    land(harness.home.data, 4, 1)
+    harness.at(NOON + HOUR)
+    (request,) = harness.tick().run_requests or ()
     assert "feed_assets/late" not in request.tags
 
 
-def test_a_refused_rerun_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    land(world.home.data, 3, 1, 2)
-    (world.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
-    world.at(START + 3 * HOUR + timedelta(days=2))
-    assert look(world) == "1 late check: 1 refused"
+def test_a_refused_rerun_is_logged(harness: LocationHarness, caplog: pytest.LogCaptureFixture) -> None:
+    land(harness.home.data, 3, 1, 2)
+    (harness.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
+    harness.at(START + 3 * HOUR + timedelta(days=2))
+    assert look(harness) == "1 late check: 1 refused"
     assert "'summing' on here at 2026-01-01T03:00Z: late data: inputs are incomplete" in caplog.text
 
 
-def test_a_check_that_cannot_read_its_input_fails_the_check_of_the_location_until_it_can(world: World) -> None:
-    world.at(START + 15 * HOUR)
-    world.tick()
-    folder = world.home.data / "numbers" / "2026-01-01" / "03"
+def test_a_check_that_cannot_read_its_input_fails_the_check_of_the_location_until_it_can(
+    harness: LocationHarness,
+) -> None:
+    harness.at(START + 15 * HOUR)
+    harness.tick()
+    folder = harness.home.data / "numbers" / "2026-01-01" / "03"
     aside = folder.rename(folder.with_name("aside"))
     folder.symlink_to(folder)
-    look(world)
-    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    look(harness)
+    (told,) = [event for event in harness.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert not told.passed
     assert "late data of numbers on here fails" in str(told.metadata["failures"].value)
     folder.unlink()
     aside.rename(folder)
-    world.at(START + 40 * HOUR)
-    look(world)
-    (told,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    harness.at(START + 40 * HOUR)
+    look(harness)
+    (told,) = [event for event in harness.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert told.passed
 
 
-def test_a_check_that_cannot_be_decided_is_told_and_made_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_cannot_be_decided_is_told_and_made_again(
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("boom")
 
-    land(world.home.data, 3, 1, 2)
-    world.at(START + 15 * HOUR)
-    world.tick()
+    land(harness.home.data, 3, 1, 2)
+    harness.at(START + 15 * HOUR)
+    harness.tick()
     with monkeypatch.context() as patch:
         patch.setattr(check_batches, "decide_check", fail)
-        assert "1 failure: late data of process summing on here fails" in look(world)
-        assert_told(world.tick(), "late data of process summing on here fails", "RuntimeError: boom")
-        assert not checks(world.tick())
-    assert "no check for late data is due; 1 failure: late data" in look(world)
+        assert "1 failure: late data of process summing on here fails" in look(harness)
+        assert_told(harness.tick(), "late data of process summing on here fails", "RuntimeError: boom")
+        assert not checks(harness.tick())
+    assert "no check for late data is due; 1 failure: late data" in look(harness)
 
-    world.at(START + 15 * HOUR + timedelta(minutes=1))
-    assert look(world) == "1 late check: 1 to be run again; 1 feed instances have changed"
-    (check,) = checks(world.tick())
+    harness.at(START + 15 * HOUR + timedelta(minutes=1))
+    assert look(harness) == "1 late check: 1 to be run again; 1 feed instances have changed"
+    (check,) = checks(harness.tick())
     assert check.passed
 
 
-def test_ticks_leave_the_checks_alone_that_another_one_still_makes(world: World) -> None:
-    with world.runtime.alone("late_data_here"):
-        assert look(world) == "an earlier tick is still at work"
-    assert look(world) == "no check for late data is due"
+def test_ticks_leave_the_checks_alone_that_another_one_still_makes(harness: LocationHarness) -> None:
+    with harness.runtime.alone("late_data_here"):
+        assert look(harness) == "an earlier tick is still at work"
+    assert look(harness) == "no check for late data is due"
 
 
 @pytest.mark.spark
@@ -153,19 +157,19 @@ def test_a_run_for_late_data_makes_the_output_again(
 ) -> None:
     clock = {"ORIGIN": NOON, "REAL_START": SystemClock().now(), "SPEED": 1}
     settings = {f"FEED_ASSETS_DEMO__REPLAY__{name}": str(value) for name, value in clock.items()}
-    world = World(Home(folder=tmp_path, settings=settings), instance, late_entities("days(2)", "hours(6)"))
-    land(world.home.data, 3, 1, 2)
-    with materializer(world.home, instance, spark, monkeypatch) as made:
-        (request,) = world.tick().run_requests or ()
+    harness = LocationHarness(Home(folder=tmp_path, settings=settings), instance, late_entities("days(2)", "hours(6)"))
+    land(harness.home.data, 3, 1, 2)
+    with materializer(harness.home, instance, spark, monkeypatch) as made:
+        (request,) = harness.tick().run_requests or ()
         assert made.run(key(3), tags=request.tags).success
-        assert total(world.home.data, 3) == 3
-        world.tick()
-        land(world.home.data, 3, 1, 2, 30)
-        world.at(START + 15 * HOUR)
-        look(world)
-        (request,) = world.tick().run_requests or ()
+        assert total(harness.home.data, 3) == 3
+        harness.tick()
+        land(harness.home.data, 3, 1, 2, 30)
+        harness.at(START + 15 * HOUR)
+        look(harness)
+        (request,) = harness.tick().run_requests or ()
         assert made.run(key(3), tags=request.tags).success
-    assert total(world.home.data, 3) == 33
+    assert total(harness.home.data, 3) == 33
     tags = [run.tags.get("feed_assets/late") for run in runs_of(instance, "summing")]
     assert tags == [None, "2026-01-01T03:00Z: numbers"]
     records = instance.fetch_materializations(AssetKey(["here", "sums"]), limit=10).records

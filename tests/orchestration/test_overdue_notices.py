@@ -22,7 +22,7 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.cli.project import run
 from tests.orchestration.dagster_home import Home, materialized
-from tests.orchestration.hand_ticked import World
+from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
 
 HOUR = timedelta(hours=1)
@@ -30,9 +30,9 @@ SUMS = AssetKey(["here", "sums"])
 RETRY = "timeout: hours(2)\n    retry: {policy: final, delay: minutes(1), attempts: 1, on_timeout: false}"
 
 
-def told(world: World, asset: AssetKey = SUMS) -> list[tuple[str, str, str]]:
+def told(harness: LocationHarness, asset: AssetKey = SUMS) -> list[tuple[str, str, str]]:
     """Partition, status and text of what Dagster was told, the oldest first."""
-    records = world.instance.fetch_observations(AssetRecordsFilter(asset_key=asset), limit=1_000).records
+    records = harness.instance.fetch_observations(AssetRecordsFilter(asset_key=asset), limit=1_000).records
     found = []
     for record in reversed(records):
         observation = record.asset_observation
@@ -48,51 +48,53 @@ def message(result: SensorResult) -> str:
     return result.skip_reason.skip_message or ""
 
 
-def tick_at(world: World, hours: float) -> SensorResult:
-    world.at(START + hours * HOUR)
-    return world.tick()
+def tick_at(harness: LocationHarness, hours: float) -> SensorResult:
+    harness.at(START + hours * HOUR)
+    return harness.tick()
 
 
-def only(world: World, hour: int) -> None:
+def only(harness: LocationHarness, hour: int) -> None:
     """Let every hour until `hour` arrive, and begin to wait for that one alone."""
     for other in range(hour):
-        land(world.home.data, other, 1)
-    tick_at(world, hour + 0.1)
-    assert world.counts()[ProcessInstanceStatus.WAITING] == 1
+        land(harness.home.data, other, 1)
+    tick_at(harness, hour + 0.1)
+    assert harness.counts()[ProcessInstanceStatus.WAITING] == 1
 
 
-def test_what_has_waited_as_long_as_its_frequency_is_told_of_once(world: World) -> None:
-    only(world, 4)
-    tick_at(world, 5)
-    assert told(world) == []
-    tick_at(world, 5.11)
-    ((partition, status, text),) = told(world)
+def test_what_has_waited_as_long_as_its_frequency_is_told_of_once(harness: LocationHarness) -> None:
+    only(harness, 4)
+    tick_at(harness, 5)
+    assert told(harness) == []
+    tick_at(harness, 5.11)
+    ((partition, status, text),) = told(harness)
     assert (partition, status) == (key(4), "WAITING")
     assert text.splitlines()[0] == "process summing on here at 2026-01-01T04:00Z is WAITING"
     assert "numbers/2026-01-01/04 does not exist, and neither does its flag _SUCCESS" in text
-    tick_at(world, 5.12)
-    assert len(told(world)) == 1
-    assert materialized(world.instance, "here", "sums") == set()
+    tick_at(harness, 5.12)
+    assert len(told(harness)) == 1
+    assert materialized(harness.instance, "here", "sums") == set()
 
 
-def test_the_text_is_what_the_command_says_in_words_and_in_json(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    tick_at(world, 0.1)
-    tick_at(world, 1.11)
-    ((_, _, text),) = told(world)
-    database = world.runtime.database(world.instance)
-    timeline = world.runtime.timeline()
+def test_the_text_is_what_the_command_says_in_words_and_in_json(
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tick_at(harness, 0.1)
+    tick_at(harness, 1.11)
+    ((_, _, text),) = told(harness)
+    database = harness.runtime.database(harness.instance)
+    timeline = harness.runtime.timeline()
     found = explain(
-        build_context(world.runtime, timeline, database, world.runtime.clock.now()),
+        build_context(harness.runtime, timeline, database, harness.runtime.clock.now()),
         Kind.PROCESS,
         "summing",
         START,
     )
     assert text == found.items[0].render()
-    monkeypatch.chdir(world.home.folder)
+    monkeypatch.chdir(harness.home.folder)
     for name, value in {
         "FEED_ASSETS_ENTITIES": "entities",
-        "FEED_ASSETS_VARIABLES__DATA_ROOT": str(world.home.data),
-        "FEED_ASSETS_STATE": state_url(world.instance),
+        "FEED_ASSETS_VARIABLES__DATA_ROOT": str(harness.home.data),
+        "FEED_ASSETS_STATE": state_url(harness.instance),
     }.items():
         monkeypatch.setenv(name, value)
     asked = ("why", "summing", "2026-01-01T00:00Z", "--output")
@@ -112,59 +114,63 @@ def lines(explanation: dict[str, Any], depth: int = 0) -> Iterator[str]:
             yield from lines(cause, depth + 2)
 
 
-def test_it_is_told_again_when_something_else_keeps_it_and_it_has_waited_twice_as_long(world: World) -> None:
-    only(world, 4)
-    tick_at(world, 5.11)
-    land(world.home.data, 4, 1)
-    (world.home.data / "numbers/2026-01-01/04/_SUCCESS").unlink()
-    tick_at(world, 6)
-    assert len(told(world)) == 1
-    tick_at(world, 6.2)
-    texts = [text for partition, _, text in told(world) if partition == key(4)]
+def test_it_is_told_again_when_something_else_keeps_it_and_it_has_waited_twice_as_long(
+    harness: LocationHarness,
+) -> None:
+    only(harness, 4)
+    tick_at(harness, 5.11)
+    land(harness.home.data, 4, 1)
+    (harness.home.data / "numbers/2026-01-01/04/_SUCCESS").unlink()
+    tick_at(harness, 6)
+    assert len(told(harness)) == 1
+    tick_at(harness, 6.2)
+    texts = [text for partition, _, text in told(harness) if partition == key(4)]
     assert ["lacks its flag" in text for text in texts] == [False, True]
-    tick_at(world, 8.5)
-    assert len([text for partition, _, text in told(world) if partition == key(4)]) == 2
+    tick_at(harness, 8.5)
+    assert len([text for partition, _, text in told(harness) if partition == key(4)]) == 2
 
 
-def test_a_tick_tells_of_a_few_and_the_next_one_of_the_others(world: World) -> None:
-    tick_at(world, 23.5)
+def test_a_tick_tells_of_a_few_and_the_next_one_of_the_others(harness: LocationHarness) -> None:
+    tick_at(harness, 23.5)
     counts = []
     for minutes in range(3):
-        tick_at(world, 24.5 + minutes / 60)
-        counts.append(len(told(world)))
+        tick_at(harness, 24.5 + minutes / 60)
+        counts.append(len(told(harness)))
     assert counts == [EXPLAINED_A_TICK, 24, 24]
 
 
-def test_a_restart_tells_nothing_again(world: World) -> None:
-    only(world, 4)
-    tick_at(world, 5.11)
-    world.runtime = open_runtime(world.runtime.settings, world.location)
-    world.at(START + 5.12 * HOUR)
-    run_tick(world.runtime, world.layout, "here", world.instance, None)
-    assert len(told(world)) == 1
+def test_a_restart_tells_nothing_again(harness: LocationHarness) -> None:
+    only(harness, 4)
+    tick_at(harness, 5.11)
+    harness.runtime = open_runtime(harness.runtime.settings, harness.location)
+    harness.at(START + 5.12 * HOUR)
+    run_tick(harness.runtime, harness.layout, "here", harness.instance, None)
+    assert len(told(harness)) == 1
 
 
 def test_what_times_out_is_told_of_at_once(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", "timeout: minutes(30)"))
-    only(world, 4)
-    tick_at(world, 4.7)
-    ((partition, status, text),) = told(world)
+    harness = LocationHarness(
+        Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", "timeout: minutes(30)")
+    )
+    only(harness, 4)
+    tick_at(harness, 4.7)
+    ((partition, status, text),) = told(harness)
     assert (partition, status) == (key(4), "TIMEDOUT")
     assert "its mandatory inputs did not all become available in time" in text
-    tick_at(world, 4.8)
-    tick_at(world, 9)
-    assert [status for partition, status, _ in told(world) if partition == key(4)] == ["TIMEDOUT"]
+    tick_at(harness, 4.8)
+    tick_at(harness, 9)
+    assert [status for partition, status, _ in told(harness) if partition == key(4)] == ["TIMEDOUT"]
 
 
 def test_what_has_used_up_its_retries_is_told_of(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", RETRY))
-    only(world, 4)
-    fail(world, 4)
-    tick_at(world, 4.2)
-    assert told(world) == []
-    fail(world, 4)
-    tick_at(world, 4.3)
-    ((partition, status, text),) = told(world)
+    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", RETRY))
+    only(harness, 4)
+    fail(harness, 4)
+    tick_at(harness, 4.2)
+    assert told(harness) == []
+    fail(harness, 4)
+    tick_at(harness, 4.3)
+    ((partition, status, text),) = told(harness)
     assert (partition, status) == (key(4), "FAILED")
     assert "no luck; all 1 retries have been made" in text
 
@@ -172,69 +178,69 @@ def test_what_has_used_up_its_retries_is_told_of(tmp_path: Path, instance: Dagst
 def test_an_error_names_the_instances_without_retries_as_ranges(
     tmp_path: Path, instance: DagsterInstance, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", RETRY))
-    tick_at(world, 4.1)
+    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES.replace("timeout: months(60)", RETRY))
+    tick_at(harness, 4.1)
     for moment in (4.2, 4.3):
-        fail(world, 2)
-        fail(world, 3)
-        tick_at(world, moment)
+        fail(harness, 2)
+        fail(harness, 3)
+        tick_at(harness, moment)
     when = "2026-01-01T02:00Z to 2026-01-01T03:00Z"
     assert f"process 'summing' on here: all retries of instances {when} have failed" in caplog.messages
 
 
-def test_what_failed_without_a_retry_policy_is_told_of(world: World) -> None:
-    only(world, 4)
-    fail(world, 4)
-    tick_at(world, 4.2)
-    assert [(partition, status) for partition, status, _ in told(world)] == [(key(4), "FAILED")]
+def test_what_failed_without_a_retry_policy_is_told_of(harness: LocationHarness) -> None:
+    only(harness, 4)
+    fail(harness, 4)
+    tick_at(harness, 4.2)
+    assert [(partition, status) for partition, status, _ in told(harness)] == [(key(4), "FAILED")]
 
 
-def fail(world: World, hour: int) -> None:
+def fail(harness: LocationHarness, hour: int) -> None:
     """What a run leaves that fails."""
     time = START + hour * HOUR
-    with world.runtime.database(world.instance).begin() as connection:
+    with harness.runtime.database(harness.instance).begin() as connection:
         assert ProcessInstances(connection).transition(
             ProcessKey("summing", "here", time),
             set(ProcessInstanceStatus),
             status=ProcessInstanceStatus.FAILED,
             notice_at=None,
             retry_at=None,
-            ended_at=world.runtime.clock.now(),
-            updated_at=world.runtime.clock.now(),
+            ended_at=harness.runtime.clock.now(),
+            updated_at=harness.runtime.clock.now(),
             cause=Cause.FAILURE,
             cause_detail="no luck",
         )
 
 
 def test_a_process_without_outputs_is_told_of_on_its_own_asset(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("outputs: {sums:", "# {sums:"))
-    only(world, 4)
-    tick_at(world, 5.11)
-    assert [partition for partition, _, _ in told(world, AssetKey(["here", "summing"]))] == [key(4)]
-    assert told(world) == []
+    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES.replace("outputs: {sums:", "# {sums:"))
+    only(harness, 4)
+    tick_at(harness, 5.11)
+    assert [partition for partition, _, _ in told(harness, AssetKey(["here", "summing"]))] == [key(4)]
+    assert told(harness) == []
 
 
-def test_a_quiet_tick_names_the_oldest_that_waits_and_its_root_cause(world: World) -> None:
+def test_a_quiet_tick_names_the_oldest_that_waits_and_its_root_cause(harness: LocationHarness) -> None:
     for hour in (0, 1, 2):
-        land(world.home.data, hour, 1)
-    busy = world.tick()
+        land(harness.home.data, hour, 1)
+    busy = harness.tick()
     assert busy.run_requests
-    quiet = world.tick()
-    numbers = world.home.data / "numbers/2026-01-01/03"
+    quiet = harness.tick()
+    numbers = harness.home.data / "numbers/2026-01-01/03"
     assert message(quiet).endswith(
         "; oldest waiting instance: summing 2026-01-01T03:00Z for numbers 2026-01-01T03:00Z: "
         f"file://{numbers} does not exist, and neither does its flag _SUCCESS"
     )
 
 
-def test_a_tick_with_nothing_that_waits_names_nothing(world: World) -> None:
+def test_a_tick_with_nothing_that_waits_names_nothing(harness: LocationHarness) -> None:
     for hour in range(13):
-        land(world.home.data, hour, 1)
-    world.tick()
-    assert "waits" not in message(world.tick())
+        land(harness.home.data, hour, 1)
+    harness.tick()
+    assert "waits" not in message(harness.tick())
 
 
-def test_what_is_not_declared_any_more_is_passed_over_once(world: World) -> None:
+def test_what_is_not_declared_any_more_is_passed_over_once(harness: LocationHarness) -> None:
     gone = ProcessInstance(
         process="gone",
         cluster="here",
@@ -243,30 +249,30 @@ def test_what_is_not_declared_any_more_is_passed_over_once(world: World) -> None
         updated_at=START,
         notice_at=START,
     )
-    with world.runtime.database(world.instance).begin() as connection:
+    with harness.runtime.database(harness.instance).begin() as connection:
         ProcessInstances(connection).add_waiting([gone])
-    assert "waits" not in message(tick_at(world, -1))
-    tick_at(world, 0.1)
-    with world.runtime.database(world.instance).read() as connection:
+    assert "waits" not in message(tick_at(harness, -1))
+    tick_at(harness, 0.1)
+    with harness.runtime.database(harness.instance).read() as connection:
         assert ProcessInstances(connection).get(*gone.key) == replace(gone, notice_at=None)
-    assert told(world) == []
+    assert told(harness) == []
 
 
 def test_a_mistake_in_an_explanation_keeps_no_run_from_being_asked_for(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tick_at(world, 0.1)
+    tick_at(harness, 0.1)
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(explanations, "find_blockers", broken)
-    land(world.home.data, 1, 1)
-    assert tick_at(world, 1.11).run_requests
+    land(harness.home.data, 1, 1)
+    assert tick_at(harness, 1.11).run_requests
     assert "the unfinished instances on here could not be explained" in caplog.text
     monkeypatch.undo()
-    tick_at(world, 1.12)
-    assert [partition for partition, _, _ in told(world)] == [key(0)]
+    tick_at(harness, 1.12)
+    assert [partition for partition, _, _ in told(harness)] == [key(0)]
 
 
 def test_a_long_text_ends_with_where_the_rest_is() -> None:

@@ -19,7 +19,7 @@ from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 from tests.databases import drilled_database_url
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
 
 __all__ = ["drilled_database_url"]
@@ -84,20 +84,20 @@ def test_a_link_stops_only_its_own_instance(
     tmp_path: Path, instance: DagsterInstance, poison: Callable[[Path], None]
 ) -> None:
     home = Home(folder=tmp_path)
-    world = World(home, instance, ENTITIES + POISONED)
+    harness = LocationHarness(home, instance, ENTITIES + POISONED)
     poison(home.data)
     land(home.data, 3, 1)
-    first = world.tick()
+    first = harness.tick()
     assert ("numbers", key(3)) in arrived(first)
     assert [request.partition_key for request in first.run_requests or ()] == [key(3)]
     assert_told(first, "feed poisoned on here")
 
-    reasons = why_poisoned(world)
+    reasons = why_poisoned(harness)
     assert [reason.code for reason in reasons if reason.blocks] == [ReasonCode.OBSTRUCTED]
 
     land(home.data, 4, 1)
-    world.at(NOON + timedelta(hours=1))
-    second = world.tick()
+    harness.at(NOON + timedelta(hours=1))
+    second = harness.tick()
     assert ("numbers", key(4)) in arrived(second)
     assert not checks(second)
 
@@ -105,8 +105,8 @@ def test_a_link_stops_only_its_own_instance(
     link.unlink()
     link.mkdir()
     (link / "part.csv").write_text("1")
-    world.at(NOON + timedelta(hours=2))
-    cured = world.tick()
+    harness.at(NOON + timedelta(hours=2))
+    cured = harness.tick()
     assert ("poisoned", key(3)) in arrived(cured)
     (check,) = checks(cured)
     assert check.passed
@@ -114,11 +114,11 @@ def test_a_link_stops_only_its_own_instance(
 
 def test_a_metastore_that_is_down_stops_only_the_feeds_of_its_tables(tmp_path: Path, instance: DagsterInstance) -> None:
     home = Home(folder=tmp_path)
-    world = World(home, instance, WITH_METASTORE + TABLE)
+    harness = LocationHarness(home, instance, WITH_METASTORE + TABLE)
     for hour in (3, 4):
         land(home.data, hour, 1)
-        world.at(NOON + timedelta(hours=hour))
-        result = world.tick()
+        harness.at(NOON + timedelta(hours=hour))
+        result = harness.tick()
         assert ("numbers", key(hour)) in arrived(result)
         if hour == 3:
             assert_told(result, "feed poisoned on here", "127.0.0.1:1")
@@ -154,18 +154,18 @@ def test_whatever_a_storage_client_raises_concerns_its_own_feed_alone(
     tmp_path: Path, instance: DagsterInstance, error: Exception
 ) -> None:
     home = Home(folder=tmp_path)
-    world = World(home, instance, ENTITIES + POISONED)
-    failing = Failing(world.runtime.stores, error)
-    world.runtime.stores = failing  # type: ignore[assignment]
+    harness = LocationHarness(home, instance, ENTITIES + POISONED)
+    failing = Failing(harness.runtime.stores, error)
+    harness.runtime.stores = failing  # type: ignore[assignment]
     land(home.data, 3, 1)
-    result = world.tick()
+    result = harness.tick()
     assert ("numbers", key(3)) in arrived(result)
     assert len(result.run_requests or ()) == 1
     assert_told(result, "feed poisoned on here", type(error).__name__)
 
     failing.is_broken = False
-    world.at(NOON + timedelta(hours=1))
-    (check,) = checks(world.tick())
+    harness.at(NOON + timedelta(hours=1))
+    (check,) = checks(harness.tick())
     assert check.passed
 
 
@@ -174,7 +174,7 @@ def test_a_call_to_dagster_that_fails_stops_only_its_step(
     tmp_path: Path, instance: DagsterInstance, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(folder=tmp_path)
-    world = World(home, instance)
+    harness = LocationHarness(home, instance)
     land(home.data, 3, 1)
 
     def fail(*_: object, **__: object) -> None:
@@ -182,7 +182,7 @@ def test_a_call_to_dagster_that_fails_stops_only_its_step(
 
     with monkeypatch.context() as patch:
         patch.setattr(instance, call, fail)
-        result = world.tick()
+        result = harness.tick()
     assert ("numbers", key(3)) in arrived(result)
     assert len(result.run_requests or ()) == 1
 
@@ -246,7 +246,7 @@ def test_whatever_call_fails_the_other_feeds_go_on(
 ) -> None:
     home, saboteur = Home(folder=tmp_path), Saboteur()
     entities = re.sub("spark: {master.*", 'spark: {remote: "sc://127.0.0.1:1"}', ENTITIES + POISONED + ODD)
-    world = World(home, instance, entities, state=drilled_database_url)
+    harness = LocationHarness(home, instance, entities, state=drilled_database_url)
     for name in ("check_spark_remote", "interrupt_run"):
         monkeypatch.setattr(ticks, name, saboteur.wrap(name, lambda *_: None))
     for names, owner in ((OF_DAGSTER, instance), (OF_EVENT_LOG, instance.event_log_storage)):
@@ -254,25 +254,25 @@ def test_whatever_call_fails_the_other_feeds_go_on(
             monkeypatch.setattr(owner, name, saboteur.wrap(name, getattr(owner, name)))
     failed: set[str] = set()
     for hour in range(22):
-        world.reopen()
-        world.runtime.stores = SabotagedStores(world.runtime.stores, saboteur)  # type: ignore[assignment]
-        world.cursor = None  # the pools are set again
+        harness.reopen()
+        harness.runtime.stores = SabotagedStores(harness.runtime.stores, saboteur)  # type: ignore[assignment]
+        harness.cursor = None  # the pools are set again
         land(home.data, hour, 1)
         (home.data / "poisoned" / f"{START:%Y-%m-%d}" / f"{hour:02d}").mkdir(parents=True)
-        with world.runtime.database(instance).begin() as connection:
+        with harness.runtime.database(instance).begin() as connection:
             ProcessInstances(connection).add_waiting([died(hour)])
         saboteur.names, saboteur.target = [], hour + 1
-        world.at(START + timedelta(hours=hour, minutes=30))
-        results = [world.tick()]
+        harness.at(START + timedelta(hours=hour, minutes=30))
+        results = [harness.tick()]
         if len(saboteur.names) <= hour:
             break
         failed.add(saboteur.names[hour])
         saboteur.target = None
-        world.at(START + timedelta(hours=hour, minutes=40))
-        results.append(world.tick())
+        harness.at(START + timedelta(hours=hour, minutes=40))
+        results.append(harness.tick())
         assert ("numbers", key(hour)) in [each for result in results for each in arrived(result)], saboteur.names[hour]
         assert any(result.run_requests for result in results), saboteur.names[hour]
-        with world.runtime.database(instance).begin() as connection:
+        with harness.runtime.database(instance).begin() as connection:
             ready = ProcessKey("summing", "here", START + timedelta(hours=hour))
             succeeded = {"status": ProcessInstanceStatus.SUCCEEDED, "attempt": 1}
             assert ProcessInstances(connection).transition(ready, {ProcessInstanceStatus.READY}, **succeeded)
@@ -304,9 +304,9 @@ def assert_told(result: SensorResult, *parts: str) -> None:
     assert all(part in text for part in parts), text
 
 
-def why_poisoned(world: World) -> Sequence[Reason]:
+def why_poisoned(harness: LocationHarness) -> Sequence[Reason]:
     """What `why` says of the poisoned instance."""
-    database = world.runtime.database(world.instance)
-    context = build_context(world.runtime, world.runtime.timeline(world.location), database, NOON)
+    database = harness.runtime.database(harness.instance)
+    context = build_context(harness.runtime, harness.runtime.timeline(harness.location), database, NOON)
     with database.read() as connection:
         return explain_feed_instance(context, connection, "poisoned", "here", START + timedelta(hours=3)).reasons

@@ -21,7 +21,7 @@ from feed_assets.plan.location import load_location
 from feed_assets.state.definitions import Definitions
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, JOBS, key, land
 from tests.servers import free_port
 
@@ -48,116 +48,120 @@ NEW = EntityFile(name="new.yaml", content=DOUBLED.encode())
 
 
 @pytest.fixture
-def world(tmp_path: Path, instance: DagsterInstance) -> World:
-    world = World(Home(folder=tmp_path), instance)
-    world.runtime.reload = partial(load_location, world.runtime.settings)
-    return world
+def harness(tmp_path: Path, instance: DagsterInstance) -> LocationHarness:
+    harness = LocationHarness(Home(folder=tmp_path), instance)
+    harness.runtime.reload = partial(load_location, harness.runtime.settings)
+    return harness
 
 
-def entity_context_of(world: World) -> EntityContext:
-    database = world.runtime.database(world.instance)
-    return open_entity_context(world.runtime.settings, database, author="ann", now=NOON, skip_checks=True)
+def entity_context_of(harness: LocationHarness) -> EntityContext:
+    database = harness.runtime.database(harness.instance)
+    return open_entity_context(harness.runtime.settings, database, author="ann", now=NOON, skip_checks=True)
 
 
-def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(world: World) -> None:
-    land(world.home.data, 3, 1)
-    world.tick()
-    entity_changes.submit(entity_context_of(world), [NEW], and_schedule=True)
-    result = world.tick()
+def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    harness.tick()
+    entity_changes.submit(entity_context_of(harness), [NEW], and_schedule=True)
+    result = harness.tick()
     assert not result.run_requests
     assert "13 new process instances, 1 ready" in str(result.skip_reason)
     assert "1 processes wait for Dagster to load them" in str(result.skip_reason)
-    world.layout = follow_definitions(world.runtime, world.layout, world.runtime.database(world.instance), NOON).layout
-    world.runtime.active = None  # as in a process that has loaded it from the start
-    (request,) = world.tick().run_requests or ()
+    harness.layout = follow_definitions(
+        harness.runtime, harness.layout, harness.runtime.database(harness.instance), NOON
+    ).layout
+    harness.runtime.active = None  # as in a process that has loaded it from the start
+    (request,) = harness.tick().run_requests or ()
     assert request.tags["feed_assets/process"] == "doubling"
 
 
-def test_what_is_as_it_was_loaded_needs_no_other_layout(world: World) -> None:
-    database = world.runtime.database(world.instance)
-    world.tick()
-    active = follow_definitions(world.runtime, world.layout, database, NOON)
-    assert active.layout is world.layout
-    entity_changes.submit(entity_context_of(world), [NEW])
-    assert follow_definitions(world.runtime, world.layout, database, NOON).not_yet == {("doubling", "here")}
-    entity_changes.delete(entity_context_of(world), Kind.PROCESS, ["doubling"])
-    entity_changes.delete(entity_context_of(world), Kind.FEED, ["doubles"])
-    assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
+def test_what_is_as_it_was_loaded_needs_no_other_layout(harness: LocationHarness) -> None:
+    database = harness.runtime.database(harness.instance)
+    harness.tick()
+    active = follow_definitions(harness.runtime, harness.layout, database, NOON)
+    assert active.layout is harness.layout
+    entity_changes.submit(entity_context_of(harness), [NEW])
+    assert follow_definitions(harness.runtime, harness.layout, database, NOON).not_yet == {("doubling", "here")}
+    entity_changes.delete(entity_context_of(harness), Kind.PROCESS, ["doubling"])
+    entity_changes.delete(entity_context_of(harness), Kind.FEED, ["doubles"])
+    assert follow_definitions(harness.runtime, harness.layout, database, NOON).layout is harness.layout
 
 
 def test_what_cannot_be_loaded_leaves_the_definitions_before_in_force(
-    world: World, caplog: pytest.LogCaptureFixture
+    harness: LocationHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.tick()
-    entity_changes.submit(entity_context_of(world), [NEW])
-    entities = world.home.folder / "entities"
-    entities.rename(world.home.folder / "elsewhere")
-    database = world.runtime.database(world.instance)
-    assert follow_definitions(world.runtime, world.layout, database, NOON).layout is world.layout
+    harness.tick()
+    entity_changes.submit(entity_context_of(harness), [NEW])
+    entities = harness.home.folder / "entities"
+    entities.rename(harness.home.folder / "elsewhere")
+    database = harness.runtime.database(harness.instance)
+    assert follow_definitions(harness.runtime, harness.layout, database, NOON).layout is harness.layout
     assert "the changed definitions cannot be loaded" in caplog.text
-    (world.home.folder / "elsewhere").rename(entities)
-    assert ("doubling", "here") in follow_definitions(world.runtime, world.layout, database, NOON).plan.processes
+    (harness.home.folder / "elsewhere").rename(entities)
+    assert ("doubling", "here") in follow_definitions(harness.runtime, harness.layout, database, NOON).plan.processes
 
 
-def test_a_cluster_that_is_not_declared_any_more_does_nothing(world: World) -> None:
-    world.tick()
-    for file in (world.home.folder / "entities").rglob("*.yaml"):
+def test_a_cluster_that_is_not_declared_any_more_does_nothing(harness: LocationHarness) -> None:
+    harness.tick()
+    for file in (harness.home.folder / "entities").rglob("*.yaml"):
         file.unlink()
-    entity_context_of(world).store.record_found(NOON, may_delete_all=True)
-    assert "cluster here is no longer declared" in str(world.tick().skip_reason)
+    entity_context_of(harness).store.record_found(NOON, may_delete_all=True)
+    assert "cluster here is no longer declared" in str(harness.tick().skip_reason)
 
 
-def test_entities_whose_files_disappear_are_not_deleted_and_a_suspended_one_stays_so(world: World) -> None:
-    world.tick()
-    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
-    entities = world.home.folder / "entities"
+def test_entities_whose_files_disappear_are_not_deleted_and_a_suspended_one_stays_so(harness: LocationHarness) -> None:
+    harness.tick()
+    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    entities = harness.home.folder / "entities"
     (file,) = entities.rglob("*.yaml")
     whole = file.read_text()
     file.write_text(whole.partition("---")[0])
-    world.reopen()
-    result = world.tick()
+    harness.reopen()
+    result = harness.tick()
     (check,) = [event for event in result.asset_events if isinstance(event, AssetCheckEvaluation)]
     assert not check.passed
     assert "3 of 4 declared entities are gone at once" in str(result.skip_reason)
     file.write_text(whole)
-    world.reopen()
-    (check,) = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    harness.reopen()
+    (check,) = [event for event in harness.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert check.passed
-    with world.runtime.database(world.instance).read() as connection:
+    with harness.runtime.database(harness.instance).read() as connection:
         assert {each.version for each in Definitions(connection).newest().values()} == {1}
-    land(world.home.data, 3, 1)
-    assert not world.tick().run_requests
+    land(harness.home.data, 3, 1)
+    assert not harness.tick().run_requests
 
 
-def test_a_suspended_process_stays_so_when_its_deletion_was_recorded_and_it_comes_back(world: World) -> None:
-    world.tick()
-    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
-    (file,) = (world.home.folder / "entities").rglob("*.yaml")
+def test_a_suspended_process_stays_so_when_its_deletion_was_recorded_and_it_comes_back(
+    harness: LocationHarness,
+) -> None:
+    harness.tick()
+    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    (file,) = (harness.home.folder / "entities").rglob("*.yaml")
     whole = file.read_text()
     for text in (whole.rpartition("---")[0], whole):
         file.write_text(text)
-        world.reopen()
-        world.tick()
-    with world.runtime.database(world.instance).read() as connection:
+        harness.reopen()
+        harness.tick()
+    with harness.runtime.database(harness.instance).read() as connection:
         versions = Definitions(connection).history("process", "summing")
     assert [each.action.value for each in versions] == ["SUBMITTED", "DELETED", "SUBMITTED"]
-    land(world.home.data, 3, 1)
-    assert not world.tick().run_requests
+    land(harness.home.data, 3, 1)
+    assert not harness.tick().run_requests
 
 
-def test_a_tick_says_that_safe_mode_is_on(world: World) -> None:
-    set_safe_mode(world.runtime.database(world.instance), is_on=True, author="root", now=NOON)
-    assert "safe mode is on" in str(world.tick().skip_reason)
+def test_a_tick_says_that_safe_mode_is_on(harness: LocationHarness) -> None:
+    set_safe_mode(harness.runtime.database(harness.instance), is_on=True, author="root", now=NOON)
+    assert "safe mode is on" in str(harness.tick().skip_reason)
 
 
-def test_a_suspended_process_is_not_launched_by_a_tick(world: World) -> None:
-    world.tick()
-    suspend(entity_context_of(world), Kind.PROCESS, ["summing"])
-    land(world.home.data, 3, 1)
-    world.at(NOON.replace(hour=14))
-    result = world.tick()
+def test_a_suspended_process_is_not_launched_by_a_tick(harness: LocationHarness) -> None:
+    harness.tick()
+    suspend(entity_context_of(harness), Kind.PROCESS, ["summing"])
+    land(harness.home.data, 3, 1)
+    harness.at(NOON.replace(hour=14))
+    result = harness.tick()
     assert not result.run_requests
-    assert world.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
+    assert harness.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
 
 
 def command(home: Home, *arguments: str, stdin: str = "") -> str:

@@ -16,14 +16,14 @@ from feed_assets.orchestration.ticks import run_tick
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.hand_ticked import World
+from tests.orchestration.hand_ticked import LocationHarness
 from tests.orchestration.small import START, key, land
 from tests.orchestration.test_replication import HERE
 
 NOW = START + timedelta(minutes=5)
 
 
-class Site(World):
+class Site(LocationHarness):
     """The location of `HERE`, in whose first hour numbers have arrived and nothing was copied."""
 
     def __init__(self, home: Home, instance: DagsterInstance) -> None:

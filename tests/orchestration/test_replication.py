@@ -28,7 +28,7 @@ from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.orchestration.dagster_home import Home, materialized, sqlite_state
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import START, key, land
 from tests.orchestration.test_poisons import assert_told, checks
 
@@ -108,69 +108,69 @@ def test_row_132_replicas_of_a_range_are_made_by_one_run_and_tell_what_they_were
     assert counts == {ProcessInstanceStatus.SUCCEEDED: 3}
 
 
-def copy(world: World, request: RunRequest) -> ExecuteInProcessResult:
-    job = build_replication_job(world.runtime, world.layout.find_asset, "there")
+def copy(harness: LocationHarness, request: RunRequest) -> ExecuteInProcessResult:
+    job = build_replication_job(harness.runtime, harness.layout.find_asset, "there")
     return job.execute_in_process(
         run_config=dict(request.run_config),
         tags=dict(request.tags),
-        instance=world.instance,
+        instance=harness.instance,
         resources={names.spark_resource("there"): LazyPySparkResource(spark_config={})},
         raise_on_error=False,
     )
 
 
 def test_the_schedule_asks_for_what_is_ready_and_its_job_copies_it(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, HERE)
+    harness = LocationHarness(Home(folder=tmp_path), instance, HERE)
     for hour in range(3):
-        land(world.home.data, hour, hour)
-    world.tick()
-    run_tick(world.runtime, world.layout, "there", instance, None)
-    asked = run_replication_tick(world.runtime, world.layout, "there", instance)
+        land(harness.home.data, hour, hour)
+    harness.tick()
+    run_tick(harness.runtime, harness.layout, "there", instance, None)
+    asked = run_replication_tick(harness.runtime, harness.layout, "there", instance)
     assert isinstance(asked, list)
     (request,) = asked
-    assert copy(world, request).success
+    assert copy(harness, request).success
     assert materialized(instance, "there", "numbers") == {key(hour) for hour in range(3)}
-    assert [(there(world.home, hour) / "part.csv").read_text() for hour in range(3)] == ["n\n0\n", "n\n1\n", "n\n2\n"]
-    assert isinstance(run_replication_tick(world.runtime, world.layout, "there", instance), SkipReason)
+    assert [(there(harness.home, hour) / "part.csv").read_text() for hour in range(3)] == ["n\n0\n", "n\n1\n", "n\n2\n"]
+    assert isinstance(run_replication_tick(harness.runtime, harness.layout, "there", instance), SkipReason)
 
 
 def test_a_flow_that_fails_is_told_until_a_copy_of_it_succeeds(tmp_path: Path, instance: DagsterInstance) -> None:
     flow = "numbers@here"
-    world = World(Home(folder=tmp_path), instance, HERE)
-    target = world.home.folder / "data-there"
+    harness = LocationHarness(Home(folder=tmp_path), instance, HERE)
+    target = harness.home.folder / "data-there"
 
     def tick() -> SensorResult:
-        result = run_tick(world.runtime, world.layout, "there", instance, world.cursor)
-        world.cursor = result.cursor
+        result = run_tick(harness.runtime, harness.layout, "there", instance, harness.cursor)
+        harness.cursor = result.cursor
         return result
 
-    land(world.home.data, 3, 3)
-    run_tick(world.runtime, world.layout, "here", instance, None)
+    land(harness.home.data, 3, 3)
+    run_tick(harness.runtime, harness.layout, "here", instance, None)
     tick()
     target.write_text("no folder")
-    (request,) = run_replication_tick(world.runtime, world.layout, "there", instance)  # type: ignore[misc]
-    assert not copy(world, request).success
+    (request,) = run_replication_tick(harness.runtime, harness.layout, "there", instance)  # type: ignore[misc]
+    assert not copy(harness, request).success
     assert_told(tick(), f"replication of {flow} on there fails", "next try at 2026-01-01T12:10Z", "data-there")
-    skipped = run_replication_tick(world.runtime, world.layout, "there", instance)
+    skipped = run_replication_tick(harness.runtime, harness.layout, "there", instance)
     assert isinstance(skipped, SkipReason)
     assert f"1 failure: replication of {flow} on there" in (skipped.skip_message or "")
-    context = build_context(world.runtime, world.runtime.timeline(), world.runtime.database(instance), NOON)
+    context = build_context(harness.runtime, harness.runtime.timeline(), harness.runtime.database(instance), NOON)
     with context.database.read() as connection:
         why = explain_feed_instance(context, connection, "numbers", "there", START + timedelta(hours=3))
     (missing,) = [reason for reason in why.reasons if reason.code is ReasonCode.NOT_WRITTEN]
     assert ReasonCode.TICK_FAILURE in [reason.code for reason in missing.causes[0].reasons]
 
     target.unlink()
-    world.at(NOON + timedelta(minutes=5))
+    harness.at(NOON + timedelta(minutes=5))
     assert not checks(tick())
-    (request,) = run_replication_tick(world.runtime, world.layout, "there", instance)  # type: ignore[misc]
-    assert copy(world, request).success
+    (request,) = run_replication_tick(harness.runtime, harness.layout, "there", instance)  # type: ignore[misc]
+    assert copy(harness, request).success
     (check,) = checks(tick())
     assert check.passed
 
 
 def test_in_safe_mode_nothing_is_asked_for(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, HERE)
-    set_safe_mode(world.runtime.database(instance), is_on=True, author="ann", now=NOON)
-    asked = run_replication_tick(world.runtime, world.layout, "there", instance)
+    harness = LocationHarness(Home(folder=tmp_path), instance, HERE)
+    set_safe_mode(harness.runtime.database(instance), is_on=True, author="ann", now=NOON)
+    asked = run_replication_tick(harness.runtime, harness.layout, "there", instance)
     assert isinstance(asked, SkipReason)

@@ -24,7 +24,7 @@ from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstan
 from feed_assets.state.schema import VERSION_TABLE
 from feed_assets.timing.dates import render_datetime
 from tests.orchestration.dagster_home import Home
-from tests.orchestration.hand_ticked import NOON, World
+from tests.orchestration.hand_ticked import NOON, LocationHarness
 from tests.orchestration.small import ENTITIES, START, key, land
 
 THREE_AT_ONCE = ENTITIES.replace("timeout: months(60)", "timeout: months(60)\n    parallel: 3")
@@ -34,99 +34,99 @@ def arrivals(result: SensorResult) -> list[str | None]:
     return [event.partition for event in result.asset_events if isinstance(event, AssetMaterialization)]
 
 
-def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(world: World) -> None:
-    land(world.home.data, 3, 1)
-    result = world.tick()
+def test_an_arrival_and_the_run_that_it_makes_ready_are_one_tick(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    result = harness.tick()
     assert arrivals(result) == [key(3)]
     (request,) = result.run_requests or ()
     assert request.partition_key == key(3)
     assert request.asset_selection == [AssetKey(["here", "sums"])]
     assert request.tags["feed_assets/process"] == "summing"
-    assert world.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
+    assert harness.counts() == {ProcessInstanceStatus.WAITING: 12, ProcessInstanceStatus.READY: 1}
 
 
-def test_neighbours_share_a_run(world: World) -> None:
+def test_neighbours_share_a_run(harness: LocationHarness) -> None:
     for hour in (3, 4, 5):
-        land(world.home.data, hour, 1)
-    (request,) = world.tick().run_requests or ()
+        land(harness.home.data, hour, 1)
+    (request,) = harness.tick().run_requests or ()
     assert request.partition_key is None
     assert request.tags["dagster/asset_partition_range_start"] == key(3)
     assert request.tags["dagster/asset_partition_range_end"] == key(5)
 
 
-def test_never_more_runs_than_parallel_are_asked_for(world: World) -> None:
+def test_never_more_runs_than_parallel_are_asked_for(harness: LocationHarness) -> None:
     for hour in (3, 5):
-        land(world.home.data, hour, 1)
-    assert len(world.tick().run_requests or ()) == 1
-    land(world.home.data, 7, 1)
-    world.at(NOON + timedelta(seconds=30))
-    assert not world.tick().run_requests
+        land(harness.home.data, hour, 1)
+    assert len(harness.tick().run_requests or ()) == 1
+    land(harness.home.data, 7, 1)
+    harness.at(NOON + timedelta(seconds=30))
+    assert not harness.tick().run_requests
 
 
-def test_a_second_tick_asks_for_nothing_and_tells_nothing_again(world: World) -> None:
-    land(world.home.data, 3, 1)
-    world.tick()
-    again = world.tick()
+def test_a_second_tick_asks_for_nothing_and_tells_nothing_again(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    harness.tick()
+    again = harness.tick()
     assert not again.run_requests
     assert not again.asset_events
 
 
-def test_a_tick_whose_cursor_was_lost_tells_again_and_asks_for_nothing(world: World) -> None:
-    land(world.home.data, 3, 1)
-    world.tick()
-    world.cursor = None
-    again = world.tick()
+def test_a_tick_whose_cursor_was_lost_tells_again_and_asks_for_nothing(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    harness.tick()
+    harness.cursor = None
+    again = harness.tick()
     assert arrivals(again) == [key(3)]
     assert not again.run_requests
 
 
 @pytest.mark.parametrize("later", [1, 4])
-def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(world: World, later: int) -> None:
+def test_after_a_restore_from_a_backup_all_that_lies_on_storage_is_told(harness: LocationHarness, later: int) -> None:
     """The restored log ends before the cursor, or has other events under the numbers that the cursor knows."""
-    land(world.home.data, 1, 1)
-    world.tick()
-    state = Path(world.instance.root_directory) / STATE_FILE
+    land(harness.home.data, 1, 1)
+    harness.tick()
+    state = Path(harness.instance.root_directory) / STATE_FILE
     backup = state.with_suffix(".backup")
     with closing(sqlite3.connect(state)) as source, closing(sqlite3.connect(backup)) as target:
         source.backup(target)
     for hour in (2, 3, 4):
-        land(world.home.data, hour, 1)
-        world.at(NOON + timedelta(minutes=15 * hour))
-        assert arrivals(world.tick()) == [key(hour)]
-    world.runtime.database(world.instance).close()
+        land(harness.home.data, hour, 1)
+        harness.at(NOON + timedelta(minutes=15 * hour))
+        assert arrivals(harness.tick()) == [key(hour)]
+    harness.runtime.database(harness.instance).close()
     for file in state.parent.glob(f"{STATE_FILE}-*"):
         file.unlink()
     backup.replace(state)
-    world.reopen()
+    harness.reopen()
     for hour in range(5, 5 + later):
-        land(world.home.data, hour, 1)
-    world.at(NOON + timedelta(hours=2))
-    told = world.tick()
+        land(harness.home.data, hour, 1)
+    harness.at(NOON + timedelta(hours=2))
+    told = harness.tick()
     assert set(arrivals(told)) >= {key(hour) for hour in range(2, 5 + later)}
     assert "feed-assets state rebuild" in str(told.skip_reason)
-    assert arrivals(world.tick()) == []
+    assert arrivals(harness.tick()) == []
 
 
 def test_a_restored_state_launches_nothing_until_it_is_rebuilt(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, THREE_AT_ONCE)
-    database = world.runtime.database(world.instance)
-    land(world.home.data, 1, 1)
-    world.tick()
-    newest = parse_cursor(world.cursor).reported[0]
-    world.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
-    land(world.home.data, 2, 1)
-    world.at(NOON + timedelta(minutes=15))
-    held = world.tick()
+    harness = LocationHarness(Home(folder=tmp_path), instance, THREE_AT_ONCE)
+    database = harness.runtime.database(harness.instance)
+    land(harness.home.data, 1, 1)
+    harness.tick()
+    newest = parse_cursor(harness.cursor).reported[0]
+    harness.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
+    land(harness.home.data, 2, 1)
+    harness.at(NOON + timedelta(minutes=15))
+    held = harness.tick()
     assert not held.run_requests
     (check,) = [event for event in held.asset_events if isinstance(event, AssetCheckEvaluation)]
     assert not check.passed
     assert "restored from a backup" in str(check.metadata["failures"])
-    assert not world.tick().run_requests
-    asked = run_replication_tick(world.runtime, world.layout, "here", world.instance)
+    assert not harness.tick().run_requests
+    asked = run_replication_tick(harness.runtime, harness.layout, "here", harness.instance)
     assert isinstance(asked, SkipReason)
     assert "restored from a backup" in str(asked.skip_message)
-    rebuild_state(world.settings, database, author="ann")
-    told = world.tick()
+    rebuild_state(harness.settings, database, author="ann")
+    told = harness.tick()
     assert key(2) in [request.partition_key for request in told.run_requests or ()]
     (check,) = [event for event in told.asset_events if isinstance(event, AssetCheckEvaluation)]
     assert check.passed
@@ -135,23 +135,23 @@ def test_a_restored_state_launches_nothing_until_it_is_rebuilt(tmp_path: Path, i
 def test_a_state_that_was_rebuilt_before_the_daemon_began_is_not_held(
     tmp_path: Path, instance: DagsterInstance
 ) -> None:
-    world = World(Home(folder=tmp_path), instance, THREE_AT_ONCE)
-    land(world.home.data, 1, 1)
-    world.tick()
-    newest = parse_cursor(world.cursor).reported[0]
-    world.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
-    rebuild_state(world.settings, world.runtime.database(world.instance), author="ann")
-    land(world.home.data, 2, 1)
-    world.at(NOON + timedelta(minutes=15))
-    assert key(2) in [request.partition_key for request in world.tick().run_requests or ()]
+    harness = LocationHarness(Home(folder=tmp_path), instance, THREE_AT_ONCE)
+    land(harness.home.data, 1, 1)
+    harness.tick()
+    newest = parse_cursor(harness.cursor).reported[0]
+    harness.cursor = TickCursor(reported=(replace(newest, digest="of another"),)).render()
+    rebuild_state(harness.settings, harness.runtime.database(harness.instance), author="ann")
+    land(harness.home.data, 2, 1)
+    harness.at(NOON + timedelta(minutes=15))
+    assert key(2) in [request.partition_key for request in harness.tick().run_requests or ()]
 
 
 def test_what_a_run_has_published_is_told_if_dagster_does_not_know_the_run(
     tmp_path: Path, instance: DagsterInstance
 ) -> None:
     shifted = ENTITIES.replace('{feed: sums, instance: "now(0,0)"}', '{feed: sums, instance: "now(1,0)"}')
-    world = World(Home(folder=tmp_path), instance, shifted)
-    world.tick()
+    harness = LocationHarness(Home(folder=tmp_path), instance, shifted)
+    harness.tick()
     known = create_run_for_test(instance).run_id
     origins = {2: f"run:{known}", 3: "run:lost", 4: "rebuild"}
     published = [
@@ -166,58 +166,60 @@ def test_what_a_run_has_published_is_told_if_dagster_does_not_know_the_run(
         )
         for hour, origin in origins.items()
     ]
-    with world.runtime.database(instance).begin() as connection:
+    with harness.runtime.database(instance).begin() as connection:
         EventLog(connection).append(published)
-    told = [event for event in world.tick().asset_events if isinstance(event, AssetMaterialization)]
+    told = [event for event in harness.tick().asset_events if isinstance(event, AssetMaterialization)]
     assert [event.partition for event in told if event.asset_key.path[-1] == "sums"] == [key(3), key(4)]
     assert [event.partition for event in told if event.asset_key.path[-1] == "summing"] == [key(2), key(3)]
 
 
-def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(world: World) -> None:
-    world.tick()
-    with world.runtime.database(world.instance).begin() as connection:
+def test_a_tick_refuses_a_state_that_another_release_has_migrated_since(harness: LocationHarness) -> None:
+    harness.tick()
+    with harness.runtime.database(harness.instance).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    land(world.home.data, 3, 1)
+    land(harness.home.data, 3, 1)
     with pytest.raises(StateNewerError):
-        world.tick()
+        harness.tick()
 
 
-def test_a_request_that_dagster_never_saw_is_made_again(world: World) -> None:
-    land(world.home.data, 3, 1)
-    (first,) = world.tick().run_requests or ()
-    world.at(NOON + timedelta(seconds=61))
-    (second,) = world.tick().run_requests or ()
+def test_a_request_that_dagster_never_saw_is_made_again(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    (first,) = harness.tick().run_requests or ()
+    harness.at(NOON + timedelta(seconds=61))
+    (second,) = harness.tick().run_requests or ()
     assert second.partition_key == first.partition_key
     assert second.run_key != first.run_key
 
 
-def test_files_without_the_flag_wait(world: World) -> None:
-    land(world.home.data, 3, 1)
-    (world.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
-    assert not world.tick().run_requests
-    land(world.home.data, 3, 1)
-    world.at(NOON + timedelta(hours=2))
-    assert world.tick().run_requests
+def test_files_without_the_flag_wait(harness: LocationHarness) -> None:
+    land(harness.home.data, 3, 1)
+    (harness.home.data / "numbers" / "2026-01-01" / "03" / "_SUCCESS").unlink()
+    assert not harness.tick().run_requests
+    land(harness.home.data, 3, 1)
+    harness.at(NOON + timedelta(hours=2))
+    assert harness.tick().run_requests
 
 
-def test_the_check_on_the_location_is_reported_once(world: World) -> None:
-    checks = [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+def test_the_check_on_the_location_is_reported_once(harness: LocationHarness) -> None:
+    checks = [event for event in harness.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
     assert [check.passed for check in checks] == [True]
-    assert not [event for event in world.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
+    assert not [event for event in harness.tick().asset_events if isinstance(event, AssetCheckEvaluation)]
 
 
 def test_pools_hold_as_many_runs_as_parallel_says(tmp_path: Path, instance: DagsterInstance) -> None:
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", "name: summing\n    parallel: 3"))
-    world.tick()
+    harness = LocationHarness(
+        Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", "name: summing\n    parallel: 3")
+    )
+    harness.tick()
     (pool,) = instance.event_log_storage.get_pool_limits()
     assert (pool.name, pool.limit, pool.from_default) == ("process/here/summing", 3, False)
 
 
 def test_priority_and_queue_of_a_process_are_tags_of_its_runs(tmp_path: Path, instance: DagsterInstance) -> None:
     properties = "name: summing\n    properties: {jobPriority: HIGH, queueName: reports}"
-    world = World(Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", properties))
-    land(world.home.data, 0, 1)
-    (request,) = world.tick().run_requests or ()
+    harness = LocationHarness(Home(folder=tmp_path), instance, ENTITIES.replace("name: summing", properties))
+    land(harness.home.data, 0, 1)
+    (request,) = harness.tick().run_requests or ()
     assert (request.tags["dagster/priority"], request.tags["feed_assets/queue"]) == ("100000000", "reports")
 
 
@@ -225,13 +227,13 @@ def test_keys_of_odd_frequencies_are_added_as_their_instances_come_into_being(
     tmp_path: Path, instance: DagsterInstance
 ) -> None:
     odd = ENTITIES.replace("hours(1)", "hours(5)")
-    world = World(Home(folder=tmp_path), instance, odd)
-    (request,) = world.tick().dynamic_partitions_requests or ()
+    harness = LocationHarness(Home(folder=tmp_path), instance, odd)
+    (request,) = harness.tick().dynamic_partitions_requests or ()
     assert list(request.partition_keys) == [key(0), key(5), key(10)]
     instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-    assert not world.tick().dynamic_partitions_requests
-    world.at(NOON + timedelta(hours=4))
-    (later,) = world.tick().dynamic_partitions_requests or ()
+    assert not harness.tick().dynamic_partitions_requests
+    harness.at(NOON + timedelta(hours=4))
+    (later,) = harness.tick().dynamic_partitions_requests or ()
     assert list(later.partition_keys) == [key(15)]
 
 

@@ -28,7 +28,7 @@ from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.world import START, World, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 
 NOW = at("03")
 CLUSTERS = tuple(Cluster(name=name, storage=f"file:///data/{name}") for name in ("primary", "backup"))
@@ -173,9 +173,9 @@ def test_what_is_counted_as_due_and_as_skipped_is_what_the_next_tick_makes_of_it
 ) -> None:
     ping = process("ping", end=at("05"), catch_up=catch_up, order=order)
     found = difference((), (ping,), {}, as_of)
-    world = World.of(tmp_path, ping)
-    world.ready(as_of)
-    made = Counter(status is ProcessInstanceStatus.SKIPPED for status in world.statuses("ping").values())
+    lifecycle = LifecycleHarness.of(tmp_path, ping)
+    lifecycle.ready(as_of)
+    made = Counter(status is ProcessInstanceStatus.SKIPPED for status in lifecycle.statuses("ping").values())
     assert (found.count(Effect.DUE), found.count(Effect.SKIPPED)) == (made[False], made[True])
     assert made.total() == min(as_of - START, at("05") - timedelta(hours=1) - START) // timedelta(hours=1) + 1
 

@@ -14,7 +14,7 @@ from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.workflow_files import WorkflowFiles
 from tests.databases import open_migrated
-from tests.lifecycle.world import START, feed, process
+from tests.lifecycle.harness import START, feed, process
 
 CLUSTER = """
 kind: cluster

@@ -8,7 +8,7 @@ import pytest
 
 from feed_assets.storage.copy_port import Staging
 from feed_assets.storage.errors import InstanceChangingError, InstanceNotFoundError, StagingLostError, StorageError
-from feed_assets.storage.local import slot as local_slot
+from feed_assets.storage.local import staging_header
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.records import Availability
 from tests.storage.assemblies import FILES, FLAG, PATH, TOKEN, MiB, prepared, put, read_back, staged
@@ -275,7 +275,7 @@ def test_a_broken_off_publication_is_recovered_unless_its_staging_is_gone(file_h
 
 
 def test_writers_that_do_not_end_are_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_slot, "PATIENCE", 0.0)
+    monkeypatch.setattr(staging_header, "PATIENCE", 0.0)
     copying = LocalStore(tmp_path).copying()
     number = copying.staging(PATH, TOKEN).open()
     writer, other = copying.staging(PATH, TOKEN), copying.staging(PATH, TOKEN)

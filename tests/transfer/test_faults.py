@@ -189,7 +189,7 @@ def test_a_staging_that_an_earlier_try_left_half_removed_is_begun_anew(pair: Pai
     with pytest.raises(Died):
         pair.copy(guard=die)
     assert pair.target.root is not None
-    (sign,) = pair.target.root.glob(".feed-assets/staging/*/*/slot.json")
+    (sign,) = pair.target.root.glob(".feed-assets/staging/*/*/staging.json")
     sign.unlink()
     copied = pair.copy()
     assert copied.resumed == 0

@@ -272,7 +272,7 @@ def test_hidden_files_can_be_left_out(any_pair: Pair) -> None:
 
 def test_what_a_store_keeps_for_itself_is_not_mirrored(any_pair: Pair) -> None:
     mirror = Mirrored(any_pair, removes=True)
-    mirror.land({**FILES, "inner/.feed-assets/staging/slot.json": b"{}", "inner/data.csv": b"data"})
+    mirror.land({**FILES, "inner/.feed-assets/staging/staging.json": b"{}", "inner/data.csv": b"data"})
     mirror.run()
     assert mirror.there() == {**FILES, "inner/data.csv": b"data"}
 

@@ -1,4 +1,4 @@
-"""The simulated parts of the world: temporary storage, jobs that write digests of their inputs, and arrivals."""
+"""The simulated surroundings: temporary storage, jobs that write digests of their inputs, and arrivals."""
 
 import csv
 import hashlib

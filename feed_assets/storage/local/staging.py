@@ -1,8 +1,8 @@
 """Implement stagings on a local filesystem: folders next to the instances, filled by writers and then exchanged.
 
-The folder `staging/<token>/<name of the path>/` has `data` (the next content), its partial manifest, and `slot.json`.
-This file exists while the staging may be published. It has the inode of `data`, so that `data` is found after a crash.
-One or several writers fill the folder.
+The folder `staging/<token>/<name of the path>/` has `data` (the next content), its partial manifest, and the header
+`staging.json`. The header exists while the staging may be published. It has the inode of `data`, so that `data` is
+found after a crash. One or several writers fill the folder.
 """
 # System calls on text and descriptors: half of them have no pathlib form, and this is a hot path.
 # ruff: noqa: PTH102, PTH103, PTH104, PTH108, PTH110, PTH120, PTH123
@@ -31,13 +31,13 @@ from feed_assets.storage.local.files import (
     write_file,
 )
 from feed_assets.storage.local.partial_manifest import PartialManifest
-from feed_assets.storage.local.slot import (
-    Slot,
-    find_slot,
+from feed_assets.storage.local.staging_header import (
+    StagingHeader,
+    create_header,
+    find_header,
+    header_path,
     join_writers,
     remove_staging,
-    slot_path,
-    take_first,
     take_over,
 )
 from feed_assets.storage.local.tree import flush_file, make_directories, read_files, write_flushed
@@ -86,7 +86,7 @@ class LocalStaging(Staging):
         self.folder = folder
         self.target = target
         self._data_path = f"{folder}/data"
-        self._slot_path = slot_path(folder)
+        self._header_path = header_path(folder)
         self._store = store
         self._check = check
         self._swap = swap
@@ -107,8 +107,8 @@ class LocalStaging(Staging):
                 with suppress(FileNotFoundError):  # the last other staging of this token was just removed
                     make_directories(self._data_path)
                     break
-            slot = Slot(path=self.path, inode=os.lstat(self._data_path).st_ino, generation=0)
-            write_flushed(self._slot_path, slot.render())
+            header = StagingHeader(path=self.path, inode=os.lstat(self._data_path).st_ino, generation=0)
+            write_flushed(self._header_path, header.render())
         data = self._data_path
         return StagingPlace(path=self.path, token=self.token, url=f"file://{data}", local_path=Path(data))
 
@@ -123,7 +123,7 @@ class LocalStaging(Staging):
     def join(self, generation: int) -> None:
         with self._translated():
             try:
-                self._lock = join_writers(self._slot_path, generation)
+                self._lock = join_writers(self._header_path, generation)
             except FileNotFoundError:
                 raise self._lost() from None
 
@@ -260,18 +260,18 @@ class LocalStaging(Staging):
                 yield f"{self._data_path}/{path}"
             folders.update(f"{self._data_path}/{parent}" for parent in parents(path))
         yield from sorted(folders)
-        yield from (self._slot_path, self.folder, os.path.dirname(self.folder))
+        yield from (self._header_path, self.folder, os.path.dirname(self.folder))
 
     def state(self) -> StagingState:
         """Return the state of the staged content: still in the staging, at the target, or lost."""
-        slot = find_slot(self.folder)
-        if slot is None:
+        header = find_header(self.folder)
+        if header is None:
             return StagingState.LOST
-        if not slot.is_prepared:
+        if not header.is_prepared:
             return StagingState.STAGED
-        if _inode(self.target) == slot.inode:
+        if _inode(self.target) == header.inode:
             return StagingState.SWAPPED
-        return StagingState.STAGED if _inode(self._data_path) == slot.inode else StagingState.LOST
+        return StagingState.STAGED if _inode(self._data_path) == header.inode else StagingState.LOST
 
     def complete(self, flag: str | None, extra: Mapping[str, str], follow: Follow) -> Manifest:
         """Add manifest and flag to the content that a writer has left in `data`, and flush all of it to disk."""
@@ -295,9 +295,9 @@ class LocalStaging(Staging):
             for folder, _, _ in os.walk(data, topdown=False):
                 flush_file(folder)
             inode = os.fstat(directory).st_ino
-        slot = Slot(path=self.path, inode=inode, generation=0, is_prepared=True)
-        write_flushed(f"{self._slot_path}.new", slot.render())
-        os.rename(f"{self._slot_path}.new", self._slot_path)
+        header = StagingHeader(path=self.path, inode=inode, generation=0, is_prepared=True)
+        write_flushed(f"{self._header_path}.new", header.render())
+        os.rename(f"{self._header_path}.new", self._header_path)
         flush_file(self.folder)
         return manifest
 
@@ -307,17 +307,17 @@ class LocalStaging(Staging):
             for _ in range(_TRIES):
                 with suppress(FileNotFoundError, FileExistsError):
                     if self._is_there():
-                        return take_over(self._slot_path)
+                        return take_over(self._header_path)
                     return self._make()
         reason = "another process still works on the same copy of it"
         raise InstanceChangingError(store=self._store, path=self.path, reason=reason)
 
     def _is_there(self) -> bool:
         """Return whether there is a staging to continue with; remove the remains of a finished publication."""
-        slot = find_slot(self.folder)
-        if slot is None and not os.path.exists(self.folder):
+        header = find_header(self.folder)
+        if header is None and not os.path.exists(self.folder):
             return False
-        if slot is not None and (slot.path, slot.inode) == (self.path, _inode(self._data_path)):
+        if header is not None and (header.path, header.inode) == (self.path, _inode(self._data_path)):
             return True
         remove_staging(self.folder)
         return False
@@ -332,7 +332,7 @@ class LocalStaging(Staging):
         os.mkdir(self.folder)
         os.mkdir(self._data_path)
         inode = os.lstat(self._data_path).st_ino
-        return take_first(self._slot_path, Slot(path=self.path, inode=inode, generation=1))
+        return create_header(self._header_path, StagingHeader(path=self.path, inode=inode, generation=1))
 
     def _opened_data(self) -> int:
         if self._data is None:

@@ -25,8 +25,8 @@ from feed_assets.storage.local.copying import LocalCopying
 from feed_assets.storage.local.exchange import Exchange, find_token
 from feed_assets.storage.local.files import Follow, opened
 from feed_assets.storage.local.reader import LocalReader
-from feed_assets.storage.local.slot import find_slot, remove_staging
 from feed_assets.storage.local.staging import LocalStaging, StagingState
+from feed_assets.storage.local.staging_header import find_header, remove_staging
 from feed_assets.storage.local.traces import LocalTraces
 from feed_assets.storage.local.trash import LocalTrash
 from feed_assets.storage.local.tree import (
@@ -279,10 +279,10 @@ class LocalStore(InstanceStore):
         return True
 
     def _sweep(self, folder: str, limit: int) -> bool:
-        slot = find_slot(folder)
-        if slot is not None:
-            self.recover(slot.path)
-        with self._locked(folder if slot is None else slot.path):
+        header = find_header(folder)
+        if header is not None:
+            self.recover(header.path)
+        with self._locked(folder if header is None else header.path):
             if newest_change(folder) >= limit:
                 return False
             remove_staging(folder)

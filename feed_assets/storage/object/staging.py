@@ -1,6 +1,6 @@
 """Implement stagings on an object store: complete objects in the hidden folder, for publications and copies.
 
-In addition to its slot, a staging has `journal/<generation>/…` with one object for each call of `record`. Each
+In addition to its staging, a staging has `journal/<generation>/…` with one object for each call of `record`. Each
 generation of writers has its own prefix for files, so a writer that has not noticed a take-over replaces nothing. Of
 several files with one name, the one of the latest generation counts.
 """
@@ -13,7 +13,7 @@ from feed_assets.storage.copy_port import Prepared, StagedFile, Staging
 from feed_assets.storage.errors import InstanceNotFoundError, StagingLostError, StorageError
 from feed_assets.storage.manifests import parse_json, render_json
 from feed_assets.storage.object.client import each
-from feed_assets.storage.object.slot import HEADER, INTENT, Intent, ObjectSlot, read_marker, recover
+from feed_assets.storage.object.staged_objects import HEADER, INTENT, Intent, StagedObjects, read_marker, recover
 from feed_assets.storage.object.tree import read_object
 from feed_assets.storage.records import Guard, StagingPlace
 from feed_assets.storage.refusals import Refuse, Translated
@@ -24,11 +24,11 @@ _DATA, _JOURNAL = "data", "journal"
 class ObjectStaging(Staging):
     """A staging on an object store. `place` creates the scratch folder for `create` and returns its place."""
 
-    def __init__(self, slot: ObjectSlot, refuse: Refuse, place: Callable[[ObjectSlot], StagingPlace]) -> None:
-        self.path = slot.path
-        self.token = slot.token
-        self.slot = slot
-        self._client = slot.client
+    def __init__(self, objects: StagedObjects, refuse: Refuse, place: Callable[[StagedObjects], StagingPlace]) -> None:
+        self.path = objects.path
+        self.token = objects.token
+        self.objects = objects
+        self._client = objects.client
         self._refuse = refuse
         self._numbers = itertools.count()
         self._place = place
@@ -37,26 +37,26 @@ class ObjectStaging(Staging):
     def create(self) -> StagingPlace:
         with self._translated():
             if read_marker(self._client, self.path) == self.token:
-                recover(self.slot)
-            self.slot.make()
+                recover(self.objects)
+            self.objects.make()
             self._generation = 1
-            return self._place(self.slot)
+            return self._place(self.objects)
 
     def open(self) -> int:
         with self._translated():
-            names = self.slot.list_names()
-            if HEADER in names and recover(self.slot, if_possible=True):
-                names = self.slot.list_names()
-            generation = self.slot.take_over() if HEADER in names else None
+            names = self.objects.list_names()
+            if HEADER in names and recover(self.objects, if_possible=True):
+                names = self.objects.list_names()
+            generation = self.objects.take_over() if HEADER in names else None
             if generation is None:
                 generation = 1
-                self.slot.make(names)
+                self.objects.make(names)
         self._generation = generation
         return generation
 
     def seal(self) -> None:
         with self._translated():
-            generation = self.slot.take_over()
+            generation = self.objects.take_over()
         if generation is None:
             self.open()
         else:
@@ -65,8 +65,8 @@ class ObjectStaging(Staging):
 
     def join(self, generation: int) -> None:
         with self._translated():
-            if self.slot.read_generation() != generation:
-                raise StagingLostError(store=self.slot.store, path=self.path, token=self.token)
+            if self.objects.read_generation() != generation:
+                raise StagingLostError(store=self.objects.store, path=self.path, token=self.token)
         self._generation = generation
 
     def close(self) -> None:
@@ -80,19 +80,19 @@ class ObjectStaging(Staging):
 
     def put(self, file: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
         with self._translated(file):
-            self._client.put_chunks(f"{self.slot.data(self._generation)}/{file}", size, chunks)
+            self._client.put_chunks(f"{self.objects.data(self._generation)}/{file}", size, chunks)
         self._names = None
         self._adopted.discard(file)
         self._files[file] = self._generation
 
     def record(self, files: Sequence[StagedFile]) -> None:
         with self._translated():
-            key = f"{self.slot.prefix}/{_JOURNAL}/{self._generation}/{next(self._numbers):08}-{uuid.uuid4().hex}"
+            key = f"{self.objects.prefix}/{_JOURNAL}/{self._generation}/{next(self._numbers):08}-{uuid.uuid4().hex}"
             self._client.put(key, render_json([list(each) for each in files]))
 
     def recorded(self) -> list[StagedFile]:
         with self._translated():
-            names = self.slot.list_names()
+            names = self.objects.list_names()
             sizes = self._find_files(names)
             found = {file.path: file for file in self._read_records(names)}
         return [file for file in found.values() if sizes.get(file.path, -1) == file.size]
@@ -104,23 +104,23 @@ class ObjectStaging(Staging):
             else:
                 if file not in self._files:
                     self._find_files(self._list_names())
-                key = f"{self.slot.data(self._files.get(file, self._generation))}/{file}"
+                key = f"{self.objects.data(self._files.get(file, self._generation))}/{file}"
             try:
                 yield from self._client.chunks(key)
             except FileNotFoundError:
-                raise InstanceNotFoundError(store=self.slot.store, path=f"{self.path}/{file}") from None
+                raise InstanceNotFoundError(store=self.objects.store, path=f"{self.path}/{file}") from None
 
     def drop(self, files: Collection[str]) -> None:
         self._adopted.difference_update(files)
         with self._translated():
-            names = self.slot.list_names()
+            names = self.objects.list_names()
             journal = [name for name in names if name.startswith(f"{_JOURNAL}/")]
             records = self._read_records(names)
             if any(record.path in files for record in records):
                 self.record([record for record in records if record.path not in files])
-                self._client.remove([f"{self.slot.prefix}/{name}" for name in journal])
+                self._client.remove([f"{self.objects.prefix}/{name}" for name in journal])
             data = [name for name in names if name.startswith(f"{_DATA}/") and name.split("/", 2)[2] in files]
-            self._client.remove([f"{self.slot.prefix}/{name}" for name in data])
+            self._client.remove([f"{self.objects.prefix}/{name}" for name in data])
         self._names = None
         for file in files:
             self._files.pop(file, None)
@@ -141,7 +141,7 @@ class ObjectStaging(Staging):
                     found = there.get(path, "no")
                     reason = f"the copy of {path!r} has {found} bytes instead of {size:,}"
                     raise StorageError(
-                        store=self.slot.store, path=self.path, reason=reason, next_step="Copy the instance again."
+                        store=self.objects.store, path=self.path, reason=reason, next_step="Copy the instance again."
                     )
             self._intent = Intent(
                 manifest=prepared.manifest,
@@ -149,30 +149,30 @@ class ObjectStaging(Staging):
                 files={path: self._files[path] for path in expected if path not in adopted},
                 kept=tuple(sorted(adopted)),
             )
-            self.slot.write_intent(self._intent)
+            self.objects.write_intent(self._intent)
 
     def publish(self, guard: Guard) -> None:
         assert self._intent is not None
         with self._translated():
             names = [*self._list_names(), INTENT]
             if self._intent.manifest is None:
-                self.slot.publish_exactly(self._intent, guard, names)
+                self.objects.publish_exactly(self._intent, guard, names)
             else:
-                self.slot.begin(guard)
-                self.slot.roll_forward(self._intent, names)
+                self.objects.begin(guard)
+                self.objects.roll_forward(self._intent, names)
         self._is_published = True
 
     def remove(self) -> None:
-        if self._is_published:  # the publication has removed the slot
+        if self._is_published:  # the publication has removed the staging
             return
         with self._translated():
-            self.slot.remove()
+            self.objects.remove()
 
     def _list_names(self) -> Mapping[str, int]:
-        """List the objects of the slot; reuse the list while the staging is sealed and nothing is put."""
+        """List the objects of the staging; reuse the list while the staging is sealed and nothing is put."""
         names = self._names
         if names is None:
-            names = self.slot.list_names()
+            names = self.objects.list_names()
             self._names = names if self._is_sealed else None
         return names
 
@@ -193,7 +193,7 @@ class ObjectStaging(Staging):
         """Read the journal in the order of generations, and for each writer in the order of its records."""
         journal = [name for name in names if name.startswith(f"{_JOURNAL}/")]
         journal.sort(key=lambda name: (int(name.split("/")[1]), name))
-        texts = each(lambda name: read_object(self._client, f"{self.slot.prefix}/{name}"), journal)
+        texts = each(lambda name: read_object(self._client, f"{self.objects.prefix}/{name}"), journal)
         return [StagedFile(*fields) for text in texts for fields in parse_json(text or b"[]")]
 
     def _translated(self, file: str = "") -> Translated:

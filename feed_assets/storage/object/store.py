@@ -19,7 +19,7 @@ from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidde
 from feed_assets.storage.object.client import ObjectClient, ObjectListing, UnusableKeyError, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
-from feed_assets.storage.object.slot import STAGING_PREFIX, ObjectSlot, read_marker, recover, sweep_slot
+from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
 from feed_assets.storage.object.staging import ObjectStaging
 from feed_assets.storage.object.traces import ObjectTraces
 from feed_assets.storage.object.trash import ObjectTrash
@@ -127,39 +127,43 @@ class ObjectStore(InstanceStore):
     ) -> Manifest:
         flag = parse_flag(self.root_url, flag)
         staged = self._staging(staging.path, staging.token)
-        slot = staged.slot
+        objects = staged.objects
         staged.join(1)
-        with self._translated(slot.path):
-            intent = slot.read_intent()
-            if intent is not None and intent.manifest is not None and read_marker(self.client, slot.path) == slot.token:
-                slot.roll_forward(intent)
-                self._scratch.remove(slot.token, slot.path)
+        with self._translated(objects.path):
+            intent = objects.read_intent()
+            if (
+                intent is not None
+                and intent.manifest is not None
+                and read_marker(self.client, objects.path) == objects.token
+            ):
+                objects.roll_forward(intent)
+                self._scratch.remove(objects.token, objects.path)
                 return intent.manifest
         manifest = self._prepare(staged, flag, extra)
 
-        clear = clearing_guard(self, slot.path, slot.token, flag, guard, clearing)
+        clear = clearing_guard(self, objects.path, objects.token, flag, guard, clearing)
 
         def decide() -> None:
             with ExitStack() as forbidden:
-                forbidden.callback(self._drop, slot)
+                forbidden.callback(self._drop, objects)
                 clear()
                 forbidden.pop_all()
 
         staged.publish(decide)
-        self._scratch.remove(slot.token, slot.path)
+        self._scratch.remove(objects.token, objects.path)
         return manifest
 
     def discard(self, staging: StagingPlace) -> None:
-        slot = self._staging(staging.path, staging.token).slot
-        with self._translated(slot.path):
-            if read_marker(self.client, slot.path) == slot.token:
-                recover(slot)
-            self._drop(slot)
+        objects = self._staging(staging.path, staging.token).objects
+        with self._translated(objects.path):
+            if read_marker(self.client, objects.path) == objects.token:
+                recover(objects)
+            self._drop(objects)
 
     def recover(self, path: str) -> bool:
         path = parse_path(self.root_url, path)
         with self._translated(path):
-            return recover(self._staging(path, "recovery").slot)
+            return recover(self._staging(path, "recovery").objects)
 
     def sweep_staging(self, older_than: datetime) -> int:
         with self._translated(CONTROL_FOLDER):
@@ -168,9 +172,11 @@ class ObjectStore(InstanceStore):
                 token, _, rest = file.path.partition("/")
                 name = rest.partition("/")[0]
                 newest[token, name] = max(filter(None, (newest.get((token, name)), file.modified_at)), default=None)
-            old = [slot for slot, changed_at in newest.items() if changed_at is not None and changed_at < older_than]
+            old = [
+                objects for objects, changed_at in newest.items() if changed_at is not None and changed_at < older_than
+            ]
             for token, name in old:
-                sweep_slot(self.client, self.root_url, token, name)
+                sweep_staging(self.client, self.root_url, token, name)
         self._scratch.sweep(older_than)
         return len(old)
 
@@ -203,21 +209,21 @@ class ObjectStore(InstanceStore):
         return parse_path(self.root_url, path)
 
     def _staging(self, path: str, token: str) -> ObjectStaging:
-        slot = ObjectSlot(
+        objects = StagedObjects(
             client=self.client,
             store=self.root_url,
             path=parse_path(self.root_url, path),
             token=parse_token(self.root_url, token),
         )
-        return ObjectStaging(slot, self._refused, self._place)
+        return ObjectStaging(objects, self._refused, self._place)
 
-    def _place(self, slot: ObjectSlot) -> StagingPlace:
+    def _place(self, objects: StagedObjects) -> StagingPlace:
         """Return the place for the writers of a staging, and create its local folder."""
-        local = self._scratch.make(slot.token, slot.path)
+        local = self._scratch.make(objects.token, objects.path)
         url = f"file://{local}"
         if self.spark_scheme:
-            url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{slot.data(1)}"
-        return StagingPlace(path=slot.path, token=slot.token, url=url, local_path=local)
+            url = f"{self.spark_scheme}://{self.root_url.split('://', 1)[1]}/{objects.data(1)}"
+        return StagingPlace(path=objects.path, token=objects.token, url=url, local_path=local)
 
     def _measure(self, path: str) -> Measure:
         try:
@@ -235,16 +241,16 @@ class ObjectStore(InstanceStore):
 
     def _prepare(self, staged: ObjectStaging, flag: str | None, extra: Mapping[str, str]) -> Manifest:
         """Upload the locally written files, and read the files that were written into the store directly."""
-        slot = staged.slot
-        with self._translated(slot.path):
-            local = self._scratch.folder(slot.token, slot.path)
+        objects = staged.objects
+        with self._translated(objects.path):
+            local = self._scratch.folder(objects.token, objects.path)
             uploaded = {
                 entry.path: entry for entry in each(partial(self._upload, staged, local), self._scratch.files(local))
             }
-            listed = self.client.list(slot.data(1)).files
+            listed = self.client.list(objects.data(1)).files
             names = {name: listed[name] for name in sorted(listed.keys() - {flag, MANIFEST_NAME, PUBLISHING_NAME})}
             remote = [name for name in names if is_content(name, flag) and name not in uploaded]
-            read = {entry.path: entry for entry in self._read_all(slot.data(1), remote)}
+            read = {entry.path: entry for entry in self._read_all(objects.data(1), remote)}
             entries = {**read, **{name: entry for name, entry in uploaded.items() if name in names}}
             content = {name: entry for name, entry in entries.items() if is_content(name, flag)}
             hidden = [ManifestEntry(name, file.size, "") for name, file in names.items() if name not in content]
@@ -266,9 +272,9 @@ class ObjectStore(InstanceStore):
             staged.put(name, size, read())
         return ManifestEntry(path=name, size=size, checksum=checksum.render())
 
-    def _drop(self, slot: ObjectSlot) -> None:
-        slot.remove()
-        self._scratch.remove(slot.token, slot.path)
+    def _drop(self, objects: StagedObjects) -> None:
+        objects.remove()
+        self._scratch.remove(objects.token, objects.path)
 
     def _translated(self, path: str) -> Translated:
         return Translated(self._refused, path)

@@ -13,7 +13,7 @@ from typing import Self
 
 from feed_assets.storage.object.client import ObjectClient, ObjectFile
 from feed_assets.storage.object.listings import MOVING
-from feed_assets.storage.object.slot import put_marker, read_marker
+from feed_assets.storage.object.staged_objects import put_marker, read_marker
 from feed_assets.storage.object.tree import CopyDiffersError, copy_exactly, key_of, list_objects, read_object
 from feed_assets.storage.paths import PUBLISHING_NAME, is_content, path_name
 from feed_assets.storage.records import Moved, Outcome

@@ -9,27 +9,27 @@ from feed_assets.lifecycle.arrival import polling
 from feed_assets.lifecycle.arrival.polling import LONGEST_PAUSE, LONGEST_PAUSE_BEGUN, pause_after_poll
 from feed_assets.lifecycle.bulkheads import SHORTEST_PAUSE
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, WatermarkKind
-from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 MISSING, PARTIAL = FeedInstanceStatus.MISSING, FeedInstanceStatus.PARTIAL
 EMPTY, AVAILABLE = FeedInstanceStatus.EMPTY, FeedInstanceStatus.AVAILABLE
 
 
 def test_an_instance_is_looked_at_from_its_nominal_time_on(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", *hours(2))
-    world.arrive(START - timedelta(seconds=1))
-    assert world.looked == []
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.arrive(START - timedelta(seconds=1))
+    assert lifecycle.looked == []
 
-    world.arrive(START)
+    lifecycle.arrive(START)
 
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
 
 
 def test_row_13_a_cluster_with_its_own_locations_has_its_data_there_and_nowhere_else(tmp_path: Path) -> None:
     elsewhere = feed("clicks", clusters=("primary", "backup")).model_dump(mode="json", by_alias=True)
     elsewhere["clusters"]["backup"]["locations"] = {"data": "/copies/${YEAR}-${MONTH}-${DAY}-${HOUR}-${MINUTE}/"}
-    world = World.of(tmp_path, Feed.model_validate(elsewhere), clusters=("primary", "backup"))
+    lifecycle = LifecycleHarness.of(tmp_path, Feed.model_validate(elsewhere), clusters=("primary", "backup"))
     for folder in (
         "primary/clicks/2013-11-01/00-00",
         "backup/clicks/2013-11-01/00-00",
@@ -39,36 +39,36 @@ def test_row_13_a_cluster_with_its_own_locations_has_its_data_there_and_nowhere_
         (tmp_path / folder / "part-0.csv").write_text("data")
 
     for cluster in ("primary", "backup"):
-        world.arrive(at("01T01:00"), cluster)
+        lifecycle.arrive(at("01T01:00"), cluster)
 
-    assert [event.nominal_time for event in world.events() if event.cluster == "primary"] == [START]
-    assert [event.nominal_time for event in world.events() if event.cluster == "backup"] == [at("01T01:00")]
+    assert [event.nominal_time for event in lifecycle.events() if event.cluster == "primary"] == [START]
+    assert [event.nominal_time for event in lifecycle.events() if event.cluster == "backup"] == [at("01T01:00")]
 
 
 def test_an_arrival_is_one_event_that_the_instance_points_to(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", START, text="four")
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", START, text="four")
 
-    found = world.arrive(START)
+    found = lifecycle.arrive(START)
 
-    (event,) = world.events()
+    (event,) = lifecycle.events()
     assert (found.polled, found.arrived, found.is_complete) == (1, 1, True)
     assert (event.kind, event.nominal_time, event.bytes, event.files) == (FeedEventKind.ARRIVED, START, 4, 1)
-    row = world.feed_instances("clicks")[START]
+    row = lifecycle.feed_instances("clicks")[START]
     assert (row.event_seq, row.available_at, row.manifest_digest) == (event.seq, START, event.manifest_digest)
-    assert event.payload == {"path": world.feed("clicks").path(START)}
+    assert event.payload == {"path": lifecycle.feed("clicks").path(START)}
 
 
 def test_what_has_been_found_is_never_looked_at_again(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", *hours(10))
-    world.arrive(at("01T09:00"))
-    world.looked.clear()
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", *hours(10))
+    lifecycle.arrive(at("01T09:00"))
+    lifecycle.looked.clear()
 
-    found = world.arrive(at("01T09:59"))
+    found = lifecycle.arrive(at("01T09:59"))
 
-    assert (found.polled, world.looked) == (0, [])
-    assert len(world.events()) == 10
+    assert (found.polled, lifecycle.looked) == (0, [])
+    assert len(lifecycle.events()) == 10
 
 
 def test_the_cost_of_an_idle_tick_does_not_depend_on_how_many_instances_there_are(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ def test_the_cost_of_an_idle_tick_does_not_depend_on_how_many_instances_there_ar
     for days in (1, 20):
         folder = tmp_path / str(days)
         folder.mkdir()
-        world = World.of(folder, feed("clicks"))
-        world.land("clicks", *hours(24 * days))
-        world.arrive(START + timedelta(days=days, minutes=-1))
+        lifecycle = LifecycleHarness.of(folder, feed("clicks"))
+        lifecycle.land("clicks", *hours(24 * days))
+        lifecycle.arrive(START + timedelta(days=days, minutes=-1))
         with counted_statements() as statements:
-            world.arrive(START + timedelta(days=days, seconds=-1))
+            lifecycle.arrive(START + timedelta(days=days, seconds=-1))
         counts.append(len(statements))
     assert counts[0] == counts[1] <= 6
 
@@ -89,46 +89,46 @@ def test_a_tick_whose_time_is_up_is_continued_by_the_next_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "BATCH", 4)
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", *hours(10))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", *hours(10))
     as_of = at("01T09:00")
 
-    parts = [world.arrive(as_of, seconds=0.0) for _ in range(4)]
+    parts = [lifecycle.arrive(as_of, seconds=0.0) for _ in range(4)]
 
     assert [part.polled for part in parts] == [4, 4, 2, 0]
     assert [part.is_complete for part in parts] == [False, False, False, True]
-    assert len(world.looked) == 10
-    assert set(world.feed_statuses("clicks")) == set(hours(10))
+    assert len(lifecycle.looked) == 10
+    assert set(lifecycle.feed_statuses("clicks")) == set(hours(10))
 
 
 def test_a_feed_with_a_long_past_does_not_keep_another_from_its_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling, "BATCH", 4)
-    world = World.of(tmp_path, feed("old"), feed("young", start=at("20")))
-    world.land("young", at("20"))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("old"), feed("young", start=at("20")))
+    lifecycle.land("young", at("20"))
 
-    world.arrive(at("20"), seconds=0.0)
+    lifecycle.arrive(at("20"), seconds=0.0)
 
-    assert world.feed_statuses("young") == {at("20"): AVAILABLE}
-    assert len(world.feed_statuses("old")) == 2
+    assert lifecycle.feed_statuses("young") == {at("20"): AVAILABLE}
+    assert len(lifecycle.feed_statuses("old")) == 2
 
 
 def test_missing_instances_are_looked_at_while_a_long_past_is_being_walked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.arrive(START)
-    world.land("clicks", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.arrive(START)
+    lifecycle.land("clicks", START)
     monkeypatch.setattr(polling, "BATCH", 2)
     old = feed("old", start=at("2013-10-01"))
-    world.declare(feed("clicks", end=at("01T01:00")), old)
+    lifecycle.declare(feed("clicks", end=at("01T01:00")), old)
 
-    world.arrive(at("02"))
+    lifecycle.arrive(at("02"))
 
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
-    clicks, olds = world.feed("clicks").path(START), world.feed("old").path(at("02"))
-    assert world.looked.index(clicks, 1) < world.looked.index(olds)
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
+    clicks, olds = lifecycle.feed("clicks").path(START), lifecycle.feed("old").path(at("02"))
+    assert lifecycle.looked.index(clicks, 1) < lifecycle.looked.index(olds)
 
 
 def test_missing_instances_are_looked_at_ever_more_rarely_and_at_least_every_six_hours() -> None:
@@ -141,121 +141,121 @@ def test_missing_instances_are_looked_at_ever_more_rarely_and_at_least_every_six
 
 
 def test_a_missing_instance_is_left_alone_until_its_pause_is_over(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", "days(1)"))
-    world.arrive(at("01T10:00"))
-    assert world.feed_statuses("clicks") == {START: MISSING}
-    assert world.next_poll("clicks", START) == at("01T10:12")
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", "days(1)"))
+    lifecycle.arrive(at("01T10:00"))
+    assert lifecycle.feed_statuses("clicks") == {START: MISSING}
+    assert lifecycle.next_poll("clicks", START) == at("01T10:12")
 
-    assert world.arrive(at("01T10:11")).polled == 0
-    assert world.arrive(at("01T10:12")).polled == 1
+    assert lifecycle.arrive(at("01T10:11")).polled == 0
+    assert lifecycle.arrive(at("01T10:12")).polled == 1
 
 
 def test_looks_at_one_instance_that_never_comes_are_few(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", "months(1)"))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", "months(1)"))
     as_of = START
     while as_of < at("20"):
-        world.arrive(as_of)
+        lifecycle.arrive(as_of)
         as_of += timedelta(minutes=30)
-    assert len(world.looked) < 200
+    assert len(lifecycle.looked) < 200
 
 
 def test_a_late_arrival_of_an_old_instance_is_found(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", *hours(24 * 10)[1:])
-    world.arrive(at("10T23:00"))
-    assert world.feed_statuses("clicks")[START] is MISSING
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", *hours(24 * 10)[1:])
+    lifecycle.arrive(at("10T23:00"))
+    assert lifecycle.feed_statuses("clicks")[START] is MISSING
 
-    world.land("clicks", START)
-    world.arrive(at("10T23:00") + LONGEST_PAUSE)
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(at("10T23:00") + LONGEST_PAUSE)
 
-    assert world.feed_statuses("clicks")[START] is AVAILABLE
-    assert world.events()[-1].nominal_time == START
+    assert lifecycle.feed_statuses("clicks")[START] is AVAILABLE
+    assert lifecycle.events()[-1].nominal_time == START
 
 
 def test_a_part_becomes_available_with_its_flag(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", flag="_DONE"))
-    world.land("clicks", START)
-    world.arrive(START)
-    assert world.feed_statuses("clicks") == {START: PARTIAL}
-    assert world.events() == []
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", flag="_DONE"))
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(START)
+    assert lifecycle.feed_statuses("clicks") == {START: PARTIAL}
+    assert lifecycle.events() == []
 
-    world.flag("clicks", START)
-    world.arrive(at("01T00:01"))
+    lifecycle.flag("clicks", START)
+    lifecycle.arrive(at("01T00:01"))
 
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
 
 
 def test_an_empty_directory_without_a_flag_is_still_being_written(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"))
-    world.land("clicks", START, text="")
-    world.arrive(START)
-    assert world.feed_statuses("clicks") == {START: EMPTY}
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"))
+    lifecycle.land("clicks", START, text="")
+    lifecycle.arrive(START)
+    assert lifecycle.feed_statuses("clicks") == {START: EMPTY}
 
-    world.land("clicks", START)
-    world.arrive(at("01T00:01"))
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(at("01T00:01"))
 
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
 
 
 def test_an_instance_that_is_known_already_has_no_second_event_when_the_walk_comes_to_it(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
-    world.land("clicks", START)
-    world.run("count", START, START)
-    assert len(world.events("clicks")) == 1
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
+    lifecycle.land("clicks", START)
+    lifecycle.run("count", START, START)
+    assert len(lifecycle.events("clicks")) == 1
 
-    found = world.arrive(START)
+    found = lifecycle.arrive(START)
 
     assert (found.polled, found.arrived) == (1, 0)
-    assert len(world.events("clicks")) == 1
+    assert len(lifecycle.events("clicks")) == 1
 
 
 def test_clusters_do_not_mix(tmp_path: Path) -> None:
     both = ("east", "west")
-    world = World.of(tmp_path, feed("clicks", clusters=both), clusters=both)
-    world.land("clicks", START, cluster="east")
-    world.arrive(START, "east")
-    assert world.feed_statuses("clicks", "east") == {START: AVAILABLE}
-    assert world.feed_statuses("clicks", "west") == {}
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", clusters=both), clusters=both)
+    lifecycle.land("clicks", START, cluster="east")
+    lifecycle.arrive(START, "east")
+    assert lifecycle.feed_statuses("clicks", "east") == {START: AVAILABLE}
+    assert lifecycle.feed_statuses("clicks", "west") == {}
 
-    world.arrive(START, "west")
+    lifecycle.arrive(START, "west")
 
-    assert world.feed_statuses("clicks", "west") == {START: MISSING}
+    assert lifecycle.feed_statuses("clicks", "west") == {START: MISSING}
 
 
 def test_what_a_process_writes_is_not_looked_for(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
-    world.arrive(at("02"))
-    assert world.looked == []
-    assert world.watermark(WatermarkKind.FEED, "counts") is None
+    lifecycle = LifecycleHarness.of(tmp_path, feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
+    lifecycle.arrive(at("02"))
+    assert lifecycle.looked == []
+    assert lifecycle.watermark(WatermarkKind.FEED, "counts") is None
 
 
 def test_missing_instances_of_a_feed_that_a_process_writes_now_are_put_off(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("counts"))
-    world.arrive(START)
-    world.declare(feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
-    world.looked.clear()
-    world.land("counts", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("counts"))
+    lifecycle.arrive(START)
+    lifecycle.declare(feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
+    lifecycle.looked.clear()
+    lifecycle.land("counts", START)
 
     as_of = at("01T00:30")
-    world.arrive(as_of)
+    lifecycle.arrive(as_of)
 
-    assert (world.looked, world.events()) == ([], [])
-    assert world.next_poll("counts", START) == as_of + LONGEST_PAUSE
+    assert (lifecycle.looked, lifecycle.events()) == ([], [])
+    assert lifecycle.next_poll("counts", START) == as_of + LONGEST_PAUSE
 
 
 def test_an_instance_that_has_begun_to_arrive_is_not_left_alone_for_long(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", "days(1)", flag="_DONE"))
-    world.land("clicks", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", "days(1)", flag="_DONE"))
+    lifecycle.land("clicks", START)
     as_of = at("20")
-    world.arrive(as_of)
-    assert world.feed_statuses("clicks")[START] is PARTIAL
-    assert world.next_poll("clicks", START) == as_of + LONGEST_PAUSE_BEGUN
+    lifecycle.arrive(as_of)
+    assert lifecycle.feed_statuses("clicks")[START] is PARTIAL
+    assert lifecycle.next_poll("clicks", START) == as_of + LONGEST_PAUSE_BEGUN
 
 
 def test_what_arrived_is_looked_at_no_more(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", "days(1)"))
-    world.arrive(START)
-    world.land("clicks", START)
-    world.arrive(at("01T01:00"))
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
-    assert world.next_poll("clicks", START) is None
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", "days(1)"))
+    lifecycle.arrive(START)
+    lifecycle.land("clicks", START)
+    lifecycle.arrive(at("01T01:00"))
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
+    assert lifecycle.next_poll("clicks", START) is None

@@ -8,28 +8,30 @@ import pytest
 from feed_assets.lifecycle.instances.actions import ActionEffects, InstanceAction, apply_action, decide_action
 from feed_assets.state.errors import FencedOutError
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 KILL, SUSPEND, RESUME, RERUN = InstanceAction
 S = ProcessInstanceStatus
 
 
-def world_with(tmp_path: Path, count: int = 3, **more: object) -> World:
-    world = World.of(
+def harness_with(tmp_path: Path, count: int = 3, **more: object) -> LifecycleHarness:
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", flag="_DONE"),
         feed("counts"),
         process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, **more),
     )
     for time in hours(count):
-        world.land("clicks", time)
-        world.flag("clicks", time)
-    return world
+        lifecycle.land("clicks", time)
+        lifecycle.flag("clicks", time)
+    return lifecycle
 
 
-def act(world: World, action: InstanceAction, times: list[datetime], as_of: datetime, **more: object) -> ActionEffects:
+def act(
+    lifecycle: LifecycleHarness, action: InstanceAction, times: list[datetime], as_of: datetime, **more: object
+) -> ActionEffects:
     keys = [("count", "primary", time) for time in times]
-    return apply_action(world.database, world.timeline, action, keys, author="ann", as_of=as_of, **more)  # type: ignore[arg-type]
+    return apply_action(lifecycle.database, lifecycle.timeline, action, keys, author="ann", as_of=as_of, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,76 +53,78 @@ def test_an_action_acts_on_some_statuses_and_leaves_the_others(
 
 
 def test_row_108_what_is_killed_stays_so_and_its_siblings_are_asked_for_anew(tmp_path: Path) -> None:
-    world = world_with(tmp_path)
-    (request,) = world.tick(at("01T02:30"))
+    lifecycle = harness_with(tmp_path)
+    (request,) = lifecycle.tick(at("01T02:30"))
     assert request.nominal_times == tuple(hours(3))
 
-    effects = act(world, KILL, [START], at("01T02:31"))
+    effects = act(lifecycle, KILL, [START], at("01T02:31"))
 
     assert [(each.before, each.after) for each in effects.results] == [(S.READY, S.KILLED)]
     assert effects.stopped == ()
-    assert world.statuses("count")[START] is S.KILLED
-    assert world.tick(at("01T02:32")) == []
+    assert lifecycle.statuses("count")[START] is S.KILLED
+    assert lifecycle.tick(at("01T02:32")) == []
 
 
 def test_a_request_of_which_nothing_is_left_is_named(tmp_path: Path) -> None:
-    world = world_with(tmp_path)
-    (request,) = world.tick(at("01T02:30"))
-    stopped = act(world, SUSPEND, hours(3), at("01T02:31")).stopped
+    lifecycle = harness_with(tmp_path)
+    (request,) = lifecycle.tick(at("01T02:30"))
+    stopped = act(lifecycle, SUSPEND, hours(3), at("01T02:31")).stopped
     assert [(row.request_key, row.run_id) for row in stopped] == [(request.key, None)]
 
 
 def test_row_109_suspended_instances_wait_and_go_on_when_they_are_resumed(tmp_path: Path) -> None:
-    world = world_with(tmp_path)
-    world.tick(at("01T02:30"))
-    act(world, SUSPEND, hours(3), at("01T02:31"))
-    assert world.tick(at("01T02:40")) == []
-    assert [each.is_changed for each in act(world, SUSPEND, hours(3), at("01T02:41")).results] == [False] * 3
+    lifecycle = harness_with(tmp_path)
+    lifecycle.tick(at("01T02:30"))
+    act(lifecycle, SUSPEND, hours(3), at("01T02:31"))
+    assert lifecycle.tick(at("01T02:40")) == []
+    assert [each.is_changed for each in act(lifecycle, SUSPEND, hours(3), at("01T02:41")).results] == [False] * 3
 
-    act(world, RESUME, hours(3), at("01T02:50"))
+    act(lifecycle, RESUME, hours(3), at("01T02:50"))
 
-    (request,) = world.tick(at("01T02:51"))
-    assert world.launch([request], at("01T02:52")) == hours(3)
-    assert set(world.statuses("count").values()) == {S.SUCCEEDED}
+    (request,) = lifecycle.tick(at("01T02:51"))
+    assert lifecycle.launch([request], at("01T02:52")) == hours(3)
+    assert set(lifecycle.statuses("count").values()) == {S.SUCCEEDED}
 
 
 def test_a_killed_worker_publishes_nothing(tmp_path: Path) -> None:
-    world = world_with(tmp_path, 1)
-    (request,) = world.tick(at("01T00:30"))
+    lifecycle = harness_with(tmp_path, 1)
+    (request,) = lifecycle.tick(at("01T00:30"))
     effects: list[ActionEffects] = []
 
     def killed_at_work(_: object) -> dict[str, str]:
-        effects.append(act(world, KILL, [START], at("01T00:31")))
+        effects.append(act(lifecycle, KILL, [START], at("01T00:31")))
         return {"counts": "too late"}
 
-    world.job = killed_at_work
+    lifecycle.job = killed_at_work
     with pytest.raises(FencedOutError):
-        world.launch([request], at("01T00:31"))
+        lifecycle.launch([request], at("01T00:31"))
 
-    assert [row.run_id for row in effects[0].stopped] == [world.instances("count")[START].run_id]
-    assert world.content("counts", START) is None
-    assert world.statuses("count") == {START: S.KILLED}
+    assert [row.run_id for row in effects[0].stopped] == [lifecycle.instances("count")[START].run_id]
+    assert lifecycle.content("counts", START) is None
+    assert lifecycle.statuses("count") == {START: S.KILLED}
 
 
 def test_row_110_what_has_ended_runs_again_and_a_time_out_waits_for_its_data(tmp_path: Path) -> None:
-    world = world_with(tmp_path, 1, timeout="hours(1)")
-    world.launch(world.tick(at("01T01:30")), at("01T01:31"))
-    world.tick(at("01T03:00"))
-    assert world.statuses("count") == {START: S.SUCCEEDED, at("01T01:00"): S.TIMEDOUT, at("01T02:00"): S.WAITING} | {
-        at("01T03:00"): S.WAITING
-    }
+    lifecycle = harness_with(tmp_path, 1, timeout="hours(1)")
+    lifecycle.launch(lifecycle.tick(at("01T01:30")), at("01T01:31"))
+    lifecycle.tick(at("01T03:00"))
+    assert lifecycle.statuses("count") == {
+        START: S.SUCCEEDED,
+        at("01T01:00"): S.TIMEDOUT,
+        at("01T02:00"): S.WAITING,
+    } | {at("01T03:00"): S.WAITING}
 
-    act(world, RERUN, hours(2), at("01T03:01"))
+    act(lifecycle, RERUN, hours(2), at("01T03:01"))
 
-    (request,) = world.tick(at("01T03:02"))
-    assert world.launch([request], at("01T03:03")) == [START]
-    assert world.statuses("count")[at("01T01:00")] is S.WAITING
-    assert world.instances("count")[START].attempt == 2
+    (request,) = lifecycle.tick(at("01T03:02"))
+    assert lifecycle.launch([request], at("01T03:03")) == [START]
+    assert lifecycle.statuses("count")[at("01T01:00")] is S.WAITING
+    assert lifecycle.instances("count")[START].attempt == 2
 
 
 def test_properties_that_a_person_gives_reach_the_runs_to_come(tmp_path: Path) -> None:
-    world = world_with(tmp_path, 1, properties={"depth": "1", "colour": "red"})
-    world.launch(world.tick(at("01T00:30")), at("01T00:31"))
-    act(world, RERUN, [START], at("01T00:32"), overrides={"depth": "7"})
-    seen = world.properties_of("count", START, at("01T00:33"))
+    lifecycle = harness_with(tmp_path, 1, properties={"depth": "1", "colour": "red"})
+    lifecycle.launch(lifecycle.tick(at("01T00:30")), at("01T00:31"))
+    act(lifecycle, RERUN, [START], at("01T00:32"), overrides={"depth": "7"})
+    seen = lifecycle.properties_of("count", START, at("01T00:33"))
     assert (seen["depth"], seen["colour"]) == ("7", "red")

@@ -7,7 +7,7 @@ from feed_assets.lifecycle.instances.reconciliation import RunState, apply_recon
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.causes import Cause
 from feed_assets.state.records import Attempt, ProcessInstance, ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.world import START, World, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 
 READY, WAITING, FAILED, KILLED, SUCCEEDED = (
     ProcessInstanceStatus.READY,
@@ -19,37 +19,37 @@ READY, WAITING, FAILED, KILLED, SUCCEEDED = (
 KEY = ProcessKey("count", "primary", START)
 
 
-def a_world(tmp_path: Path) -> World:
+def a_harness(tmp_path: Path) -> LifecycleHarness:
     counting = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world = World.of(tmp_path, feed("clicks"), feed("counts"), counting)
-    world.land("clicks", START)
-    return world
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("counts"), counting)
+    lifecycle.land("clicks", START)
+    return lifecycle
 
 
-def attempts(world: World) -> list[Attempt]:
-    with world.database.read() as connection:
+def attempts(lifecycle: LifecycleHarness) -> list[Attempt]:
+    with lifecycle.database.read() as connection:
         return Attempts(connection).of(KEY)
 
 
 def test_each_run_of_an_instance_leaves_an_attempt(tmp_path: Path) -> None:
-    world = a_world(tmp_path)
-    world.launch(world.tick(at("01T00:10")), at("01T00:10"))
-    world.run("count", START, at("01T00:20"), "again")
-    first, second = attempts(world)
+    lifecycle = a_harness(tmp_path)
+    lifecycle.launch(lifecycle.tick(at("01T00:10")), at("01T00:10"))
+    lifecycle.run("count", START, at("01T00:20"), "again")
+    first, second = attempts(lifecycle)
     assert (first.status, first.cause, first.ended_at) == (SUCCEEDED, Cause.INPUTS, at("01T00:10"))
     assert (second.attempt, second.run_id, second.cause) == (2, "again", Cause.BY_HAND)
 
 
 def test_an_attempt_that_fails_keeps_its_reason(tmp_path: Path) -> None:
-    world = a_world(tmp_path)
+    lifecycle = a_harness(tmp_path)
 
     def fail(_: object) -> dict[str, str]:
         raise RuntimeError("no luck")
 
-    world.job = fail
+    lifecycle.job = fail
     with pytest.raises(RuntimeError):
-        world.run("count", START, at("01T00:10"))
-    (only,) = attempts(world)
+        lifecycle.run("count", START, at("01T00:10"))
+    (only,) = attempts(lifecycle)
     assert (only.status, only.reason) == (FAILED, "RuntimeError: no luck")
 
 
@@ -63,17 +63,17 @@ def test_an_attempt_that_fails_keeps_its_reason(tmp_path: Path) -> None:
 def test_a_worker_that_died_leaves_an_attempt_that_has_ended(
     tmp_path: Path, state: RunState, status: ProcessInstanceStatus, reason: str
 ) -> None:
-    world = a_world(tmp_path)
+    lifecycle = a_harness(tmp_path)
 
     def die(_: object) -> dict[str, str]:
-        launched = find_launched(world.database, "primary", at("01T00:20"))
-        apply_reconciliation(world.database, launched, {"run-1": state}, {}, at("01T00:20"))
+        launched = find_launched(lifecycle.database, "primary", at("01T00:20"))
+        apply_reconciliation(lifecycle.database, launched, {"run-1": state}, {}, at("01T00:20"))
         return {"counts": "late"}
 
-    world.job = die
+    lifecycle.job = die
     with pytest.raises(Exception, match="was released"):
-        world.run("count", START, at("01T00:10"))
-    (only,) = attempts(world)
+        lifecycle.run("count", START, at("01T00:10"))
+    (only,) = attempts(lifecycle)
     assert (only.status, only.reason, only.ended_at) == (status, reason, at("01T00:20"))
 
 

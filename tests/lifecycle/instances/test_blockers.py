@@ -21,7 +21,7 @@ from feed_assets.lifecycle.instances.blockers import (
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import Lease, ProcessInstance, ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, process
 
 HOUR = timedelta(hours=1)
 WAITING, READY, RUNNING, SUSPENDED = (
@@ -37,7 +37,7 @@ LEASE = Lease(
 
 
 def record(tmp_path: Path, **more: Any) -> ProcessRecord:
-    return World.of(tmp_path, process("p", **more)).process("p")
+    return LifecycleHarness.of(tmp_path, process("p", **more)).process("p")
 
 
 def instance(status: ProcessInstanceStatus, **more: Any) -> ProcessInstance:

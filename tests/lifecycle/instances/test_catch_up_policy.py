@@ -26,7 +26,7 @@ from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, Watermark, WatermarkKind
 from feed_assets.state.releases import Releases
 from feed_assets.state.schedules import Schedules
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
 SUCCEEDED, SKIPPED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED
@@ -36,8 +36,8 @@ SWITCH = at("01T06:00")
 SECOND = timedelta(seconds=1)
 
 
-def reasons(world: World, name: str = "ping") -> dict[datetime, Cause | None]:
-    return {time: row.cause for time, row in world.instances(name).items() if row.status is SKIPPED}
+def reasons(lifecycle: LifecycleHarness, name: str = "ping") -> dict[datetime, Cause | None]:
+    return {time: row.cause for time, row in lifecycle.instances(name).items() if row.status is SKIPPED}
 
 
 @pytest.mark.parametrize("policy", CatchUp)
@@ -53,137 +53,141 @@ def test_what_is_on_time_is_never_left_out(policy: CatchUp, has_successor: bool)
 def test_after_downtime_the_policy_says_what_runs_and_every_instance_is_there(
     tmp_path: Path, policy: str, kept: list[datetime], reason: Cause | None
 ) -> None:
-    world = World.of(tmp_path, process("ping", catch_up=policy))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", catch_up=policy))
 
-    requests = world.tick(at("01T10:30"))
+    requests = lifecycle.tick(at("01T10:30"))
 
-    assert list(world.statuses("ping")) == hours(11)
-    assert world.times("ping", READY) == kept
-    assert reasons(world) == {time: reason for time in hours(11) if time not in kept}
+    assert list(lifecycle.statuses("ping")) == hours(11)
+    assert lifecycle.times("ping", READY) == kept
+    assert reasons(lifecycle) == {time: reason for time in hours(11) if time not in kept}
     assert [time for request in requests for time in request.nominal_times] == kept
-    row = world.instances("ping")[START]
+    row = lifecycle.instances("ping")[START]
     assert row.ended_at == (None if policy == "all" else at("01T10:30"))
 
-    world.tick(at("01T11:01"))
-    assert world.statuses("ping")[at("01T11:00")] is READY
+    lifecycle.tick(at("01T11:01"))
+    assert lifecycle.statuses("ping")[at("01T11:00")] is READY
 
 
 @pytest.mark.parametrize("policy", ["all", "latest", "none"])
 def test_a_slow_tick_loses_nothing_however_short_the_frequency(tmp_path: Path, policy: str) -> None:
-    world = World.of(tmp_path, process("ping", "minutes(1)", catch_up=policy))
-    world.tick(START)
-    world.tick(START + timedelta(minutes=5))
-    assert set(world.statuses("ping").values()) == {READY}
-    assert len(world.statuses("ping")) == 6
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", "minutes(1)", catch_up=policy))
+    lifecycle.tick(START)
+    lifecycle.tick(START + timedelta(minutes=5))
+    assert set(lifecycle.statuses("ping").values()) == {READY}
+    assert len(lifecycle.statuses("ping")) == 6
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("all", hours(10)), ("latest", [at("01T09:00")]), ("none", [])])
 def test_the_end_of_the_validity_does_not_take_the_newest_instance_away(
     tmp_path: Path, policy: str, kept: list[datetime]
 ) -> None:
-    world = World.of(tmp_path, process("ping", end=at("01T10:00"), catch_up=policy))
-    world.tick(at("20"))
-    assert world.times("ping", READY) == kept
-    assert len(world.statuses("ping")) == 10
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", end=at("01T10:00"), catch_up=policy))
+    lifecycle.tick(at("20"))
+    assert lifecycle.times("ping", READY) == kept
+    assert len(lifecycle.statuses("ping")) == 10
 
 
 @pytest.mark.parametrize(
     ("policy", "kept"), [("all", [2, 3, 4, 5]), ("latest", [5]), ("none", [])], ids=["all", "latest", "none"]
 )
 def test_a_process_that_was_suspended_goes_on_by_its_policy(tmp_path: Path, policy: str, kept: list[int]) -> None:
-    world = World.of(tmp_path, process("ping", catch_up=policy))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", catch_up=policy))
     for minute in ("01T00:00", "01T01:00"):
-        world.tick(at(minute))
-    schedule(world, ScheduleState.SUSPENDED)
-    assert world.tick(at("01T05:00")) == []
-    assert len(world.statuses("ping")) == 2
+        lifecycle.tick(at(minute))
+    schedule(lifecycle, ScheduleState.SUSPENDED)
+    assert lifecycle.tick(at("01T05:00")) == []
+    assert len(lifecycle.statuses("ping")) == 2
 
-    schedule(world, ScheduleState.SCHEDULED)
-    world.tick(at("01T05:30"))
+    schedule(lifecycle, ScheduleState.SCHEDULED)
+    lifecycle.tick(at("01T05:30"))
 
-    assert list(world.statuses("ping")) == hours(6)
-    assert world.times("ping", READY) == [hours(6)[n] for n in (0, 1, *kept)]
+    assert list(lifecycle.statuses("ping")) == hours(6)
+    assert lifecycle.times("ping", READY) == [hours(6)[n] for n in (0, 1, *kept)]
 
 
-def schedule(world: World, state: ScheduleState) -> None:
+def schedule(lifecycle: LifecycleHarness, state: ScheduleState) -> None:
     row = Schedule(kind="process", name="ping", cluster="primary", state=state, changed_at=START, author="ann")
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         Schedules(connection).put([row])
 
 
 def test_with_last_only_and_latest_the_newest_takes_the_place_of_what_waits(tmp_path: Path) -> None:
     reader = process("ping", inputs={"clicks": "now(0,0)"}, order="LAST_ONLY", catch_up="latest")
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.tick(START)
-    world.tick(at("01T03:30"))
-    assert reasons(world) == {START: Cause.SUPERSEDED, at("01T01:00"): Cause.OVERTAKEN, at("01T02:00"): Cause.OVERTAKEN}
-    assert world.times("ping", WAITING) == [at("01T03:00")]
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), reader)
+    lifecycle.tick(START)
+    lifecycle.tick(at("01T03:30"))
+    assert reasons(lifecycle) == {
+        START: Cause.SUPERSEDED,
+        at("01T01:00"): Cause.OVERTAKEN,
+        at("01T02:00"): Cause.OVERTAKEN,
+    }
+    assert lifecycle.times("ping", WAITING) == [at("01T03:00")]
 
 
 def test_with_last_only_what_was_missed_takes_nobodys_place(tmp_path: Path) -> None:
     reader = process("ping", inputs={"clicks": "now(0,0)"}, order="LAST_ONLY", catch_up="none")
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.tick(START)
-    world.tick(at("01T03:30"))
-    assert reasons(world) == dict.fromkeys(hours(4)[1:], Cause.MISSED)
-    assert world.times("ping", WAITING) == [START]
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), reader)
+    lifecycle.tick(START)
+    lifecycle.tick(at("01T03:30"))
+    assert reasons(lifecycle) == dict.fromkeys(hours(4)[1:], Cause.MISSED)
+    assert lifecycle.times("ping", WAITING) == [START]
 
-    world.tick(at("01T04:00"))
-    assert world.times("ping", WAITING) == [at("01T04:00")]
-    assert reasons(world)[START] == Cause.SUPERSEDED
+    lifecycle.tick(at("01T04:00"))
+    assert lifecycle.times("ping", WAITING) == [at("01T04:00")]
+    assert reasons(lifecycle)[START] == Cause.SUPERSEDED
 
 
 def test_another_policy_changes_in_place_and_concerns_only_what_comes_into_being(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", catch_up="none"))
-    world.tick(at("01T02:30"))
-    world.declare(process("ping", catch_up="all"))
-    world.tick(at("01T04:30"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", catch_up="none"))
+    lifecycle.tick(at("01T02:30"))
+    lifecycle.declare(process("ping", catch_up="all"))
+    lifecycle.tick(at("01T04:30"))
 
-    assert world.times("ping", SKIPPED) == hours(3)
-    assert world.times("ping", READY) == hours(5)[3:]
-    with world.database.read() as connection:
+    assert lifecycle.times("ping", SKIPPED) == hours(3)
+    assert lifecycle.times("ping", READY) == hours(5)[3:]
+    with lifecycle.database.read() as connection:
         assert len(Releases(connection).of(*KEY)) == 1
 
 
 def test_what_an_older_release_governs_follows_the_policy_of_today(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    world.launch(world.tick(START), START)
-    world.now = at("01T03:30")
-    world.declare(process("ping", "hours(2)", properties={"a": "b"}, catch_up="latest"))
-    with world.database.read() as connection:
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    lifecycle.launch(lifecycle.tick(START), START)
+    lifecycle.now = at("01T03:30")
+    lifecycle.declare(process("ping", "hours(2)", properties={"a": "b"}, catch_up="latest"))
+    with lifecycle.database.read() as connection:
         assert [each.effective_from for each in Releases(connection).of(*KEY)] == [START, at("01T04:00")]
 
-    world.tick(at("01T08:30"))
+    lifecycle.tick(at("01T08:30"))
 
-    assert world.times("ping", READY) == [at("01T08:00")]
-    assert reasons(world) == dict.fromkeys([*hours(4)[1:], at("01T04:00"), at("01T06:00")], Cause.OVERTAKEN)
+    assert lifecycle.times("ping", READY) == [at("01T08:00")]
+    assert reasons(lifecycle) == dict.fromkeys([*hours(4)[1:], at("01T04:00"), at("01T06:00")], Cause.OVERTAKEN)
 
 
 def test_what_was_left_out_can_be_run_by_hand(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", catch_up="none"))
-    world.tick(at("01T02:30"))
-    world.run("ping", START, at("01T02:40"))
-    assert world.times("ping", SUCCEEDED) == [START]
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", catch_up="none"))
+    lifecycle.tick(at("01T02:30"))
+    lifecycle.run("ping", START, at("01T02:40"))
+    assert lifecycle.times("ping", SUCCEEDED) == [START]
 
 
 @pytest.mark.parametrize("policy", ["latest", "none"])
 def test_a_long_past_comes_into_being_in_steps_and_asks_for_one_run_at_most(tmp_path: Path, policy: str) -> None:
-    world = World.of(tmp_path, process("ping", catch_up=policy, parallel=12))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", catch_up=policy, parallel=12))
     as_of = START + timedelta(hours=349, minutes=30)
 
-    first = world.ready(as_of, seconds=0.0)
-    requests = world.tick(as_of)
+    first = lifecycle.ready(as_of, seconds=0.0)
+    requests = lifecycle.tick(as_of)
 
     assert (first.materialized, first.is_complete, first.ready) == (100, False, 0)
-    assert len(world.statuses("ping")) == 350
+    assert len(lifecycle.statuses("ping")) == 350
     assert len(requests) == (policy == "latest")
 
 
 def test_no_policy_asks_for_more_runs_than_parallel(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=3), process("pong", parallel=2))
-    requests = world.tick(at("30"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=3), process("pong", parallel=2))
+    requests = lifecycle.tick(at("30"))
     assert sorted(request.process.process for request in requests) == ["ping"] * 3 + ["pong"] * 2
-    assert world.tick(at("30T00:01")) == []
+    assert lifecycle.tick(at("30T00:01")) == []
 
 
 def plan_of(frequency: str, policy: CatchUp, order: Order) -> Plan:
@@ -254,37 +258,37 @@ def test_row_123_the_scheduler_gates_throttles_times_out_catches_up_and_survives
 ) -> None:
     reader = process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(8)", parallel=2)
     entities = (feed("clicks"), reader, process("ping", catch_up="latest"))
-    world = World.of(tmp_path, *entities, state=state_url)
-    world.land("clicks", *hours(3))
+    lifecycle = LifecycleHarness.of(tmp_path, *entities, state=state_url)
+    lifecycle.land("clicks", *hours(3))
 
-    requests = world.tick(at("01T03:00"))
+    requests = lifecycle.tick(at("01T03:00"))
 
-    assert world.times("count", WAITING) == [at("01T03:00")]
+    assert lifecycle.times("count", WAITING) == [at("01T03:00")]
     first, second = asked(requests, "count")
     assert (first, second) == (tuple(hours(2)), (at("01T02:00"),))
-    world.launch([request for request in requests if request.nominal_times == first], at("01T03:01"))
-    with world.database.begin() as connection:
-        begin_attempt(connection, world.process("count"), second[0], "run-that-dies", at("01T03:01"))
+    lifecycle.launch([request for request in requests if request.nominal_times == first], at("01T03:01"))
+    with lifecycle.database.begin() as connection:
+        begin_attempt(connection, lifecycle.process("count"), second[0], "run-that-dies", at("01T03:01"))
 
-    world = World.of(tmp_path, *entities, state=state_url)
+    lifecycle = LifecycleHarness.of(tmp_path, *entities, state=state_url)
     noon = at("01T12:30")
-    world.land("clicks", *hours(4, at("01T09:00")))
-    launched = find_launched(world.database, "primary", noon)
-    apply_reconciliation(world.database, launched, {"run-that-dies": RunState.ENDED}, {}, noon)
-    requests = world.tick(noon)
+    lifecycle.land("clicks", *hours(4, at("01T09:00")))
+    launched = find_launched(lifecycle.database, "primary", noon)
+    apply_reconciliation(lifecycle.database, launched, {"run-that-dies": RunState.ENDED}, {}, noon)
+    requests = lifecycle.tick(noon)
 
-    assert world.statuses("count") == {
+    assert lifecycle.statuses("count") == {
         **dict.fromkeys(hours(2), SUCCEEDED),
         at("01T02:00"): READY,
         at("01T03:00"): TIMEDOUT,
         **dict.fromkeys(hours(5, at("01T04:00")), WAITING),
         **dict.fromkeys(hours(4, at("01T09:00")), READY),
     }
-    assert world.instances("count")[at("01T04:00")].deadline_at == noon + timedelta(hours=8)
+    assert lifecycle.instances("count")[at("01T04:00")].deadline_at == noon + timedelta(hours=8)
     assert asked(requests, "count") == [second, tuple(hours(3, at("01T09:00")))]
-    assert world.times("ping", SKIPPED) == [time for time in hours(12) if time != at("01T03:00")]
+    assert lifecycle.times("ping", SKIPPED) == [time for time in hours(12) if time != at("01T03:00")]
     assert {time for times in asked(requests, "ping") for time in times} <= {at("01T03:00"), at("01T12:00")}
 
-    world.launch(requests, noon)
-    assert asked(world.tick(noon + SECOND), "count") == [(at("01T12:00"),)]
-    assert {row.attempt for row in world.instances("count").values() if row.status is SUCCEEDED} == {1, 2}
+    lifecycle.launch(requests, noon)
+    assert asked(lifecycle.tick(noon + SECOND), "count") == [(at("01T12:00"),)]
+    assert {row.attempt for row in lifecycle.instances("count").values() if row.status is SUCCEEDED} == {1, 2}

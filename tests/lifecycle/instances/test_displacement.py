@@ -17,21 +17,21 @@ from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, Process
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.storage.errors import ForeignContentError
-from tests.lifecycle.world import START, World, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 
 NOON = at("12:00")
 
 
-def counting(tmp_path: Path, state: str | None = None, **counts: Any) -> World:
+def counting(tmp_path: Path, state: str | None = None, **counts: Any) -> LifecycleHarness:
     entity = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world = World.of(tmp_path, feed("clicks"), feed("counts", **counts), entity, state=state)
-    world.land("clicks", START)
-    return world
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("counts", **counts), entity, state=state)
+    lifecycle.land("clicks", START)
+    return lifecycle
 
 
-def put(world: World, **files: str) -> Path:
+def put(lifecycle: LifecycleHarness, **files: str) -> Path:
     """Somebody else writes into the place of the output."""
-    folder = world.folder("counts", START)
+    folder = lifecycle.folder("counts", START)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.csv").write_text(text)
@@ -42,20 +42,20 @@ def texts(folder: Path) -> dict[str, str]:
     return {file.stem: file.read_text() for file in folder.glob("*.csv")}
 
 
-def context_of(world: World) -> SweepContext:
+def context_of(lifecycle: LifecycleHarness) -> SweepContext:
     clock = FrozenClock(NOON)
     return SweepContext(
-        database=world.database,
-        stores=world.stores,
-        timeline=world.timeline,
+        database=lifecycle.database,
+        stores=lifecycle.stores,
+        timeline=lifecycle.timeline,
         holder="worker",
         clock=clock,
         real_clock=clock,
     )
 
 
-def sweeps_of(world: World) -> list[Sweep]:
-    with world.database.read() as connection:
+def sweeps_of(lifecycle: LifecycleHarness) -> list[Sweep]:
+    with lifecycle.database.read() as connection:
         return Sweeps(connection).newest(10)
 
 
@@ -64,105 +64,105 @@ def refuse(_: Work) -> Mapping[str, str]:
 
 
 def test_a_first_run_over_foreign_content_is_refused_before_it_computes(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    folder = put(world, theirs="theirs")
-    world.job = refuse
+    lifecycle = counting(tmp_path)
+    folder = put(lifecycle, theirs="theirs")
+    lifecycle.job = refuse
     with pytest.raises(ForeignContentError, match=r"foreign content: 1 files .*`existing: adopt`.*`existing: replace`"):
-        world.run("count", START, NOON)
+        lifecycle.run("count", START, NOON)
     assert texts(folder) == {"theirs": "theirs"}
-    row = world.instances("count")[START]
+    row = lifecycle.instances("count")[START]
     assert (row.status, "foreign content" in (row.reason or "")) == (ProcessInstanceStatus.FAILED, True)
-    assert sweeps_of(world) == []
+    assert sweeps_of(lifecycle) == []
 
 
 def test_foreign_content_that_comes_during_the_work_is_refused_too(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
 
     def job(work: Work) -> Mapping[str, str]:
-        put(world, theirs="theirs")
+        put(lifecycle, theirs="theirs")
         return {target.name: "made" for target in work.outputs}
 
-    world.job = job
+    lifecycle.job = job
     with pytest.raises(ForeignContentError):
-        world.run("count", START, NOON)
-    assert texts(world.folder("counts", START)) == {"theirs": "theirs"}
-    assert world.staged() == []
+        lifecycle.run("count", START, NOON)
+    assert texts(lifecycle.folder("counts", START)) == {"theirs": "theirs"}
+    assert lifecycle.staged() == []
 
 
 def test_an_empty_directory_is_no_content(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    folder = put(world)
-    world.run("count", START, NOON)
+    lifecycle = counting(tmp_path)
+    folder = put(lifecycle)
+    lifecycle.run("count", START, NOON)
     assert texts(folder) == {"part-0": "made"}
 
 
 def test_what_is_replaced_by_declaration_is_a_sweep_that_can_be_listed_and_purged(
     tmp_path: Path, state_url: str
 ) -> None:
-    world = counting(tmp_path, state_url, existing="replace")
-    folder = put(world, theirs="theirs")
-    (done,) = world.run("count", START, NOON)
+    lifecycle = counting(tmp_path, state_url, existing="replace")
+    folder = put(lifecycle, theirs="theirs")
+    (done,) = lifecycle.run("count", START, NOON)
     assert texts(folder) == {"part-0": "made"}
-    (sweep,) = sweeps_of(world)
+    (sweep,) = sweeps_of(lifecycle)
     assert (sweep.state, sweep.origin, sweep.paths, sweep.instances) == (SweepState.DONE, "publication", 1, 0)
     assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
-    undone = undo_sweep(context_of(world), sweep.sweep_id)
+    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
     assert (undone.restored, [path for path, _ in undone.left]) == (0, ["counts/2013-11-01/00-00"])
     assert texts(folder) == {"part-0": "made"}
-    context = context_of(world)
+    context = context_of(lifecycle)
     (purged,) = purge_sweeps(context, "primary", find_purgeable(context, "primary", NOON, at_once=True))
     assert (purged.obstacle, purged.sweep.state) == (None, SweepState.PURGED)
 
 
 def test_what_the_last_manifest_does_not_name_is_told_and_can_be_undone(tmp_path: Path, state_url: str) -> None:
-    world = counting(tmp_path, state_url)
-    world.run("count", START, NOON)
-    folder = put(world, mine="mine")
-    (done,) = world.run("count", START, NOON, "run-2")
+    lifecycle = counting(tmp_path, state_url)
+    lifecycle.run("count", START, NOON)
+    folder = put(lifecycle, mine="mine")
+    (done,) = lifecycle.run("count", START, NOON, "run-2")
     assert texts(folder) == {"part-0": "made"}
-    (sweep,) = sweeps_of(world)
+    (sweep,) = sweeps_of(lifecycle)
     assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
-    produced = [event for event in world.events("counts") if event.kind is FeedEventKind.PRODUCED]
+    produced = [event for event in lifecycle.events("counts") if event.kind is FeedEventKind.PRODUCED]
     assert produced[-1].payload["displaced_to"] == sweep.sweep_id
-    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
-    undone = undo_sweep(context_of(world), sweep.sweep_id)
+    assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
     assert (undone.restored, undone.sweep.state) == (1, SweepState.UNDONE)
     assert texts(folder) == {"part-0": "made", "mine": "mine"}
-    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
 
 
 def test_an_instance_that_the_record_knows_is_replaced_without_its_manifest(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    world.run("count", START, NOON)
-    folder = put(world, mine="mine")
+    lifecycle = counting(tmp_path)
+    lifecycle.run("count", START, NOON)
+    folder = put(lifecycle, mine="mine")
     (folder / ".feed-assets.manifest.json").unlink()
-    world.run("count", START, NOON, "run-2")
+    lifecycle.run("count", START, NOON, "run-2")
     assert texts(folder) == {"part-0": "made"}
-    assert len(sweeps_of(world)) == 1
+    assert len(sweeps_of(lifecycle)) == 1
 
 
 def test_adopted_content_becomes_the_instance_and_nothing_is_computed(tmp_path: Path) -> None:
-    world = counting(tmp_path, existing="adopt", flag="_DONE")
-    folder = put(world, theirs="theirs")
+    lifecycle = counting(tmp_path, existing="adopt", flag="_DONE")
+    folder = put(lifecycle, theirs="theirs")
     (folder / "_metadata").write_text("1")
-    world.job = refuse
-    (done,) = world.run("count", START, NOON)
+    lifecycle.job = refuse
+    (done,) = lifecycle.run("count", START, NOON)
     assert (texts(folder), done.content.files, done.details["existing"]) == ({"theirs": "theirs"}, 1, "adopted")
     assert {file.name for file in folder.iterdir()} >= {"_DONE", "_metadata", ".feed-assets.manifest.json"}
-    assert world.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
-    world.job = lambda work: {target.name: "made" for target in work.outputs}
-    world.run("count", START, NOON, "run-2")
+    assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
+    lifecycle.job = lambda work: {target.name: "made" for target in work.outputs}
+    lifecycle.run("count", START, NOON, "run-2")
     assert texts(folder) == {"part-0": "made"}
-    assert sweeps_of(world) == []
+    assert sweeps_of(lifecycle) == []
 
 
 def test_a_person_adopts_for_one_instance(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    folder = put(world, theirs="theirs")
-    world.put_instances("count", [START], ProcessInstanceStatus.READY)
-    with world.database.begin() as connection:
+    lifecycle = counting(tmp_path)
+    folder = put(lifecycle, theirs="theirs")
+    lifecycle.put_instances("count", [START], ProcessInstanceStatus.READY)
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).transition(
             ("count", "primary", START), set(ProcessInstanceStatus), overrides={EXISTING: "adopt"}, updated_at=START
         )
-    world.run("count", START, NOON)
+    lifecycle.run("count", START, NOON)
     assert texts(folder) == {"theirs": "theirs"}

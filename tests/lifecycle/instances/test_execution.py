@@ -13,7 +13,7 @@ from feed_assets.state.causes import Cause
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 RUNNING, SUCCEEDED = ProcessInstanceStatus.RUNNING, ProcessInstanceStatus.SUCCEEDED
 FAILED, KILLED = ProcessInstanceStatus.FAILED, ProcessInstanceStatus.KILLED
@@ -21,16 +21,16 @@ AVAILABLE = FeedInstanceStatus.AVAILABLE
 NOON = at("01T12:00")
 
 
-def counting(tmp_path: Path) -> World:
+def counting(tmp_path: Path) -> LifecycleHarness:
     """One process that makes counts of clicks; the first clicks are there."""
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks"),
         feed("counts", flag="_DONE"),
         process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}),
     )
-    world.land("clicks", START)
-    return world
+    lifecycle.land("clicks", START)
+    return lifecycle
 
 
 def making(text: str) -> Mapping[str, str]:
@@ -42,98 +42,98 @@ def failing(_: Work) -> Mapping[str, str]:
 
 
 def test_an_output_is_visible_then_logged_then_told_and_then_the_instance_has_succeeded(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
     seen: list[object] = []
 
     def told(done: Published) -> None:
-        seen.append(world.content("counts", START))
-        seen.append([event.kind for event in world.events("counts")])
-        seen.append(world.feed_statuses("counts"))
-        seen.append(world.statuses("count")[START])
+        seen.append(lifecycle.content("counts", START))
+        seen.append([event.kind for event in lifecycle.events("counts")])
+        seen.append(lifecycle.feed_statuses("counts"))
+        seen.append(lifecycle.statuses("count")[START])
         seen.append((done.output, done.attempt, dict(done.inputs), done.rows))
 
-    world.run("count", START, NOON, on_published=told)
+    lifecycle.run("count", START, NOON, on_published=told)
 
     assert seen == ["made", [FeedEventKind.PRODUCED], {START: AVAILABLE}, RUNNING, ("counts", 1, {"clicks": 1}, 1)]
-    assert world.statuses("count") == {START: SUCCEEDED}
-    assert (world.folder("counts", START) / "_DONE").exists()
+    assert lifecycle.statuses("count") == {START: SUCCEEDED}
+    assert (lifecycle.folder("counts", START) / "_DONE").exists()
 
 
 def test_the_event_the_instance_and_the_manifest_agree(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    (done,) = world.run("count", START, NOON, "run-7")
-    (event,) = world.events("counts")
-    row = world.feed_instances("counts")[START]
+    lifecycle = counting(tmp_path)
+    (done,) = lifecycle.run("count", START, NOON, "run-7")
+    (event,) = lifecycle.events("counts")
+    row = lifecycle.feed_instances("counts")[START]
     assert event.manifest_digest == row.manifest_digest == done.content.digest
     assert (row.event_seq, row.fence, row.bytes, row.files) == (event.seq, 1, 4, 1)
     assert (event.origin, event.payload["process"], event.payload["rows"]) == ("run:run-7", "count", 1)
-    manifest = world.store().published_manifest(world.feed("counts").path(START))
+    manifest = lifecycle.store().published_manifest(lifecycle.feed("counts").path(START))
     assert manifest is not None
     assert manifest.extra == {"process": "count", "run": "run-7", "fence": "1"}
 
 
 def test_a_failure_leaves_the_old_output_and_says_why(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    world.run("count", START, NOON)
-    before = world.feed_instances("counts")
-    world.job = failing
+    lifecycle = counting(tmp_path)
+    lifecycle.run("count", START, NOON)
+    before = lifecycle.feed_instances("counts")
+    lifecycle.job = failing
 
     with pytest.raises(ArithmeticError):
-        world.run("count", START, NOON, "run-2")
+        lifecycle.run("count", START, NOON, "run-2")
 
-    row = world.instances("count")[START]
+    row = lifecycle.instances("count")[START]
     assert (row.status, row.attempt, row.run_id, row.ended_at) == (FAILED, 2, "run-2", NOON)
     assert row.reason == "ArithmeticError: no numbers today"
-    assert (world.content("counts", START), world.feed_instances("counts")) == ("made", before)
-    assert len(world.events("counts")) == 1
+    assert (lifecycle.content("counts", START), lifecycle.feed_instances("counts")) == ("made", before)
+    assert len(lifecycle.events("counts")) == 1
 
 
 def test_a_first_failure_leaves_nothing(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    world.job = failing
+    lifecycle = counting(tmp_path)
+    lifecycle.job = failing
     with pytest.raises(ArithmeticError):
-        world.run("count", START, NOON)
-    assert not world.folder("counts", START).exists()
-    assert (world.events("counts"), world.feed_instances("counts"), world.staged()) == ([], {}, [])
+        lifecycle.run("count", START, NOON)
+    assert not lifecycle.folder("counts", START).exists()
+    assert (lifecycle.events("counts"), lifecycle.feed_instances("counts"), lifecycle.staged()) == ([], {}, [])
 
 
 def test_an_interruption_is_recorded_as_killed_and_goes_on(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
 
     def interrupted(_: Work) -> Mapping[str, str]:
         raise KeyboardInterrupt
 
-    world.job = interrupted
+    lifecycle.job = interrupted
     with pytest.raises(KeyboardInterrupt):
-        world.run("count", START, NOON)
-    assert world.statuses("count") == {START: KILLED}
-    assert world.staged() == []
+        lifecycle.run("count", START, NOON)
+    assert lifecycle.statuses("count") == {START: KILLED}
+    assert lifecycle.staged() == []
 
 
 def test_a_rerun_replaces_the_whole_instance(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    world.run("count", START, NOON)
-    world.land("counts", START, text="left by somebody")
-    world.job = lambda _: making("again")
+    lifecycle = counting(tmp_path)
+    lifecycle.run("count", START, NOON)
+    lifecycle.land("counts", START, text="left by somebody")
+    lifecycle.job = lambda _: making("again")
 
-    world.run("count", START, NOON, "run-2")
+    lifecycle.run("count", START, NOON, "run-2")
 
-    assert sorted(file.name for file in world.folder("counts", START).glob("part-*")) == ["part-0.csv"]
-    assert world.content("counts", START) == "again"
-    produced = [event for event in world.events("counts") if event.kind is FeedEventKind.PRODUCED]
+    assert sorted(file.name for file in lifecycle.folder("counts", START).glob("part-*")) == ["part-0.csv"]
+    assert lifecycle.content("counts", START) == "again"
+    produced = [event for event in lifecycle.events("counts") if event.kind is FeedEventKind.PRODUCED]
     assert [event.payload["attempt"] for event in produced] == [1, 2]
 
 
 def test_the_inputs_are_frozen_with_their_digests(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.land("clicks", *hours(2))
-    world.tick(at("01T01:00"))
-    world.run("count", at("01T01:00"), NOON)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), reader)
+    lifecycle.land("clicks", *hours(2))
+    lifecycle.tick(at("01T01:00"))
+    lifecycle.run("count", at("01T01:00"), NOON)
 
-    (frozen,) = world.instances("count")[at("01T01:00")].inputs
+    (frozen,) = lifecycle.instances("count")[at("01T01:00")].inputs
 
-    rows = world.feed_instances("clicks")
+    rows = lifecycle.feed_instances("clicks")
     assert (frozen.name, frozen.feed, frozen.nominal_times) == ("clicks", "clicks", tuple(hours(2)))
     assert frozen.digests == tuple(rows[time].manifest_digest for time in hours(2))
     assert None not in frozen.digests
@@ -141,158 +141,160 @@ def test_the_inputs_are_frozen_with_their_digests(tmp_path: Path) -> None:
 
 def test_only_what_was_there_of_an_optional_input_is_frozen(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, optional=["clicks"], start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.land("clicks", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), reader)
+    lifecycle.land("clicks", START)
 
-    world.run("count", at("01T01:00"), NOON)
+    lifecycle.run("count", at("01T01:00"), NOON)
 
-    (frozen,) = world.instances("count")[at("01T01:00")].inputs
+    (frozen,) = lifecycle.instances("count")[at("01T01:00")].inputs
     assert frozen.nominal_times == (START,)
 
 
 def test_a_run_by_hand_needs_no_sensor_to_find_its_inputs(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    assert world.feed_instances("clicks") == {}
+    lifecycle = counting(tmp_path)
+    assert lifecycle.feed_instances("clicks") == {}
 
-    world.run("count", START, NOON)
+    lifecycle.run("count", START, NOON)
 
-    assert world.feed_statuses("clicks") == {START: AVAILABLE}
-    assert [event.kind for event in world.events("clicks")] == [FeedEventKind.ARRIVED]
+    assert lifecycle.feed_statuses("clicks") == {START: AVAILABLE}
+    assert [event.kind for event in lifecycle.events("clicks")] == [FeedEventKind.ARRIVED]
 
 
 def test_a_run_by_hand_does_not_look_before_the_nominal_time(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    world.land("clicks", at("01T01:00"))
+    lifecycle = counting(tmp_path)
+    lifecycle.land("clicks", at("01T01:00"))
     with pytest.raises(InputsMissingError):
-        world.run("count", at("01T01:00"), at("01T00:59"))
-    assert world.looked == []
+        lifecycle.run("count", at("01T01:00"), at("01T00:59"))
+    assert lifecycle.looked == []
 
 
 def test_missing_inputs_are_told_in_whole_sentences(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)", "views": "latest(0)"}, start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), feed("views"), reader)
-    world.land("clicks", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("views"), reader)
+    lifecycle.land("clicks", START)
 
     with pytest.raises(InputsMissingError) as caught:
-        world.run("count", at("01T01:00"), NOON)
+        lifecycle.run("count", at("01T01:00"), NOON)
 
     assert str(caught.value) == (
         "process 'count' at 2013-11-01T01:00Z lacks mandatory inputs: clicks lacks "
         f"file://{tmp_path}/primary/clicks/2013-11-01/01-00; views cannot be resolved yet. "
         "Deliver the data (with the availability flag, if the feed has one) and run the instance again."
     )
-    row = world.instances("count")[at("01T01:00")]
+    row = lifecycle.instances("count")[at("01T01:00")]
     assert (row.status, row.reason) == (FAILED, str(caught.value))
 
 
 def test_an_output_outside_the_validity_of_its_feed_fails_the_instance(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("counts", end=at("01T05:00")),
         process("count", outputs={"counts": "now(0,0)"}, end=at("01T05:00")),
     )
     with pytest.raises(OutputOutsideValidityError, match="output 'counts' is outside the validity of feed 'counts'"):
-        world.run("count", at("01T06:00"), NOON)
-    assert world.statuses("count") == {at("01T06:00"): FAILED}
+        lifecycle.run("count", at("01T06:00"), NOON)
+    assert lifecycle.statuses("count") == {at("01T06:00"): FAILED}
 
 
 def test_two_workers_cannot_run_one_instance(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
     refusals: list[LeaseHeldError] = []
 
     def meanwhile(_: Work) -> Mapping[str, str]:
-        before = world.instances("count")
+        before = lifecycle.instances("count")
         with pytest.raises(LeaseHeldError) as caught:
-            world.run("count", START, NOON, "second")
-        assert world.instances("count") == before
+            lifecycle.run("count", START, NOON, "second")
+        assert lifecycle.instances("count") == before
         refusals.append(caught.value)
         return making("first")
 
-    world.job = meanwhile
-    world.run("count", START, NOON, "first")
+    lifecycle.job = meanwhile
+    lifecycle.run("count", START, NOON, "first")
 
     assert [refusal.holder for refusal in refusals] == ["first"]
-    assert (world.statuses("count"), world.content("counts", START)) == ({START: SUCCEEDED}, "first")
+    assert (lifecycle.statuses("count"), lifecycle.content("counts", START)) == ({START: SUCCEEDED}, "first")
 
 
 def test_another_writer_of_an_output_keeps_the_instance_as_it_was(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    Leases(world.database).acquire("feed/counts", "primary", START, "another process", NOON, TTL)
+    lifecycle = counting(tmp_path)
+    Leases(lifecycle.database).acquire("feed/counts", "primary", START, "another process", NOON, TTL)
 
     with pytest.raises(LeaseHeldError, match="'another process'"):
-        world.run("count", START, NOON)
+        lifecycle.run("count", START, NOON)
 
-    assert world.instances("count") == {}
-    world.run("count", START, NOON + TTL)
-    assert world.feed_instances("counts")[START].fence == 2
+    assert lifecycle.instances("count") == {}
+    lifecycle.run("count", START, NOON + TTL)
+    assert lifecycle.feed_instances("counts")[START].fence == 2
 
 
 @pytest.mark.parametrize("entity", ["process/count", "feed/counts"])
 def test_a_worker_whose_lease_was_taken_over_publishes_nothing(tmp_path: Path, entity: str) -> None:
-    world = counting(tmp_path)
-    world.run("count", START, NOON)
+    lifecycle = counting(tmp_path)
+    lifecycle.run("count", START, NOON)
 
     def overslept(_: Work) -> Mapping[str, str]:
-        Leases(world.database).acquire(entity, "primary", START, "successor", NOON + 2 * TTL, TTL)
+        Leases(lifecycle.database).acquire(entity, "primary", START, "successor", NOON + 2 * TTL, TTL)
         return making("too late")
 
-    world.job = overslept
+    lifecycle.job = overslept
     with pytest.raises(FencedOutError, match="taken over by 'successor'"):
-        world.run("count", START, NOON, "run-2")
+        lifecycle.run("count", START, NOON, "run-2")
 
-    assert (world.content("counts", START), len(world.events("counts"))) == ("made", 1)
-    assert world.statuses("count") == {START: RUNNING}
-    assert world.staged() == []
+    assert (lifecycle.content("counts", START), len(lifecycle.events("counts"))) == ("made", 1)
+    assert lifecycle.statuses("count") == {START: RUNNING}
+    assert lifecycle.staged() == []
 
 
 @pytest.mark.parametrize("ends_in", [making("stale"), None])
 def test_a_worker_that_wakes_up_late_does_not_touch_what_its_successor_has_done(
     tmp_path: Path, ends_in: Mapping[str, str] | None
 ) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
 
     def overslept(work: Work) -> Mapping[str, str]:
-        world.job = lambda _: making("by the successor")
-        world.run("count", START, NOON + 2 * TTL, "successor")
+        lifecycle.job = lambda _: making("by the successor")
+        lifecycle.run("count", START, NOON + 2 * TTL, "successor")
         if ends_in is None:
             return failing(work)
         return ends_in
 
-    world.job = overslept
+    lifecycle.job = overslept
     with pytest.raises(FencedOutError if ends_in else ArithmeticError):
-        world.run("count", START, NOON, "sleeper")
+        lifecycle.run("count", START, NOON, "sleeper")
 
-    row = world.instances("count")[START]
+    row = lifecycle.instances("count")[START]
     assert (row.status, row.run_id, row.reason) == (SUCCEEDED, "successor", None)
-    assert (world.content("counts", START), len(world.events("counts"))) == ("by the successor", 1)
+    assert (lifecycle.content("counts", START), len(lifecycle.events("counts"))) == ("by the successor", 1)
 
 
 def test_when_telling_fails_the_first_output_stands_and_a_rerun_makes_both(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("a"), feed("b"), process("both", outputs={"a": "now(0,0)", "b": "now(0,0)"}))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("a"), feed("b"), process("both", outputs={"a": "now(0,0)", "b": "now(0,0)"})
+    )
 
     def refuse(_: Published) -> None:
         raise OSError("nobody listens")
 
     with pytest.raises(OSError, match="nobody listens"):
-        world.run("both", START, NOON, on_published=refuse)
-    assert (world.content("a", START), world.content("b", START)) == ("made", None)
-    assert world.statuses("both") == {START: FAILED}
+        lifecycle.run("both", START, NOON, on_published=refuse)
+    assert (lifecycle.content("a", START), lifecycle.content("b", START)) == ("made", None)
+    assert lifecycle.statuses("both") == {START: FAILED}
 
-    world.run("both", START, NOON, "run-2")
+    lifecycle.run("both", START, NOON, "run-2")
 
-    assert (world.content("a", START), world.content("b", START)) == ("made", "made")
-    assert world.staged() == []
+    assert (lifecycle.content("a", START), lifecycle.content("b", START)) == ("made", "made")
+    assert lifecycle.staged() == []
 
 
 def test_leases_are_given_back_whatever_happens(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
     for job in (failing, lambda _: making("x")):
-        world.job = job
+        lifecycle.job = job
         with suppress(ArithmeticError):
-            world.run("count", START, NOON, world.run_id())
+            lifecycle.run("count", START, NOON, lifecycle.run_id())
         for entity in ("process/count", "feed/counts"):
-            lease = Leases(world.database).acquire(entity, "primary", START, "somebody", NOON, TTL)
-            Leases(world.database).release_many([lease])
+            lease = Leases(lifecycle.database).acquire(entity, "primary", START, "somebody", NOON, TTL)
+            Leases(lifecycle.database).release_many([lease])
 
 
 def test_arguments_are_filled_in(tmp_path: Path) -> None:
@@ -306,8 +308,8 @@ def test_arguments_are_filled_in(tmp_path: Path) -> None:
             "args": ["--day=${YEAR}-${MONTH}-${DAY}", "${level}", "${dataIn('clicks','')}"],
         },
     )
-    world = World.of(tmp_path, feed("clicks"), submitted)
-    world.land("clicks", START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), submitted)
+    lifecycle.land("clicks", START)
     seen: list[tuple[str, ...]] = []
 
     def job(work: Work) -> Mapping[str, str]:
@@ -315,24 +317,24 @@ def test_arguments_are_filled_in(tmp_path: Path) -> None:
         seen.append(work.submit.args)
         return {}
 
-    world.job = job
-    world.run("count", START, NOON)
-    assert seen == [("--day=2013-11-01", "7", world.folder("clicks", START).as_uri())]
+    lifecycle.job = job
+    lifecycle.run("count", START, NOON)
+    assert seen == [("--day=2013-11-01", "7", lifecycle.folder("clicks", START).as_uri())]
 
 
 def test_seconds_are_those_of_the_day_and_times_those_of_the_data(tmp_path: Path) -> None:
-    world = counting(tmp_path)
+    lifecycle = counting(tmp_path)
     later = datetime.fromisoformat("2030-01-01T00:00+00:00")
-    (done,) = world.runner(NOON, real_now=later).run(world.process("count"), START, lambda _: None)
+    (done,) = lifecycle.runner(NOON, real_now=later).run(lifecycle.process("count"), START, lambda _: None)
     assert done.seconds == 0.0
-    assert world.instances("count")[START].started_at == NOON
-    assert world.events("counts")[0].recorded_at == NOON
+    assert lifecycle.instances("count")[START].started_at == NOON
+    assert lifecycle.events("counts")[0].recorded_at == NOON
 
 
 def test_a_skipped_instance_can_be_run_by_hand(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", order="LAST_ONLY"))
-    world.tick(at("01T02:00"))
-    assert world.instances("ping")[START].cause is Cause.SUPERSEDED
-    world.run("ping", START, NOON)
-    row = world.instances("ping")[START]
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", order="LAST_ONLY"))
+    lifecycle.tick(at("01T02:00"))
+    assert lifecycle.instances("ping")[START].cause is Cause.SUPERSEDED
+    lifecycle.run("ping", START, NOON)
+    row = lifecycle.instances("ping")[START]
     assert (row.status, row.reason, row.ended_at) == (SUCCEEDED, None, NOON + timedelta(0))

@@ -8,7 +8,7 @@ import pytest
 from feed_assets.engines.port import Work
 from feed_assets.lifecycle.errors import InputsMissingError
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
 SUCCEEDED, SKIPPED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.SKIPPED
@@ -16,91 +16,95 @@ TIMEDOUT, FAILED = ProcessInstanceStatus.TIMEDOUT, ProcessInstanceStatus.FAILED
 
 
 def test_row_30_a_process_without_inputs_and_outputs_runs_on_time_alone_and_is_told_none(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    assert world.tick(START - timedelta(minutes=1)) == []
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    assert lifecycle.tick(START - timedelta(minutes=1)) == []
 
-    (request,) = world.tick(START)
+    (request,) = lifecycle.tick(START)
 
     assert request.nominal_times == (START,)
-    told = world.properties_of("ping", START, START)
+    told = lifecycle.properties_of("ping", START, START)
     assert {told[name] for name in ("falconInputs", "falconInPaths", "feedNames", "feedInstancePaths")} == {"NONE"}
-    assert world.statuses("ping") == {START: SUCCEEDED}
+    assert lifecycle.statuses("ping") == {START: SUCCEEDED}
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 3])
 def test_row_31_never_more_runs_than_parallel_are_in_flight(tmp_path: Path, parallel: int) -> None:
-    world = World.of(tmp_path, process("ping", parallel=parallel))
-    first = world.tick(at("01T04:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=parallel))
+    first = lifecycle.tick(at("01T04:00"))
     assert len(first) == parallel
 
-    assert world.tick(at("01T05:00")) == []
+    assert lifecycle.tick(at("01T05:00")) == []
 
-    world.launch(first[:1], at("01T05:00"))
-    assert len(world.tick(at("01T05:01"))) == 1
+    lifecycle.launch(first[:1], at("01T05:00"))
+    assert len(lifecycle.tick(at("01T05:01"))) == 1
 
 
 def test_row_31_a_rerun_by_hand_counts_as_a_run_in_flight(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=1))
-    world.launch(world.tick(START), START)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=1))
+    lifecycle.launch(lifecycle.tick(START), START)
     asked: list[int] = []
 
     def job(_: Work) -> dict[str, str]:
-        asked.append(len(world.tick(at("01T01:00"))))
+        asked.append(len(lifecycle.tick(at("01T01:00"))))
         return {}
 
-    world.job = job
-    world.run("ping", START, at("01T00:30"), "by-hand")
+    lifecycle.job = job
+    lifecycle.run("ping", START, at("01T00:30"), "by-hand")
 
     assert asked == [0]
-    assert len(world.tick(at("01T01:01"))) == 1
+    assert len(lifecycle.tick(at("01T01:01"))) == 1
 
 
 def test_row_32_fifo_takes_the_oldest_first(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=2, order="FIFO"))
-    requests = world.tick(at("01T03:00"))
-    assert world.launch(requests, at("01T03:00")) == hours(4)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=2, order="FIFO"))
+    requests = lifecycle.tick(at("01T03:00"))
+    assert lifecycle.launch(requests, at("01T03:00")) == hours(4)
 
 
 def test_row_32_lifo_takes_the_newest_first(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=2, order="LIFO"))
-    first, second = world.tick(at("01T03:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=2, order="LIFO"))
+    first, second = lifecycle.tick(at("01T03:00"))
     assert first.nominal_times == tuple(hours(4)[2:])
     assert second.nominal_times == tuple(hours(4)[:2])
     assert first.priority > second.priority
 
 
 def test_row_32_last_only_takes_the_newest_and_skips_the_older_ones(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("ping", inputs={"clicks": "now(0,0)"}, order="LAST_ONLY"))
-    world.tick(at("01T03:00"))
-    assert world.statuses("ping") == {**dict.fromkeys(hours(3), SKIPPED), at("01T03:00"): WAITING}
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("ping", inputs={"clicks": "now(0,0)"}, order="LAST_ONLY")
+    )
+    lifecycle.tick(at("01T03:00"))
+    assert lifecycle.statuses("ping") == {**dict.fromkeys(hours(3), SKIPPED), at("01T03:00"): WAITING}
 
-    world.tick(at("01T04:00"))
+    lifecycle.tick(at("01T04:00"))
 
-    assert world.times("ping", SKIPPED) == hours(4)
-    assert world.times("ping", WAITING) == [at("01T04:00")]
+    assert lifecycle.times("ping", SKIPPED) == hours(4)
+    assert lifecycle.times("ping", WAITING) == [at("01T04:00")]
 
 
 def test_row_32_last_only_leaves_alone_what_has_been_launched(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", order="LAST_ONLY"))
-    requests = world.tick(START)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", order="LAST_ONLY"))
+    requests = lifecycle.tick(START)
 
-    world.tick(at("01T01:00"))
+    lifecycle.tick(at("01T01:00"))
 
-    assert world.statuses("ping") == {START: READY, at("01T01:00"): READY}
-    assert world.launch(requests, at("01T01:01")) == [START]
-    assert [request.nominal_times for request in world.tick(at("01T01:02"))] == [(at("01T01:00"),)]
+    assert lifecycle.statuses("ping") == {START: READY, at("01T01:00"): READY}
+    assert lifecycle.launch(requests, at("01T01:01")) == [START]
+    assert [request.nominal_times for request in lifecycle.tick(at("01T01:02"))] == [(at("01T01:00"),)]
 
 
 def test_row_33_an_instance_that_lacks_inputs_after_the_timeout_is_timed_out(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="minutes(45)"))
-    world.tick(START)
-    world.tick(at("01T00:44"))
-    assert world.statuses("count") == {START: WAITING}
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="minutes(45)")
+    )
+    lifecycle.tick(START)
+    lifecycle.tick(at("01T00:44"))
+    assert lifecycle.statuses("count") == {START: WAITING}
 
-    world.tick(at("01T00:45"))
+    lifecycle.tick(at("01T00:45"))
 
-    assert world.statuses("count") == {START: TIMEDOUT}
-    row = world.instances("count")[START]
+    assert lifecycle.statuses("count") == {START: TIMEDOUT}
+    row = lifecycle.instances("count")[START]
     assert (row.ended_at, row.reason) == (
         at("01T00:45"),
         "its mandatory inputs did not all become available in time",
@@ -111,68 +115,76 @@ def test_row_33_an_instance_that_lacks_inputs_after_the_timeout_is_timed_out(tmp
 def test_row_33_the_default_timeout_is_six_periods_and_at_least_half_an_hour(
     tmp_path: Path, frequency: str, minutes: int
 ) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", frequency, inputs={"clicks": "now(0,0)"}))
-    world.tick(START)
-    assert world.instances("count")[START].deadline_at == START + timedelta(minutes=minutes)
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("count", frequency, inputs={"clicks": "now(0,0)"})
+    )
+    lifecycle.tick(START)
+    assert lifecycle.instances("count")[START].deadline_at == START + timedelta(minutes=minutes)
 
 
 def test_row_33_the_timeout_counts_from_when_the_instance_came_into_being(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(1)"))
-    world.tick(at("09"))
-    assert set(world.statuses("count").values()) == {WAITING}
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(1)")
+    )
+    lifecycle.tick(at("09"))
+    assert set(lifecycle.statuses("count").values()) == {WAITING}
 
 
 def test_row_33_data_that_arrive_with_the_timeout_are_still_in_time(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(1)"))
-    world.tick(START)
-    world.land("clicks", START)
-    world.tick(at("01T01:00"))
-    assert world.statuses("count")[START] is READY
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(1)")
+    )
+    lifecycle.tick(START)
+    lifecycle.land("clicks", START)
+    lifecycle.tick(at("01T01:00"))
+    assert lifecycle.statuses("count")[START] is READY
 
 
 def test_row_34_an_instance_waits_until_its_last_mandatory_input_exists(tmp_path: Path) -> None:
     reader = process("both", inputs={"clicks": "now(-1,0) now(0,0)", "views": "now(0,0)"}, start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), feed("views"), reader)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("views"), reader)
     time = at("01T01:00")
-    world.land("clicks", START)
-    world.land("views", time)
-    assert world.tick(time) == []
-    assert world.statuses("both")[time] is WAITING
+    lifecycle.land("clicks", START)
+    lifecycle.land("views", time)
+    assert lifecycle.tick(time) == []
+    assert lifecycle.statuses("both")[time] is WAITING
     with pytest.raises(InputsMissingError) as caught:
-        world.run("both", time, time)
-    assert dict(caught.value.missing) == {"clicks": (f"file://{world.folder('clicks', time)}",)}
+        lifecycle.run("both", time, time)
+    assert dict(caught.value.missing) == {"clicks": (f"file://{lifecycle.folder('clicks', time)}",)}
 
-    world.land("clicks", at("01T02:00"), time)
-    world.land("views", at("01T02:00"))
-    assert [request.nominal_times for request in world.tick(at("01T02:30"))] == [(at("01T02:00"),)]
-    assert world.statuses("both")[time] is FAILED  # it was run by hand
+    lifecycle.land("clicks", at("01T02:00"), time)
+    lifecycle.land("views", at("01T02:00"))
+    assert [request.nominal_times for request in lifecycle.tick(at("01T02:30"))] == [(at("01T02:00"),)]
+    assert lifecycle.statuses("both")[time] is FAILED  # it was run by hand
 
 
 def test_row_34_the_gate_opens_in_the_tick_in_which_the_last_input_arrives(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, start=at("01T01:00"))
-    world = World.of(tmp_path, feed("clicks"), reader)
-    world.land("clicks", START)
-    world.tick(at("01T01:00"))
-    assert world.statuses("count") == {at("01T01:00"): WAITING}
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), reader)
+    lifecycle.land("clicks", START)
+    lifecycle.tick(at("01T01:00"))
+    assert lifecycle.statuses("count") == {at("01T01:00"): WAITING}
 
-    world.land("clicks", at("01T01:00"))
+    lifecycle.land("clicks", at("01T01:00"))
 
-    assert [request.nominal_times for request in world.tick(at("01T01:10"))] == [(at("01T01:00"),)]
+    assert [request.nominal_times for request in lifecycle.tick(at("01T01:10"))] == [(at("01T01:00"),)]
 
 
 def test_row_35_a_directory_without_its_flag_keeps_waiting_and_the_flag_releases(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", flag="_DONE"), process("count", inputs={"clicks": "now(0,0)"}))
-    world.land("clicks", START)
-    assert world.tick(START) == []
-    assert world.tick(at("01T00:10")) == []
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks", flag="_DONE"), process("count", inputs={"clicks": "now(0,0)"})
+    )
+    lifecycle.land("clicks", START)
+    assert lifecycle.tick(START) == []
+    assert lifecycle.tick(at("01T00:10")) == []
 
-    world.flag("clicks", START)
+    lifecycle.flag("clicks", START)
 
-    assert [request.nominal_times for request in world.tick(at("01T00:20"))] == [(START,)]
+    assert [request.nominal_times for request in lifecycle.tick(at("01T00:20"))] == [(START,)]
 
 
 def test_row_36_absent_optional_data_do_not_block_and_what_is_there_is_passed(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks"),
         feed("weather"),
@@ -186,17 +198,19 @@ def test_row_36_absent_optional_data_do_not_block_and_what_is_there_is_passed(tm
         ),
     )
     time = at("01T02:00")
-    world.land("clicks", time, text="c")
-    world.land("weather", START, text="w0")
-    world.land("weather", time, text="w2")
-    assert [request.nominal_times for request in world.tick(time)] == [(time,)]
-    assert world.inputs_of("count", time, time) == {"clicks": ["c"], "weather": ["w2", "w0"]}
+    lifecycle.land("clicks", time, text="c")
+    lifecycle.land("weather", START, text="w0")
+    lifecycle.land("weather", time, text="w2")
+    assert [request.nominal_times for request in lifecycle.tick(time)] == [(time,)]
+    assert lifecycle.inputs_of("count", time, time) == {"clicks": ["c"], "weather": ["w2", "w0"]}
 
 
 def test_row_36_a_process_with_optional_inputs_only_runs_on_time_with_nothing(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("weather"), process("ping", inputs={"weather": "now(0,0)"}, optional=["weather"]))
-    assert len(world.tick(START)) == 1
-    assert world.inputs_of("ping", START, START) == {"weather": []}
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("weather"), process("ping", inputs={"weather": "now(0,0)"}, optional=["weather"])
+    )
+    assert len(lifecycle.tick(START)) == 1
+    assert lifecycle.inputs_of("ping", START, START) == {"weather": []}
 
 
 def test_row_37_each_path_carries_the_partition_with_its_variables_filled_in(tmp_path: Path) -> None:
@@ -204,14 +218,14 @@ def test_row_37_each_path_carries_the_partition_with_its_variables_filled_in(tmp
     counting = process("count", inputs={"clicks": "now(-1,0) now(0,0)"}, start=time, properties={"region": "emea"})
     partition = {"clicks": counting.inputs["clicks"].model_copy(update={"partition": "${region}/${cluster.colo}"})}
     counting = counting.model_copy(update={"inputs": partition})
-    world = World.of(tmp_path, feed("clicks", partitions=["region", "colo"]), counting)
-    world.land("clicks", START, text="old", below="emea/primary-colo")
-    world.land("clicks", time, text="new", below="emea/primary-colo")
-    world.tick(time)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", partitions=["region", "colo"]), counting)
+    lifecycle.land("clicks", START, text="old", below="emea/primary-colo")
+    lifecycle.land("clicks", time, text="new", below="emea/primary-colo")
+    lifecycle.tick(time)
 
-    assert world.inputs_of("count", time, time) == {"clicks": ["new", "old"]}
-    paths = [world.folder("clicks", moment) / "emea/primary-colo" for moment in (time, START)]
-    assert world.properties_of("count", time, time)["clicks"] == ",".join(path.as_uri() for path in paths)
+    assert lifecycle.inputs_of("count", time, time) == {"clicks": ["new", "old"]}
+    paths = [lifecycle.folder("clicks", moment) / "emea/primary-colo" for moment in (time, START)]
+    assert lifecycle.properties_of("count", time, time)["clicks"] == ",".join(path.as_uri() for path in paths)
 
 
 def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_system(tmp_path: Path) -> None:
@@ -228,37 +242,37 @@ def test_row_46_the_users_properties_reach_the_job_and_win_over_those_of_the_sys
             "us": "${dataIn('clicks', 'us')}",
         },
     )
-    world = World.of(tmp_path, feed("clicks"), feed("counts"), counting)
-    world.land("clicks", START)
-    world.tick(START)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("counts"), counting)
+    lifecycle.land("clicks", START)
+    lifecycle.tick(START)
 
-    told = world.properties_of("count", START, START)
+    told = lifecycle.properties_of("count", START, START)
 
     assert (told["queueName"], told["nominalTime"]) == ("fast", "mine")
     assert (told["day"], told["place"], told["again"]) == ("2013/11/01", "primary", "fast")
-    url = world.folder("clicks", START).as_uri()
+    url = lifecycle.folder("clicks", START).as_uri()
     assert (told["clicks"], told["falconInPaths"], told["us"]) == (url, url, f"{url}/us")
     assert (told["falconInputs"], told["falconInputFeeds"], told["feedNames"]) == ("clicks", "clicks", "counts")
     assert told["feedInstancePaths"] == told["counts"]
 
 
 def test_row_46_the_systems_own_properties_say_when_it_is(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    assert world.properties_of("ping", at("01T05:00"), at("02"))["nominalTime"] == "2013-11-01-05-00"
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    assert lifecycle.properties_of("ping", at("01T05:00"), at("02"))["nominalTime"] == "2013-11-01-05-00"
 
 
 def test_instances_on_storage_that_spark_cannot_open_are_copied_to_where_it_can(tmp_path: Path) -> None:
     reader = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    world = World.of(tmp_path, feed("clicks"), feed("counts"), reader, scheme="memory")
-    folder = world.feed("clicks").path(START)
-    staging = world.store().stage(folder, "by-hand")
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), feed("counts"), reader, scheme="memory")
+    folder = lifecycle.feed("clicks").path(START)
+    staging = lifecycle.store().stage(folder, "by-hand")
     staging.local_path.mkdir(parents=True, exist_ok=True)
     (staging.local_path / "a.csv").write_text("far away")
-    world.store().publish(staging, flag=None, guard=lambda: None, extra={})
-    assert len(world.tick(START)) == 1
+    lifecycle.store().publish(staging, flag=None, guard=lambda: None, extra={})
+    assert len(lifecycle.tick(START)) == 1
 
-    assert world.inputs_of("count", START, START) == {"clicks": ["far away"]}
+    assert lifecycle.inputs_of("count", START, START) == {"clicks": ["far away"]}
 
-    manifest = world.store().manifest(world.feed("counts").path(START))
+    manifest = lifecycle.store().manifest(lifecycle.feed("counts").path(START))
     assert [entry.path for entry in manifest.entries] == ["part-0.csv"]
-    assert world.statuses("count") == {START: SUCCEEDED}
+    assert lifecycle.statuses("count") == {START: SUCCEEDED}

@@ -9,7 +9,7 @@ from feed_assets.clock import Clock, FrozenClock, SystemClock
 from feed_assets.lifecycle.instances.leasing import TTL, Leased
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
 from feed_assets.state.leases import Leases
-from tests.lifecycle.world import START, World
+from tests.lifecycle.harness import START, LifecycleHarness
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class SetClock(Clock):
 
 
 def test_a_lease_is_renewed_while_the_work_goes_on_and_given_back_after_it(tmp_path: Path) -> None:
-    database, short = World.of(tmp_path).database, timedelta(seconds=0.6)
+    database, short = LifecycleHarness.of(tmp_path).database, timedelta(seconds=0.6)
     clock = SystemClock()
     with Leased(database, clock, holder="first", cluster="c", ttl=short) as leased:
         leased.acquire("process/p", START)
@@ -35,7 +35,7 @@ def test_a_lease_is_renewed_while_the_work_goes_on_and_given_back_after_it(tmp_p
 
 
 def test_losing_one_of_several_leases_is_losing(tmp_path: Path) -> None:
-    database, clock = World.of(tmp_path).database, FrozenClock(START)
+    database, clock = LifecycleHarness.of(tmp_path).database, FrozenClock(START)
     with Leased(database, clock, holder="first", cluster="c") as leased:
         leased.acquire("process/p", START)
         leased.acquire("feed/f", START)
@@ -48,7 +48,7 @@ def test_losing_one_of_several_leases_is_losing(tmp_path: Path) -> None:
 
 
 def test_a_lease_that_ran_out_is_lost_even_if_nobody_took_it(tmp_path: Path) -> None:
-    database = World.of(tmp_path).database
+    database = LifecycleHarness.of(tmp_path).database
     with Leased(database, FrozenClock(START), holder="first", cluster="c") as leased:
         lease = leased.acquire("process/p", START)
         with pytest.raises(FencedOutError, match="expired"):
@@ -57,7 +57,7 @@ def test_a_lease_that_ran_out_is_lost_even_if_nobody_took_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("step", [timedelta(days=3), -timedelta(days=3)])
 def test_a_lease_outlives_that_somebody_sets_the_clock(tmp_path: Path, step: timedelta) -> None:
-    database, clock = World.of(tmp_path).database, SetClock(START)
+    database, clock = LifecycleHarness.of(tmp_path).database, SetClock(START)
     with Leased(database, clock, holder="first", cluster="c") as leased:
         leased.acquire("process/p", START)
         clock.at += step
@@ -68,7 +68,7 @@ def test_a_lease_outlives_that_somebody_sets_the_clock(tmp_path: Path, step: tim
 
 
 def test_who_slept_while_his_lease_was_taken_away_has_lost_it(tmp_path: Path) -> None:
-    database, clock = World.of(tmp_path).database, SetClock(START)
+    database, clock = LifecycleHarness.of(tmp_path).database, SetClock(START)
     with Leased(database, clock, holder="first", cluster="c") as leased:
         leased.acquire("process/p", START)
         clock.at += TTL

@@ -16,7 +16,7 @@ from feed_assets.lifecycle.instances.overdue_notices import (
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 
 HOUR = timedelta(hours=1)
 
@@ -52,21 +52,25 @@ def test_one_that_cannot_be_explained_is_not_looked_at_again() -> None:
 
 
 def test_it_is_told_of_after_as_long_as_its_frequency_and_however_long_that_is(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("a"), feed("b"), process("p", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"}))
-    record = world.plan.processes["p", "primary"]
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("a"), feed("b"), process("p", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"})
+    )
+    record = lifecycle.plan.processes["p", "primary"]
     assert first_notice_at(record, START) == START + HOUR
     slow = replace(record, sequence=replace(record.sequence, frequency=parse_frequency("months(600)")))
     assert first_notice_at(slow, START) == START + LONGEST_PAUSE
 
 
 def test_one_that_is_run_again_waits_anew(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("a"), feed("b"), process("p", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"}))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("a"), feed("b"), process("p", inputs={"a": "now(0,0)"}, outputs={"b": "now(0,0)"})
+    )
     killed = replace(row(ProcessInstanceStatus.KILLED), notice_at=None)
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).add_waiting([killed])
     as_of = START + 3 * HOUR
-    apply_action(world.database, world.timeline, InstanceAction.RERUN, [killed.key], author="me", as_of=as_of)
-    with world.database.read() as connection:
+    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.RERUN, [killed.key], author="me", as_of=as_of)
+    with lifecycle.database.read() as connection:
         found = ProcessInstances(connection).get(*killed.key)
     assert found is not None
     assert found.notice_at == as_of + HOUR

@@ -28,7 +28,7 @@ from feed_assets.state.records import (
     WatermarkKind,
 )
 from tests.drills import sized
-from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
 DAY = timedelta(days=1)
@@ -117,25 +117,25 @@ def test_an_event_of_a_data_driven_input_touches_all_that_wait() -> None:
 def test_in_the_end_ready_is_what_has_all_its_inputs_however_the_data_came(
     tmp_path_factory: pytest.TempPathFactory, landed: set[int], window: str, steps: int
 ) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path_factory.mktemp("world"),
         feed("clicks", start=at("2013-10-20"), end=at("03")),
         process("count", "hours(2)", inputs={"clicks": window}, end=at("03"), timeout="days(30)"),
     )
     before = hours(12 * 24, at("2013-10-20"))
-    with world.database.begin() as connection:
+    with lifecycle.database.begin() as connection:
         record_arrivals(connection, before)
-    world.ready(START)
+    lifecycle.ready(START)
     times = [START + timedelta(hours=n) for n in sorted(landed)]
     for step in range(steps):
-        with world.database.begin() as connection:
+        with lifecycle.database.begin() as connection:
             record_arrivals(connection, times[step::steps])
-        world.ready(START + DAY * (step + 1) if step < steps - 1 else at("09"))
+        lifecycle.ready(START + DAY * (step + 1) if step < steps - 1 else at("09"))
 
     there = {*before, *times}
-    edge, clicks = world.process("count").inputs[0], world.feed("clicks").sequence
-    for time, status in world.statuses("count").items():
-        wanted = {clicks.at(n) for n in world.plan.input_indices(edge, time)}
+    edge, clicks = lifecycle.process("count").inputs[0], lifecycle.feed("clicks").sequence
+    for time, status in lifecycle.statuses("count").items():
+        wanted = {clicks.at(n) for n in lifecycle.plan.input_indices(edge, time)}
         assert (status is READY) == (wanted <= there), time
 
 
@@ -166,76 +166,76 @@ def record_arrivals(connection, times: Sequence[datetime]) -> None:  # type: ign
 
 
 def test_a_second_tick_changes_nothing(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
-    world.land("clicks", START)
-    first = world.tick(at("01T00:30"))
-    before = world.instances("count")
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
+    lifecycle.land("clicks", START)
+    first = lifecycle.tick(at("01T00:30"))
+    before = lifecycle.instances("count")
     with counted_statements() as statements:
-        second = world.tick(at("01T00:30"))
+        second = lifecycle.tick(at("01T00:30"))
     assert (len(first), second) == (1, [])
-    assert world.instances("count") == before
+    assert lifecycle.instances("count") == before
     assert not [text for text in statements if text.startswith(("INSERT", "UPDATE"))]
 
 
 def test_what_a_process_publishes_opens_the_gates_of_its_readers(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks"),
         feed("counts"),
         process("count", outputs={"counts": "now(0,0)"}),
         process("report", inputs={"counts": "now(0,0)"}),
     )
-    (count,) = world.tick(START)
-    assert world.statuses("report") == {START: WAITING}
+    (count,) = lifecycle.tick(START)
+    assert lifecycle.statuses("report") == {START: WAITING}
 
-    world.launch([count], at("01T00:10"))
+    lifecycle.launch([count], at("01T00:10"))
 
-    assert [request.process.process for request in world.tick(at("01T00:20"))] == ["report"]
+    assert [request.process.process for request in lifecycle.tick(at("01T00:20"))] == ["report"]
 
 
 def test_clusters_have_their_own_instances_events_and_requests(tmp_path: Path) -> None:
     both = ("east", "west")
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         feed("clicks", clusters=both),
         process("count", inputs={"clicks": "now(0,0)"}, clusters=both),
         clusters=both,
     )
-    world.land("clicks", START, cluster="east")
+    lifecycle.land("clicks", START, cluster="east")
 
-    (request,) = world.tick(START, "east")
+    (request,) = lifecycle.tick(START, "east")
     assert request.process.cluster == "east"
-    assert world.statuses("count", "west") == {}
-    assert world.tick(START, "west") == []
-    assert world.statuses("count", "west") == {START: WAITING}
+    assert lifecycle.statuses("count", "west") == {}
+    assert lifecycle.tick(START, "west") == []
+    assert lifecycle.statuses("count", "west") == {START: WAITING}
 
-    world.land("clicks", START, cluster="west")
-    assert [request.process.cluster for request in world.tick(at("01T00:10"), "west")] == ["west"]
+    lifecycle.land("clicks", START, cluster="west")
+    assert [request.process.cluster for request in lifecycle.tick(at("01T00:10"), "west")] == ["west"]
 
 
 def test_many_events_are_read_in_steps_and_none_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "EVENTS_A_STEP", 3)
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
-    world.ready(at("01T09:00"))
-    world.land("clicks", *hours(10))
-    world.arrive(at("01T09:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}))
+    lifecycle.ready(at("01T09:00"))
+    lifecycle.land("clicks", *hours(10))
+    lifecycle.arrive(at("01T09:00"))
 
-    assert not world.ready(at("01T09:00"), seconds=0.0).is_complete
-    assert world.ready(at("01T09:00")).is_complete
+    assert not lifecycle.ready(at("01T09:00"), seconds=0.0).is_complete
+    assert lifecycle.ready(at("01T09:00")).is_complete
 
-    assert set(world.statuses("count").values()) == {READY}
+    assert set(lifecycle.statuses("count").values()) == {READY}
 
 
 def test_catching_up_makes_all_instances_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "INSTANCES_A_STEP", 7)
-    world = World.of(tmp_path, process("ping"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
 
-    first = world.ready(at("03"), seconds=0.0)
-    rest = world.ready(at("03"))
+    first = lifecycle.ready(at("03"), seconds=0.0)
+    rest = lifecycle.ready(at("03"))
 
     assert (first.materialized, first.is_complete) == (7, False)
     assert (rest.materialized, rest.is_complete) == (42, True)
-    assert list(world.statuses("ping")) == hours(49)
+    assert list(lifecycle.statuses("ping")) == hours(49)
 
 
 def test_the_number_of_statements_follows_the_events_not_the_waiting(tmp_path: Path) -> None:
@@ -243,13 +243,15 @@ def test_the_number_of_statements_follows_the_events_not_the_waiting(tmp_path: P
     for backlog in (10, 200):
         folder = tmp_path / str(backlog)
         folder.mkdir()
-        world = World.of(folder, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="days(90)"))
+        lifecycle = LifecycleHarness.of(
+            folder, feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="days(90)")
+        )
         as_of = START + timedelta(hours=backlog, minutes=-30)
-        world.ready(as_of)
-        with world.database.begin() as connection:
+        lifecycle.ready(as_of)
+        with lifecycle.database.begin() as connection:
             record_arrivals(connection, [START])
         with counted_statements() as statements:
-            assert world.ready(as_of).ready == 1
+            assert lifecycle.ready(as_of).ready == 1
         counts.append(len(statements))
     assert counts[0] == counts[1]
 

@@ -13,7 +13,7 @@ from feed_assets.lifecycle.instances.reconciliation import (
 )
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, hours, process
 
 READY, RUNNING = ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING
 KILLED, FAILED = ProcessInstanceStatus.KILLED, ProcessInstanceStatus.FAILED
@@ -58,97 +58,97 @@ def test_a_worker_is_replaced_ten_times_at_most(run: RunState) -> None:
     assert decided[1]["cause_detail"] == "its worker died at attempt 10, and there are at most 10"
 
 
-def running(world: World, run_id: str = "run-1") -> None:
+def running(lifecycle: LifecycleHarness, run_id: str = "run-1") -> None:
     """An instance that is RUNNING under a run that will never say anything again."""
-    if START not in world.instances("ping"):
-        world.ready(START)
-    row = world.instances("ping")[START]
-    with world.database.begin() as connection:
+    if START not in lifecycle.instances("ping"):
+        lifecycle.ready(START)
+    row = lifecycle.instances("ping")[START]
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).transition(
             row.key, set(ProcessInstanceStatus), status=RUNNING, run_id=run_id, attempt=row.attempt + 1, updated_at=NOON
         )
 
 
 def test_an_instance_whose_run_is_gone_is_asked_for_again(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    world.tick(START)
-    running(world)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    lifecycle.tick(START)
+    running(lifecycle)
 
-    launched = find_launched(world.database, "primary", NOON)
-    changed = apply_reconciliation(world.database, launched, {"run-1": RunState.ENDED}, {}, NOON)
+    launched = find_launched(lifecycle.database, "primary", NOON)
+    changed = apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ENDED}, {}, NOON)
 
     assert [key.nominal_time for key in changed] == [START]
-    row = world.instances("ping")[START]
+    row = lifecycle.instances("ping")[START]
     assert (row.status, row.request_key, row.reason) == (READY, None, "its run ended without recording a result")
-    assert [request.nominal_times for request in world.request(NOON)] == [(START,)]
+    assert [request.nominal_times for request in lifecycle.request(NOON)] == [(START,)]
 
 
 def test_ten_dead_workers_fail_the_instance(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    world.tick(START)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    lifecycle.tick(START)
     for number in range(MOST_ATTEMPTS):
-        assert world.statuses("ping")[START] is READY
-        running(world, f"run-{number}")
-        launched = find_launched(world.database, "primary", NOON)
-        apply_reconciliation(world.database, launched, {f"run-{number}": RunState.ENDED}, {}, NOON)
-        world.request(NOON)
-    assert world.statuses("ping")[START] is FAILED
+        assert lifecycle.statuses("ping")[START] is READY
+        running(lifecycle, f"run-{number}")
+        launched = find_launched(lifecycle.database, "primary", NOON)
+        apply_reconciliation(lifecycle.database, launched, {f"run-{number}": RunState.ENDED}, {}, NOON)
+        lifecycle.request(NOON)
+    assert lifecycle.statuses("ping")[START] is FAILED
 
 
 def test_a_living_run_is_left_alone(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    running(world)
-    launched = find_launched(world.database, "primary", NOON)
-    assert apply_reconciliation(world.database, launched, {"run-1": RunState.ALIVE}, {}, NOON) == ()
-    assert world.statuses("ping") == {START: RUNNING}
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    running(lifecycle)
+    launched = find_launched(lifecycle.database, "primary", NOON)
+    assert apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ALIVE}, {}, NOON) == ()
+    assert lifecycle.statuses("ping") == {START: RUNNING}
 
 
 def test_a_cancelled_run_kills_its_instances_those_not_begun_too(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    (request,) = world.tick(at("01T02:00"))
-    running(world)
-    launched = find_launched(world.database, "primary", at("01T02:00") + REQUEST_PATIENCE)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    (request,) = lifecycle.tick(at("01T02:00"))
+    running(lifecycle)
+    launched = find_launched(lifecycle.database, "primary", at("01T02:00") + REQUEST_PATIENCE)
     canceled = RunState.CANCELED
-    apply_reconciliation(world.database, launched, {"run-1": canceled}, {request.key: canceled}, NOON)
-    assert world.statuses("ping") == dict.fromkeys(hours(3), KILLED)
+    apply_reconciliation(lifecycle.database, launched, {"run-1": canceled}, {request.key: canceled}, NOON)
+    assert lifecycle.statuses("ping") == dict.fromkeys(hours(3), KILLED)
 
 
 def test_a_lost_request_is_asked_again_when_patience_is_over(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    (request,) = world.tick(START)
-    early = find_launched(world.database, "primary", START + REQUEST_PATIENCE - timedelta(seconds=1))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    (request,) = lifecycle.tick(START)
+    early = find_launched(lifecycle.database, "primary", START + REQUEST_PATIENCE - timedelta(seconds=1))
     assert early.requested == ()
 
-    launched = find_launched(world.database, "primary", START + REQUEST_PATIENCE)
-    apply_reconciliation(world.database, launched, {}, {}, NOON)
-    (again,) = world.request(NOON)
+    launched = find_launched(lifecycle.database, "primary", START + REQUEST_PATIENCE)
+    apply_reconciliation(lifecycle.database, launched, {}, {}, NOON)
+    (again,) = lifecycle.request(NOON)
 
     assert again.nominal_times == request.nominal_times
     assert again.key != request.key
 
 
 def test_a_result_that_was_recorded_in_the_meantime_stands(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    world.tick(START)
-    launched = find_launched(world.database, "primary", NOON)
-    world.run("ping", START, NOON)
-    assert apply_reconciliation(world.database, launched, {}, {}, NOON) == ()
-    assert world.statuses("ping") == {START: SUCCEEDED}
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    lifecycle.tick(START)
+    launched = find_launched(lifecycle.database, "primary", NOON)
+    lifecycle.run("ping", START, NOON)
+    assert apply_reconciliation(lifecycle.database, launched, {}, {}, NOON) == ()
+    assert lifecycle.statuses("ping") == {START: SUCCEEDED}
 
 
 def test_another_run_that_has_begun_in_the_meantime_is_not_disturbed(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    running(world, "run-1")
-    launched = find_launched(world.database, "primary", NOON)
-    running(world, "run-2")
-    assert apply_reconciliation(world.database, launched, {"run-1": RunState.ENDED}, {}, NOON) == ()
-    assert world.statuses("ping") == {START: RUNNING}
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    running(lifecycle, "run-1")
+    launched = find_launched(lifecycle.database, "primary", NOON)
+    running(lifecycle, "run-2")
+    assert apply_reconciliation(lifecycle.database, launched, {"run-1": RunState.ENDED}, {}, NOON) == ()
+    assert lifecycle.statuses("ping") == {START: RUNNING}
 
 
 def test_clusters_are_reconciled_by_themselves(tmp_path: Path) -> None:
     both = ("east", "west")
-    world = World.of(tmp_path, process("ping", clusters=both), clusters=both)
-    world.tick(START, "east")
-    world.tick(START, "west")
-    launched = find_launched(world.database, "east", NOON)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", clusters=both), clusters=both)
+    lifecycle.tick(START, "east")
+    lifecycle.tick(START, "west")
+    launched = find_launched(lifecycle.database, "east", NOON)
     assert {row.cluster for row in launched.requested} == {"east"}

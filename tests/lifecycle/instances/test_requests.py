@@ -15,7 +15,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import ProcessRecord
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, hours, process
 
 READY, SKIPPED = ProcessInstanceStatus.READY, ProcessInstanceStatus.SKIPPED
 
@@ -87,9 +87,9 @@ def test_launches_are_ready_disjoint_few_and_in_order(
 
 
 def test_a_request_marks_its_instances_so_that_nobody_asks_again(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=2))
-    requests_made = world.tick(at("01T03:00"))
-    rows = world.instances("ping")
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=2))
+    requests_made = lifecycle.tick(at("01T03:00"))
+    rows = lifecycle.instances("ping")
     assert [rows[time].request_key for time in hours(4)] == [
         requests_made[0].key,
         requests_made[0].key,
@@ -97,24 +97,24 @@ def test_a_request_marks_its_instances_so_that_nobody_asks_again(tmp_path: Path)
         requests_made[1].key,
     ]
     assert {row.requested_at for row in rows.values()} == {at("01T03:00")}
-    assert world.request(at("01T03:01")) == []
+    assert lifecycle.request(at("01T03:01")) == []
 
 
 def test_a_coalesced_run_counts_as_one_until_its_last_instance_is_done(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", parallel=1))
-    (request,) = world.tick(at("01T02:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", parallel=1))
+    (request,) = lifecycle.tick(at("01T02:00"))
     assert len(request.nominal_times) == 3
     for time in request.nominal_times:
-        assert world.tick(at("01T03:00")) == []
-        world.run("ping", time, at("01T03:00"), "the-run")
-    assert [again.nominal_times for again in world.tick(at("01T03:10"))] == [(at("01T03:00"),)]
+        assert lifecycle.tick(at("01T03:00")) == []
+        lifecycle.run("ping", time, at("01T03:00"), "the-run")
+    assert [again.nominal_times for again in lifecycle.tick(at("01T03:10"))] == [(at("01T03:00"),)]
 
 
 def test_a_tick_asks_for_at_most_as_many_runs_as_it_may(tmp_path: Path) -> None:
-    world = World.of(tmp_path, *(process(f"p{n}", parallel=2) for n in range(5)))
-    world.ready(at("01T03:00"))
-    first = world.request(at("01T03:00"), limit=3)
-    second = world.request(at("01T03:01"), limit=50)
+    lifecycle = LifecycleHarness.of(tmp_path, *(process(f"p{n}", parallel=2) for n in range(5)))
+    lifecycle.ready(at("01T03:00"))
+    first = lifecycle.request(at("01T03:00"), limit=3)
+    second = lifecycle.request(at("01T03:01"), limit=50)
     assert (len(first), len(second)) == (3, 7)
     assert {request.key for request in first}.isdisjoint(request.key for request in second)
 
@@ -122,9 +122,9 @@ def test_a_tick_asks_for_at_most_as_many_runs_as_it_may(tmp_path: Path) -> None:
 def test_a_huge_backlog_of_one_process_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "READY_A_TICK", 20)
     late = START + timedelta(hours=60)
-    world = World.of(tmp_path, process("big"), process("small", start=late))
-    world.ready(late)
-    assert {request.process.process for request in world.request(late)} == {"big", "small"}
+    lifecycle = LifecycleHarness.of(tmp_path, process("big"), process("small", start=late))
+    lifecycle.ready(late)
+    assert {request.process.process for request in lifecycle.request(late)} == {"big", "small"}
 
 
 @pytest.mark.parametrize("order", ["LIFO", "LAST_ONLY"])
@@ -133,20 +133,20 @@ def test_the_newest_of_a_huge_backlog_is_taken_first(
 ) -> None:
     monkeypatch.setattr(requests, "READY_A_TICK", 20)
     monkeypatch.setattr(requests, "INSTANCES_A_RUN", 5)
-    world = World.of(tmp_path, process("ping", order=order))
-    world.put_instances("ping", hours(60), READY)
-    (request,) = world.request(at("09"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", order=order))
+    lifecycle.put_instances("ping", hours(60), READY)
+    (request,) = lifecycle.request(at("09"))
     assert request.last == hours(60)[-1]
 
 
 def test_keys_of_requests_never_repeat(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    (first,) = world.tick(START)
-    with world.database.begin() as connection:
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    (first,) = lifecycle.tick(START)
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).transition(
             ("ping", "primary", START), {READY}, request_key=None, requested_at=None, updated_at=START
         )
-    (second,) = world.request(at("01T00:01"))
+    (second,) = lifecycle.request(at("01T00:01"))
     assert (first.nominal_times, first.key != second.key) == (second.nominal_times, True)
 
 
@@ -163,8 +163,8 @@ def test_keys_of_requests_never_repeat(tmp_path: Path) -> None:
 def test_runs_have_the_priority_of_their_process(
     tmp_path: Path, properties: dict[str, str], order: str, expected: int
 ) -> None:
-    world = World.of(tmp_path, process("ping", properties=properties, order=order))
-    (request,) = world.tick(START)
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", properties=properties, order=order))
+    (request,) = lifecycle.tick(START)
     assert request.priority == expected
     assert abs(request.priority) < 2**31
 

@@ -20,7 +20,7 @@ from feed_assets.plan.records import RetryRecord
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.dates import NEVER
 from feed_assets.timing.frequency import parse_frequency
-from tests.lifecycle.world import START, World, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, feed, process
 
 ENDED = datetime(2024, 1, 1, tzinfo=UTC)
 FAILED, TIMEDOUT = ProcessInstanceStatus.FAILED, ProcessInstanceStatus.TIMEDOUT
@@ -56,7 +56,7 @@ def test_exponential_delays_end_somewhere() -> None:
     assert retry_delay(RetryPolicy.EXP_BACKOFF, timedelta(days=20), 10_000) == LONGEST_DELAY
 
 
-def failing(world: World, times: int) -> None:
+def failing(lifecycle: LifecycleHarness, times: int) -> None:
     """Let the next runs fail so many times."""
     left = [times]
 
@@ -66,32 +66,32 @@ def failing(world: World, times: int) -> None:
             raise RuntimeError("no luck")
         return {target.name: f"attempt {work.attempt}" for target in work.outputs}
 
-    world.job = job
+    lifecycle.job = job
 
 
-def run_due(world: World, as_of: datetime) -> int:
+def run_due(lifecycle: LifecycleHarness, as_of: datetime) -> int:
     """One tick, and everything it asks for; how many instances were run."""
     ran = 0
-    for request in world.tick(as_of):
+    for request in lifecycle.tick(as_of):
         for time in request.nominal_times:
             ran += 1
             with suppress(RuntimeError):
-                world.run("count", time, as_of, world.run_id())
+                lifecycle.run("count", time, as_of, lifecycle.run_id())
     return ran
 
 
-def counting(tmp_path: Path, **retry: object) -> World:
+def counting(tmp_path: Path, **retry: object) -> LifecycleHarness:
     retry = {"policy": "exp-backoff", "delay": "minutes(10)", "attempts": 2, **retry}
     work = process("count", outputs={"counts": "now(0,0)"}, end=START + timedelta(hours=1), retry=retry)
-    return World.of(tmp_path, feed("counts"), work)
+    return LifecycleHarness.of(tmp_path, feed("counts"), work)
 
 
 def test_row_80_a_retry_is_kept_in_the_record_and_done_when_it_is_due(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    failing(world, 2)
-    assert run_due(world, START) == 1
+    lifecycle = counting(tmp_path)
+    failing(lifecycle, 2)
+    assert run_due(lifecycle, START) == 1
     again = counting(tmp_path)  # another process, with the same state database
-    again.job = world.job
+    again.job = lifecycle.job
     minutes = [minute for minute in range(1, 60) if run_due(again, START + timedelta(minutes=minute))]
     assert minutes == [10, 30]
     assert again.statuses("count") == {START: ProcessInstanceStatus.SUCCEEDED}
@@ -99,49 +99,53 @@ def test_row_80_a_retry_is_kept_in_the_record_and_done_when_it_is_due(tmp_path: 
 
 
 def test_row_78_what_a_person_has_killed_between_two_attempts_stays_so(tmp_path: Path) -> None:
-    world = counting(tmp_path)
-    failing(world, 1)
-    assert run_due(world, START) == 1
+    lifecycle = counting(tmp_path)
+    failing(lifecycle, 1)
+    assert run_due(lifecycle, START) == 1
     key = ("count", "primary", START)
-    apply_action(world.database, world.timeline, InstanceAction.KILL, [key], author="ann", as_of=START)
-    assert [run_due(world, START + timedelta(minutes=minute)) for minute in range(5, 60, 5)] == [0] * 11
-    assert world.statuses("count") == {START: ProcessInstanceStatus.KILLED}
+    apply_action(lifecycle.database, lifecycle.timeline, InstanceAction.KILL, [key], author="ann", as_of=START)
+    assert [run_due(lifecycle, START + timedelta(minutes=minute)) for minute in range(5, 60, 5)] == [0] * 11
+    assert lifecycle.statuses("count") == {START: ProcessInstanceStatus.KILLED}
 
 
 def test_row_79_when_all_retries_have_failed_the_instance_says_so(tmp_path: Path) -> None:
-    world = counting(tmp_path, policy="periodic", attempts=1)
-    failing(world, 9)
-    run_due(world, START)
-    run_due(world, START + timedelta(minutes=1))
-    run_due(world, START + timedelta(minutes=10))
+    lifecycle = counting(tmp_path, policy="periodic", attempts=1)
+    failing(lifecycle, 9)
+    run_due(lifecycle, START)
+    run_due(lifecycle, START + timedelta(minutes=1))
+    run_due(lifecycle, START + timedelta(minutes=10))
 
     retried = apply_retries(
-        world.database, world.timeline, "primary", START + timedelta(minutes=11), world.bulkheads("primary", START)
+        lifecycle.database,
+        lifecycle.timeline,
+        "primary",
+        START + timedelta(minutes=11),
+        lifecycle.bulkheads("primary", START),
     )
 
     assert [key.nominal_time for key in retried.exhausted] == [START]
-    assert world.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"
-    assert run_due(world, START + timedelta(days=9)) == 0
+    assert lifecycle.instances("count")[START].reason == "RuntimeError: no luck; all 1 retries have been made"
+    assert run_due(lifecycle, START + timedelta(days=9)) == 0
 
 
 def test_a_failure_without_a_policy_is_decided_once(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
-    failing(world, 1)
-    run_due(world, START)
-    run_due(world, START + timedelta(minutes=1))
-    row = world.instances("count")[START]
+    lifecycle = LifecycleHarness.of(tmp_path, feed("counts"), process("count", outputs={"counts": "now(0,0)"}))
+    failing(lifecycle, 1)
+    run_due(lifecycle, START)
+    run_due(lifecycle, START + timedelta(minutes=1))
+    row = lifecycle.instances("count")[START]
     assert (row.status, row.retry_at) == (FAILED, NEVER)
 
 
 def test_an_instance_that_timed_out_waits_again_for_its_data(tmp_path: Path) -> None:
     retry = {"policy": "periodic", "delay": "minutes(10)", "attempts": 1, "on_timeout": True}
     work = process("count", inputs={"clicks": "now(0,0)"}, timeout="minutes(30)", retry=retry)
-    world = World.of(tmp_path, feed("clicks", end=START + timedelta(hours=1)), work)
-    world.tick(START)
-    world.tick(START + timedelta(minutes=31))
-    world.tick(START + timedelta(minutes=32))
-    assert world.statuses("count")[START] is TIMEDOUT
-    world.tick(START + timedelta(minutes=42))
-    assert world.statuses("count")[START] is ProcessInstanceStatus.WAITING
-    world.land("clicks", START)
-    assert run_due(world, START + timedelta(minutes=50)) == 1
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", end=START + timedelta(hours=1)), work)
+    lifecycle.tick(START)
+    lifecycle.tick(START + timedelta(minutes=31))
+    lifecycle.tick(START + timedelta(minutes=32))
+    assert lifecycle.statuses("count")[START] is TIMEDOUT
+    lifecycle.tick(START + timedelta(minutes=42))
+    assert lifecycle.statuses("count")[START] is ProcessInstanceStatus.WAITING
+    lifecycle.land("clicks", START)
+    assert run_due(lifecycle, START + timedelta(minutes=50)) == 1

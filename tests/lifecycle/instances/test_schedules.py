@@ -10,7 +10,7 @@ from feed_assets.settings import ScheduleMode
 from feed_assets.state.definition_records import Schedule, ScheduleState
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.schedules import Schedules
-from tests.lifecycle.world import World, at, hours, process
+from tests.lifecycle.harness import LifecycleHarness, at, hours, process
 
 SUBMITTED, SCHEDULED, SUSPENDED = ScheduleState
 ROW = Schedule(
@@ -60,9 +60,9 @@ def test_what_is_suspended_is_not_launched_however_much_is_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready_a_tick: int
 ) -> None:
     monkeypatch.setattr("feed_assets.lifecycle.instances.requests.READY_A_TICK", ready_a_tick)
-    world = World.of(tmp_path, process("counting"), process("other"))
-    with world.database.begin() as connection:
+    lifecycle = LifecycleHarness.of(tmp_path, process("counting"), process("other"))
+    with lifecycle.database.begin() as connection:
         Schedules(connection).put([replace(ROW, state=SUSPENDED)])
     for name in ("counting", "other"):
-        world.put_instances(name, hours(4), ProcessInstanceStatus.READY)
-    assert [request.process.process for request in world.request(at("02"))] == ["other"]
+        lifecycle.put_instances(name, hours(4), ProcessInstanceStatus.READY)
+    assert [request.process.process for request in lifecycle.request(at("02"))] == ["other"]

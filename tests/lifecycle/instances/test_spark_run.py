@@ -10,7 +10,7 @@ from feed_assets.engines.errors import WorkflowFailedError
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import START, World, at, feed, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, process
 from tests.spark_session import spark
 
 __all__ = ["spark"]
@@ -26,8 +26,8 @@ NOON = at("01T12:00")
 SUCCEEDED, FAILED = ProcessInstanceStatus.SUCCEEDED, ProcessInstanceStatus.FAILED
 
 
-def declare(world: World, mood: str) -> None:
-    world.declare(
+def declare(lifecycle: LifecycleHarness, mood: str) -> None:
+    lifecycle.declare(
         feed("clicks", schema="user string", partitions=["country"]),
         feed("weather", schema="temp double"),
         feed("counts", schema="user string, hours bigint", flag="_DONE"),
@@ -43,54 +43,54 @@ def declare(world: World, mood: str) -> None:
     )
 
 
-def runner(world: World, spark: SparkSession, run_id: str) -> InstanceRunner:
+def runner(lifecycle: LifecycleHarness, spark: SparkSession, run_id: str) -> InstanceRunner:
     return InstanceRunner(
         context=AttemptContext(
-            database=world.database,
-            stores=world.stores,
-            plan=world.plan,
+            database=lifecycle.database,
+            stores=lifecycle.stores,
+            plan=lifecycle.plan,
             clock=FrozenClock(NOON),
             real_clock=FrozenClock(NOON),
             run_id=run_id,
         ),
-        root=world.root,
+        root=lifecycle.root,
         session=lambda: spark,
     )
 
 
-def lines(world: World) -> list[str]:
-    files = world.folder("counts", at("01T01:00")).glob("part-*")
+def lines(lifecycle: LifecycleHarness) -> list[str]:
+    files = lifecycle.folder("counts", at("01T01:00")).glob("part-*")
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 
 def test_an_instance_is_read_made_published_and_survives_a_failed_rerun(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "jobs.py").write_text(JOBS)
-    world = World.of(tmp_path)
-    declare(world, "good")
+    lifecycle = LifecycleHarness.of(tmp_path)
+    declare(lifecycle, "good")
     time = at("01T01:00")
-    world.land("clicks", START, text="user\nann\n")
-    world.land("clicks", time, text="user\nbob\ncy\n")
-    assert [request.nominal_times for request in world.tick(time)] == [(time,)]
+    lifecycle.land("clicks", START, text="user\nann\n")
+    lifecycle.land("clicks", time, text="user\nbob\ncy\n")
+    assert [request.nominal_times for request in lifecycle.tick(time)] == [(time,)]
 
-    (done,) = runner(world, spark, "run-1").run(world.process("count"), time, lambda _: None)
+    (done,) = runner(lifecycle, spark, "run-1").run(lifecycle.process("count"), time, lambda _: None)
 
     assert (done.rows, dict(done.missing), done.details["input clicks"]) == (3, {"weather": (time,)}, "direct")
-    assert world.statuses("count") == {time: SUCCEEDED}
-    (repeated,) = runner(world, spark, "run-1b").run(world.process("count"), time, lambda _: None)
+    assert lifecycle.statuses("count") == {time: SUCCEEDED}
+    (repeated,) = runner(lifecycle, spark, "run-1b").run(lifecycle.process("count"), time, lambda _: None)
     assert repeated.content.digest == done.content.digest
-    before = lines(world)
+    before = lines(lifecycle)
     assert [line for line in before if line[0] in "abc"] == ["ann,0", "bob,0", "cy,0"]
 
-    declare(world, "bad")
+    declare(lifecycle, "bad")
     with pytest.raises(WorkflowFailedError, match="not today"):
-        runner(world, spark, "run-2").run(world.process("count"), time, lambda _: None)
+        runner(lifecycle, spark, "run-2").run(lifecycle.process("count"), time, lambda _: None)
 
-    assert world.statuses("count") == {time: FAILED}
-    assert (lines(world), world.staged()) == (before, [])
+    assert lifecycle.statuses("count") == {time: FAILED}
+    assert (lines(lifecycle), lifecycle.staged()) == (before, [])
 
-    world.land("weather", time, text="temp\n4.5\n")
-    declare(world, "good")
-    (again,) = runner(world, spark, "run-3").run(world.process("count"), time, lambda _: None)
+    lifecycle.land("weather", time, text="temp\n4.5\n")
+    declare(lifecycle, "good")
+    (again,) = runner(lifecycle, spark, "run-3").run(lifecycle.process("count"), time, lambda _: None)
 
     assert (again.attempt, dict(again.inputs)) == (4, {"clicks": 2, "weather": 1})
-    assert [line for line in lines(world) if line[0] in "abc"] == ["ann,1", "bob,1", "cy,1"]
+    assert [line for line in lines(lifecycle) if line[0] in "abc"] == ["ann,1", "bob,1", "cy,1"]

@@ -8,17 +8,17 @@ from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.records import TickStep
+from tests.lifecycle.harness import LifecycleHarness as LifecycleWorld
+from tests.lifecycle.harness import process
 from tests.lifecycle.retention.harness import kept_feed
-from tests.lifecycle.world import World as LifecycleWorld
-from tests.lifecycle.world import process
 from tests.orchestration.dagster_home import Home, open_dagster
-from tests.orchestration.hand_ticked import World
+from tests.orchestration.hand_ticked import LifecycleHarness
 
 
 def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
     with open_dagster(tmp_path / "instance") as instance:
-        world = World(Home(folder=tmp_path), instance)
-        database, stores, plan = world.runtime.database(instance), world.runtime.stores, world.location.plan
+        lifecycle = LifecycleHarness(Home(folder=tmp_path), instance)
+        database, stores, plan = lifecycle.runtime.database(instance), lifecycle.runtime.stores, lifecycle.location.plan
         staging = stores.get(plan.feeds["sums", "here"].store).stage("sums/2026-01-01/00", "abandoned")
         assert staging.local_path is not None
         made = SystemClock().now()
@@ -39,24 +39,29 @@ def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: P
 
 def test_a_store_that_fails_is_tried_again_the_same_day(tmp_path: Path) -> None:
     with open_dagster(tmp_path / "instance") as instance:
-        world = World(Home(folder=tmp_path), instance)
-        control = world.home.data / ".feed-assets"
+        lifecycle = LifecycleHarness(Home(folder=tmp_path), instance)
+        control = lifecycle.home.data / ".feed-assets"
         control.write_text("no folder")
 
         def sweep() -> int | None:
-            real_now = world.runtime.real_clock.now()
+            real_now = lifecycle.runtime.real_clock.now()
             return apply_staging_sweep(
-                world.runtime.database(instance), world.runtime.stores, world.location.plan, "here", real_now, bulkheads
+                lifecycle.runtime.database(instance),
+                lifecycle.runtime.stores,
+                lifecycle.location.plan,
+                "here",
+                real_now,
+                bulkheads,
             )
 
-        bulkheads = Bulkheads("here", world.runtime.real_clock)
+        bulkheads = Bulkheads("here", lifecycle.runtime.real_clock)
         assert sweep() == 0
         (failure,) = bulkheads.failures
-        assert (failure.step, failure.subject) == (TickStep.STAGING_SWEEP, world.home.data.as_uri())
+        assert (failure.step, failure.subject) == (TickStep.STAGING_SWEEP, lifecycle.home.data.as_uri())
         assert sweep() is None
         control.unlink()
-        world.at(failure.next_try_at)
-        bulkheads = Bulkheads("here", world.runtime.real_clock, bulkheads.failures)
+        lifecycle.at(failure.next_try_at)
+        bulkheads = Bulkheads("here", lifecycle.runtime.real_clock, bulkheads.failures)
         assert sweep() == 0
         assert bulkheads.failures == []
 
@@ -66,17 +71,17 @@ def test_stagings_in_archives_and_targets_of_mirrors_are_removed_too(tmp_path: P
     directory = f"file://{tmp_path}/{{}}/models"
     mirror = {"source": {"directory": "/models"}, "target": {"directory": directory.format("there")}}
     mirrored = process("models", workflow={"engine": "directory-mirror", "mirror": mirror})
-    world = LifecycleWorld.of(tmp_path, archived, mirrored)
+    lifecycle = LifecycleWorld.of(tmp_path, archived, mirrored)
     places = [StoreAddress(url=f"file://{tmp_path}/{name}") for name in ("primary", "old", "there")]
-    stagings = [world.stores.get(place).stage("some/path", "killed").local_path for place in places]
+    stagings = [lifecycle.stores.get(place).stage("some/path", "killed").local_path for place in places]
     made = SystemClock().now()
     swept = apply_staging_sweep(
-        world.database,
-        world.stores,
-        world.plan,
+        lifecycle.database,
+        lifecycle.stores,
+        lifecycle.plan,
         "primary",
         made + ABANDONED_AFTER + timedelta(hours=1),
-        world.bulkheads("primary", made),
+        lifecycle.bulkheads("primary", made),
     )
     assert swept == 3
     assert [staging for staging in stagings if staging is not None and staging.exists()] == []

@@ -18,7 +18,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, FeedKey, ProcessInstanceStatus, ProcessKey
-from tests.lifecycle.world import World, at, counted_statements, feed, hours, process, read_inputs
+from tests.lifecycle.harness import LifecycleHarness, at, counted_statements, feed, hours, process, read_inputs
 
 READY, RUNNING, SUCCEEDED, FAILED = (
     ProcessInstanceStatus.READY,
@@ -63,53 +63,53 @@ def joined(work: Work) -> Mapping[str, str]:
     }
 
 
-def processed(root: Path, *declared: AnyEntity, state: str | None = None, **more: Any) -> World:
-    """A world in which the first day was processed at 05:00, a moment after its last hour."""
-    world = World.of(root, *(declared or entities(**more)), state=state)
-    world.job = joined
-    world.land("weather", *hours(4, DAY), text="w")
-    world.land("flights", DAY, text="f")
-    world.launch(world.tick(at("03T05")), at("03T05"))
-    assert world.statuses("daily") == {DAY: SUCCEEDED}
-    return world
+def processed(root: Path, *declared: AnyEntity, state: str | None = None, **more: Any) -> LifecycleHarness:
+    """The first day was processed at 05:00, a moment after its last hour."""
+    lifecycle = LifecycleHarness.of(root, *(declared or entities(**more)), state=state)
+    lifecycle.job = joined
+    lifecycle.land("weather", *hours(4, DAY), text="w")
+    lifecycle.land("flights", DAY, text="f")
+    lifecycle.launch(lifecycle.tick(at("03T05")), at("03T05"))
+    assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
+    return lifecycle
 
 
-def rewrite(world: World, name: str, when: datetime, text: str) -> None:
+def rewrite(lifecycle: LifecycleHarness, name: str, when: datetime, text: str) -> None:
     """Replace what the only file of an instance holds, at a moment that the filesystem can tell from the one before."""
     time.sleep(0.01)
-    (file,) = world.folder(name, when).glob("*.csv")
+    (file,) = lifecycle.folder(name, when).glob("*.csv")
     file.write_text(text)
 
 
-def check(world: World, as_of: datetime) -> list[datetime]:
+def check(lifecycle: LifecycleHarness, as_of: datetime) -> list[datetime]:
     """Look for late data and run what is to be run again; the nominal times."""
-    world.look_for_late(as_of)
-    return world.launch(world.tick(as_of), as_of)
+    lifecycle.look_for_late(as_of)
+    return lifecycle.launch(lifecycle.tick(as_of), as_of)
 
 
 def test_row_69_data_added_are_processed_at_the_next_check_and_once(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url)
-    before = world.content("delays", DAY)
-    world.land("weather", at("03T02"), text="late")
-    world.land("weather", at("03T03"), text="late")
-    assert check(world, at("03T05:59")) == []
-    assert check(world, at("03T06")) == [DAY]
-    assert world.content("delays", DAY) != before
-    assert "late" in (world.content("delays", DAY) or "")
-    assert check(world, at("03T08")) == []
-    assert [event.kind for event in world.events("delays")] == [FeedEventKind.PRODUCED] * 2
-    assert [event.nominal_time for event in world.events("weather") if event.kind is FeedEventKind.CHANGED] == [
+    lifecycle = processed(tmp_path, state=state_url)
+    before = lifecycle.content("delays", DAY)
+    lifecycle.land("weather", at("03T02"), text="late")
+    lifecycle.land("weather", at("03T03"), text="late")
+    assert check(lifecycle, at("03T05:59")) == []
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert lifecycle.content("delays", DAY) != before
+    assert "late" in (lifecycle.content("delays", DAY) or "")
+    assert check(lifecycle, at("03T08")) == []
+    assert [event.kind for event in lifecycle.events("delays")] == [FeedEventKind.PRODUCED] * 2
+    assert [event.nominal_time for event in lifecycle.events("weather") if event.kind is FeedEventKind.CHANGED] == [
         at("03T02"),
         at("03T03"),
     ]
 
 
 def test_row_69_without_new_data_nothing_is_run_again(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url)
+    lifecycle = processed(tmp_path, state=state_url)
     for hour in (6, 8, 10, 12, 14, 15):
-        assert world.look_for_late(at(f"03T{hour:02}")).verdicts == (LateVerdict.UNCHANGED,)
-    assert world.late_check("daily", DAY) is None
-    assert world.instances("daily")[DAY].attempt == 1
+        assert lifecycle.look_for_late(at(f"03T{hour:02}")).verdicts == (LateVerdict.UNCHANGED,)
+    assert lifecycle.late_check("daily", DAY) is None
+    assert lifecycle.instances("daily")[DAY].attempt == 1
 
 
 @pytest.mark.parametrize(
@@ -119,105 +119,105 @@ def test_row_69_without_new_data_nothing_is_run_again(tmp_path: Path, state_url:
 def test_rows_69_70_71_checks_come_by_policy_from_the_nominal_time_to_the_cut_off(
     tmp_path: Path, state_url: str, policy: str, due: list[str]
 ) -> None:
-    world = processed(tmp_path, state=state_url, late_process={**LATE, "policy": policy})
+    lifecycle = processed(tmp_path, state=state_url, late_process={**LATE, "policy": policy})
     made = []
-    while (planned := world.late_check("daily", DAY)) is not None:
+    while (planned := lifecycle.late_check("daily", DAY)) is not None:
         assert planned.due_at is not None
         made.append(f"{planned.due_at:%H}")
-        world.look_for_late(planned.due_at)
+        lifecycle.look_for_late(planned.due_at)
     assert made == due
 
 
 def test_row_70_exponential_checks_find_what_came_between_two_of_them(tmp_path: Path, state_url: str) -> None:
     late = {**LATE, "policy": "exp-backoff"}
-    world = processed(tmp_path, state=state_url, late_process=late)
-    assert check(world, at("03T06")) == []
-    world.land("weather", DAY, text="late")
-    assert check(world, at("03T12")) == []
-    assert check(world, at("03T14")) == [DAY]
-    assert check(world, at("03T15")) == []
+    lifecycle = processed(tmp_path, state=state_url, late_process=late)
+    assert check(lifecycle, at("03T06")) == []
+    lifecycle.land("weather", DAY, text="late")
+    assert check(lifecycle, at("03T12")) == []
+    assert check(lifecycle, at("03T14")) == [DAY]
+    assert check(lifecycle, at("03T15")) == []
 
 
 def test_row_71_a_final_check_finds_everything_at_the_cut_off(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url, late_process={**LATE, "policy": "final"})
+    lifecycle = processed(tmp_path, state=state_url, late_process={**LATE, "policy": "final"})
     for hour in (0, 1, 2):
-        world.land("weather", at(f"03T0{hour}"), text="late")
-        assert check(world, at(f"03T1{hour}")) == []
-    assert check(world, at("03T15")) == [DAY]
-    assert (world.content("delays", DAY) or "").count("late") == 3
+        lifecycle.land("weather", at(f"03T0{hour}"), text="late")
+        assert check(lifecycle, at(f"03T1{hour}")) == []
+    assert check(lifecycle, at("03T15")) == [DAY]
+    assert (lifecycle.content("delays", DAY) or "").count("late") == 3
 
 
 def test_row_72_the_check_at_the_cut_off_is_the_last(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url)
-    world.look_for_late(at("03T14"))
-    world.land("weather", at("03T02"), text="late")
-    world.look_for_late(at("03T15"))
-    assert world.launch(world.tick(at("03T15:01")), at("03T15:01")) == [DAY]
-    assert world.late_check("daily", DAY) is None
-    world.land("weather", at("03T02"), text="too late")
-    assert check(world, at("03T15:02")) == []
-    assert check(world, at("04T15")) == []
+    lifecycle = processed(tmp_path, state=state_url)
+    lifecycle.look_for_late(at("03T14"))
+    lifecycle.land("weather", at("03T02"), text="late")
+    lifecycle.look_for_late(at("03T15"))
+    assert lifecycle.launch(lifecycle.tick(at("03T15:01")), at("03T15:01")) == [DAY]
+    assert lifecycle.late_check("daily", DAY) is None
+    lifecycle.land("weather", at("03T02"), text="too late")
+    assert check(lifecycle, at("03T15:02")) == []
+    assert check(lifecycle, at("04T15")) == []
 
 
 def test_row_72_a_run_that_ends_after_the_cut_off_is_never_checked(tmp_path: Path, state_url: str) -> None:
-    world = World.of(tmp_path, *entities(), state=state_url)
-    world.land("weather", *hours(4, DAY))
-    world.land("flights", DAY)
-    world.launch(world.tick(at("03T15:01")), at("03T15:01"))
-    assert world.late_check("daily", DAY) is None
-    world.land("weather", DAY, text="late")
-    assert check(world, at("04")) == []
+    lifecycle = LifecycleHarness.of(tmp_path, *entities(), state=state_url)
+    lifecycle.land("weather", *hours(4, DAY))
+    lifecycle.land("flights", DAY)
+    lifecycle.launch(lifecycle.tick(at("03T15:01")), at("03T15:01"))
+    assert lifecycle.late_check("daily", DAY) is None
+    lifecycle.land("weather", DAY, text="late")
+    assert check(lifecycle, at("04")) == []
 
 
 def test_row_73_an_input_that_shrinks_is_another_one_too(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url)
-    world.land("weather", DAY, text="more")
-    assert check(world, at("03T06")) == [DAY]
-    assert "more" in (world.content("delays", DAY) or "")
-    max(world.folder("weather", DAY).glob("*.csv"), key=lambda file: file.stat().st_size).unlink()
-    assert check(world, at("03T08")) == [DAY]
-    assert "more" not in (world.content("delays", DAY) or "")
+    lifecycle = processed(tmp_path, state=state_url)
+    lifecycle.land("weather", DAY, text="more")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert "more" in (lifecycle.content("delays", DAY) or "")
+    max(lifecycle.folder("weather", DAY).glob("*.csv"), key=lambda file: file.stat().st_size).unlink()
+    assert check(lifecycle, at("03T08")) == [DAY]
+    assert "more" not in (lifecycle.content("delays", DAY) or "")
 
 
 def test_row_74_an_input_that_is_not_listed_does_not_count(tmp_path: Path, state_url: str) -> None:
-    world = processed(tmp_path, state=state_url)
-    world.land("flights", DAY, text="late")
-    assert check(world, at("03T06")) == []
-    assert world.events("flights")[-1].kind is FeedEventKind.ARRIVED
+    lifecycle = processed(tmp_path, state=state_url)
+    lifecycle.land("flights", DAY, text="late")
+    assert check(lifecycle, at("03T06")) == []
+    assert lifecycle.events("flights")[-1].kind is FeedEventKind.ARRIVED
 
 
 def test_a_rewrite_of_equal_size_counts(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    rewrite(world, "weather", at("03T01"), "W")
-    assert check(world, at("03T06")) == [DAY]
-    assert "W" in (world.content("delays", DAY) or "")
-    assert world.events("weather")[-1].payload["replaced"] == 1
+    lifecycle = processed(tmp_path)
+    rewrite(lifecycle, "weather", at("03T01"), "W")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert "W" in (lifecycle.content("delays", DAY) or "")
+    assert lifecycle.events("weather")[-1].payload["replaced"] == 1
 
 
 def test_a_file_that_was_only_touched_does_not_count(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    rewrite(world, "weather", at("03T01"), "w")
-    os.utime(world.folder("weather", at("03T02")))
-    assert check(world, at("03T06")) == []
-    assert {event.kind for event in world.events("weather")} == {FeedEventKind.ARRIVED}
+    lifecycle = processed(tmp_path)
+    rewrite(lifecycle, "weather", at("03T01"), "w")
+    os.utime(lifecycle.folder("weather", at("03T02")))
+    assert check(lifecycle, at("03T06")) == []
+    assert {event.kind for event in lifecycle.events("weather")} == {FeedEventKind.ARRIVED}
 
 
 def test_a_change_while_the_run_is_at_work_is_noticed(tmp_path: Path) -> None:
-    world = World.of(tmp_path, *entities())
-    world.land("weather", *hours(4, DAY), text="w")
-    world.land("flights", DAY, text="f")
+    lifecycle = LifecycleHarness.of(tmp_path, *entities())
+    lifecycle.land("weather", *hours(4, DAY), text="w")
+    lifecycle.land("flights", DAY, text="f")
 
     def busy(work: Work) -> Mapping[str, str]:
         texts = joined(work)
-        if world.instances("daily")[DAY].attempt == 1:
-            world.land("weather", DAY, text="meanwhile")
+        if lifecycle.instances("daily")[DAY].attempt == 1:
+            lifecycle.land("weather", DAY, text="meanwhile")
         return texts
 
-    world.job = busy
-    world.launch(world.tick(at("03T05")), at("03T05"))
-    assert "meanwhile" not in (world.content("delays", DAY) or "")
-    assert check(world, at("03T06")) == [DAY]
-    assert "meanwhile" in (world.content("delays", DAY) or "")
+    lifecycle.job = busy
+    lifecycle.launch(lifecycle.tick(at("03T05")), at("03T05"))
+    assert "meanwhile" not in (lifecycle.content("delays", DAY) or "")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert "meanwhile" in (lifecycle.content("delays", DAY) or "")
 
 
 def test_an_optional_instance_that_arrives_late_counts(tmp_path: Path) -> None:
@@ -231,17 +231,17 @@ def test_an_optional_instance_that_arrives_late_counts(tmp_path: Path) -> None:
         end=DAY + timedelta(days=1),
         late_process=LATE,
     )
-    world = World.of(tmp_path, *entities()[:3], optional)
-    world.job = joined
-    world.land("weather", *hours(3, DAY), text="w")
-    world.land("flights", DAY, text="f")
-    world.launch(world.tick(at("03T05")), at("03T05"))
-    world.land("weather", at("03T03"), text="late")
-    assert check(world, at("03T06")) == []
-    world.arrive(at("03T07"))
-    assert check(world, at("03T08")) == [DAY]
-    assert world.instances("daily")[DAY].reason is None
-    assert "late" in (world.content("delays", DAY) or "")
+    lifecycle = LifecycleHarness.of(tmp_path, *entities()[:3], optional)
+    lifecycle.job = joined
+    lifecycle.land("weather", *hours(3, DAY), text="w")
+    lifecycle.land("flights", DAY, text="f")
+    lifecycle.launch(lifecycle.tick(at("03T05")), at("03T05"))
+    lifecycle.land("weather", at("03T03"), text="late")
+    assert check(lifecycle, at("03T06")) == []
+    lifecycle.arrive(at("03T07"))
+    assert check(lifecycle, at("03T08")) == [DAY]
+    assert lifecycle.instances("daily")[DAY].reason is None
+    assert "late" in (lifecycle.content("delays", DAY) or "")
 
 
 def test_a_correction_flows_down_as_far_as_it_is_declared(tmp_path: Path) -> None:
@@ -263,115 +263,115 @@ def test_a_correction_flows_down_as_far_as_it_is_declared(tmp_path: Path) -> Non
         end=DAY + timedelta(days=1),
     )
     more = [feed(name, "days(1)", start=DAY) for name in ("summary", "old")]
-    world = processed(tmp_path, *entities(), *more, report, deaf)
-    world.launch(world.tick(at("03T05:10")), at("03T05:10"))
-    assert world.statuses("report") == world.statuses("deaf") == {DAY: SUCCEEDED}
-    world.land("weather", DAY, text="late")
-    assert check(world, at("03T06")) == [DAY]
-    assert "late" not in (world.content("summary", DAY) or "")
-    world.look_for_late(at("03T08"))
-    assert world.statuses("report") == {DAY: READY}
-    assert world.instances("report")[DAY].reason == f"{LATE_DATA}delays 2013-11-03T00:00Z changed"
-    world.launch(world.tick(at("03T08")), at("03T08"))
-    assert "late" in (world.content("summary", DAY) or "")
-    assert "late" not in (world.content("old", DAY) or "")
-    assert world.instances("deaf")[DAY].attempt == 1
+    lifecycle = processed(tmp_path, *entities(), *more, report, deaf)
+    lifecycle.launch(lifecycle.tick(at("03T05:10")), at("03T05:10"))
+    assert lifecycle.statuses("report") == lifecycle.statuses("deaf") == {DAY: SUCCEEDED}
+    lifecycle.land("weather", DAY, text="late")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert "late" not in (lifecycle.content("summary", DAY) or "")
+    lifecycle.look_for_late(at("03T08"))
+    assert lifecycle.statuses("report") == {DAY: READY}
+    assert lifecycle.instances("report")[DAY].reason == f"{LATE_DATA}delays 2013-11-03T00:00Z changed"
+    lifecycle.launch(lifecycle.tick(at("03T08")), at("03T08"))
+    assert "late" in (lifecycle.content("summary", DAY) or "")
+    assert "late" not in (lifecycle.content("old", DAY) or "")
+    assert lifecycle.instances("deaf")[DAY].attempt == 1
 
 
 def test_the_reason_names_what_changed_and_the_run_is_told(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", *hours(4, DAY), text="late")
-    world.look_for_late(at("03T06"))
-    row = world.instances("daily")[DAY]
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", *hours(4, DAY), text="late")
+    lifecycle.look_for_late(at("03T06"))
+    row = lifecycle.instances("daily")[DAY]
     assert row.reason == (
         "late data: weather 2013-11-03T00:00Z changed, weather 2013-11-03T01:00Z changed, "
         "weather 2013-11-03T02:00Z changed and 1 more"
     )
-    (request,) = world.tick(at("03T06"))
+    (request,) = lifecycle.tick(at("03T06"))
     assert request.late == {DAY: ("weather",)}
-    (published,) = world.run("daily", DAY, at("03T06"), "run-9")
+    (published,) = lifecycle.run("daily", DAY, at("03T06"), "run-9")
     assert published.late == ("weather",)
-    assert world.events("delays")[-1].payload["late"] == ["weather"]
-    assert world.tick(at("03T06:01")) == []
-    (published,) = world.run("daily", DAY, at("03T06:02"), "run-10")
+    assert lifecycle.events("delays")[-1].payload["late"] == ["weather"]
+    assert lifecycle.tick(at("03T06:01")) == []
+    (published,) = lifecycle.run("daily", DAY, at("03T06:02"), "run-10")
     assert published.late == ()
 
 
 def test_the_workflow_for_late_data_is_run_for_them(tmp_path: Path) -> None:
     late = {**LATE, "inputs": {"weather": {"path": "jobs:late"}}}
-    world = processed(tmp_path, late_process=late)
+    lifecycle = processed(tmp_path, late_process=late)
     seen = []
 
     def note(work: Work) -> Mapping[str, str]:
         seen.append(work.path)
         return {target.name: "again" for target in work.outputs}
 
-    world.job = note
-    world.land("weather", DAY, text="late")
-    assert check(world, at("03T06")) == [DAY]
-    world.run("daily", DAY, at("03T06:30"), world.run_id())
+    lifecycle.job = note
+    lifecycle.land("weather", DAY, text="late")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    lifecycle.run("daily", DAY, at("03T06:30"), lifecycle.run_id())
     assert seen == ["jobs:late", "jobs:run"]
 
 
 def test_a_late_rerun_that_fails_leaves_the_old_output_and_its_retry_is_late_too(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    before = world.content("delays", DAY)
+    lifecycle = processed(tmp_path)
+    before = lifecycle.content("delays", DAY)
 
     def fail(work: Work) -> Mapping[str, str]:
         raise RuntimeError("no")
 
-    world.job = fail
-    world.land("weather", DAY, text="late")
-    world.look_for_late(at("03T06"))
-    world.tick(at("03T06"))
+    lifecycle.job = fail
+    lifecycle.land("weather", DAY, text="late")
+    lifecycle.look_for_late(at("03T06"))
+    lifecycle.tick(at("03T06"))
     with pytest.raises(RuntimeError):
-        world.run("daily", DAY, at("03T06"), world.run_id())
-    assert world.statuses("daily") == {DAY: FAILED}
-    assert world.content("delays", DAY) == before
-    assert check(world, at("03T08")) == []
-    world.job = joined
-    (published,) = world.run("daily", DAY, at("03T09"), world.run_id())
+        lifecycle.run("daily", DAY, at("03T06"), lifecycle.run_id())
+    assert lifecycle.statuses("daily") == {DAY: FAILED}
+    assert lifecycle.content("delays", DAY) == before
+    assert check(lifecycle, at("03T08")) == []
+    lifecycle.job = joined
+    (published,) = lifecycle.run("daily", DAY, at("03T09"), lifecycle.run_id())
     assert published.late == ("weather",)
 
 
 def test_what_failed_since_is_run_again_when_more_data_come(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.job = lambda _: {}
+    lifecycle = processed(tmp_path)
+    lifecycle.job = lambda _: {}
     with pytest.raises(KeyError):
-        world.run("daily", DAY, at("03T05:30"), world.run_id())
-    world.job = joined
-    world.land("weather", DAY, text="late")
-    assert check(world, at("03T06")) == [DAY]
-    assert world.statuses("daily") == {DAY: SUCCEEDED}
+        lifecycle.run("daily", DAY, at("03T05:30"), lifecycle.run_id())
+    lifecycle.job = joined
+    lifecycle.land("weather", DAY, text="late")
+    assert check(lifecycle, at("03T06")) == [DAY]
+    assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
 
 
 def test_an_instance_at_work_is_looked_at_after_the_same_delay(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
-    with world.database.begin() as connection:
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
+    with lifecycle.database.begin() as connection:
         key = ProcessKey("daily", "primary", DAY)
         ProcessInstances(connection).transition(key, {SUCCEEDED}, status=RUNNING, updated_at=at("03T05:30"))
-    assert world.look_for_late(at("03T06")).verdicts == (LateVerdict.PUT_OFF,)
-    planned = world.late_check("daily", DAY)
+    assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.PUT_OFF,)
+    planned = lifecycle.late_check("daily", DAY)
     assert planned is not None
     assert planned.due_at == at("03T07")
-    assert world.events("weather")[-1].kind is FeedEventKind.ARRIVED
+    assert lifecycle.events("weather")[-1].kind is FeedEventKind.ARRIVED
 
 
 def test_in_safe_mode_checks_are_put_off(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
-    assert world.look_for_late(at("03T06"), is_safe_mode=True).verdicts == (LateVerdict.PUT_OFF,)
-    assert world.statuses("daily") == {DAY: SUCCEEDED}
-    assert check(world, at("03T07")) == [DAY]
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
+    assert lifecycle.look_for_late(at("03T06"), is_safe_mode=True).verdicts == (LateVerdict.PUT_OFF,)
+    assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
+    assert check(lifecycle, at("03T07")) == [DAY]
 
 
 def test_an_input_that_was_evicted_since_refuses_the_rerun_and_says_so(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
-    evict(world, "flights", DAY)
-    assert check(world, at("03T06")) == []
-    row = world.instances("daily")[DAY]
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
+    evict(lifecycle, "flights", DAY)
+    assert check(lifecycle, at("03T06")) == []
+    row = lifecycle.instances("daily")[DAY]
     assert (row.status, row.attempt) == (SUCCEEDED, 1)
     assert row.reason == (
         "late data: weather 2013-11-03T00:00Z changed; not run again: flights 2013-11-03T00:00Z was evicted since"
@@ -379,41 +379,41 @@ def test_an_input_that_was_evicted_since_refuses_the_rerun_and_says_so(tmp_path:
 
 
 def test_an_eviction_alone_is_no_late_data(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    evict(world, "weather", DAY)
-    assert world.look_for_late(at("03T06")).verdicts == (LateVerdict.UNCHANGED,)
-    assert world.instances("daily")[DAY].reason is None
+    lifecycle = processed(tmp_path)
+    evict(lifecycle, "weather", DAY)
+    assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.UNCHANGED,)
+    assert lifecycle.instances("daily")[DAY].reason is None
 
 
-def evict(world: World, name: str, when: datetime) -> None:
-    with world.database.begin() as connection:
+def evict(lifecycle: LifecycleHarness, name: str, when: datetime) -> None:
+    with lifecycle.database.begin() as connection:
         instances = FeedInstances(connection)
         row = instances.get_many([FeedKey(name, "primary", when)])[FeedKey(name, "primary", when)]
         instances.put([replace(row, status=FeedInstanceStatus.EVICTED)])
-    for file in world.folder(name, when).iterdir():
+    for file in lifecycle.folder(name, when).iterdir():
         file.unlink()
 
 
 def test_an_instance_that_is_being_rewritten_is_waited_for(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    folder = world.folder("weather", DAY)
+    lifecycle = processed(tmp_path)
+    folder = lifecycle.folder("weather", DAY)
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
-    assert check(world, at("03T06")) == []
-    world.land("weather", DAY, text="rewritten")
-    assert check(world, at("03T08")) == [DAY]
-    assert "rewritten" in (world.content("delays", DAY) or "")
+    assert check(lifecycle, at("03T06")) == []
+    lifecycle.land("weather", DAY, text="rewritten")
+    assert check(lifecycle, at("03T08")) == [DAY]
+    assert "rewritten" in (lifecycle.content("delays", DAY) or "")
 
 
 def test_an_instance_that_is_gone_for_good_refuses_the_rerun(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    for file in world.folder("weather", DAY).iterdir():
+    lifecycle = processed(tmp_path)
+    for file in lifecycle.folder("weather", DAY).iterdir():
         file.unlink()
-    world.look_for_late(at("03T14"))
-    assert world.instances("daily")[DAY].reason is None
-    assert check(world, at("03T15")) == []
-    assert (world.instances("daily")[DAY].reason or "").endswith("weather 2013-11-03T00:00Z is not there any more")
+    lifecycle.look_for_late(at("03T14"))
+    assert lifecycle.instances("daily")[DAY].reason is None
+    assert check(lifecycle, at("03T15")) == []
+    assert (lifecycle.instances("daily")[DAY].reason or "").endswith("weather 2013-11-03T00:00Z is not there any more")
 
 
 def test_two_processes_that_read_one_change_are_both_run_again(tmp_path: Path) -> None:
@@ -426,20 +426,20 @@ def test_two_processes_that_read_one_change_are_both_run_again(tmp_path: Path) -
         end=DAY + timedelta(days=1),
         late_process={**LATE, "delay": "hours(3)"},
     )
-    world = processed(tmp_path, *entities(), feed("others", "days(1)", start=DAY), other)
-    world.land("weather", DAY, text="late")
-    check(world, at("03T06"))
-    assert world.instances("daily")[DAY].attempt == 2
-    assert world.instances("other")[DAY].attempt == 2
-    world.land("weather", DAY, text="later")
-    assert check(world, at("03T08")) == [DAY]
-    assert check(world, at("03T09")) == [DAY]
-    changed = [event for event in world.events("weather") if event.kind is FeedEventKind.CHANGED]
+    lifecycle = processed(tmp_path, *entities(), feed("others", "days(1)", start=DAY), other)
+    lifecycle.land("weather", DAY, text="late")
+    check(lifecycle, at("03T06"))
+    assert lifecycle.instances("daily")[DAY].attempt == 2
+    assert lifecycle.instances("other")[DAY].attempt == 2
+    lifecycle.land("weather", DAY, text="later")
+    assert check(lifecycle, at("03T08")) == [DAY]
+    assert check(lifecycle, at("03T09")) == [DAY]
+    changed = [event for event in lifecycle.events("weather") if event.kind is FeedEventKind.CHANGED]
     assert len(changed) == 2
 
 
 def test_a_newest_instance_alone_does_not_leave_out_a_late_rerun(tmp_path: Path) -> None:
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         weather(),
         feed("delays", start=DAY),
@@ -452,64 +452,64 @@ def test_a_newest_instance_alone_does_not_leave_out_a_late_rerun(tmp_path: Path)
             late_process={**LATE, "delay": "hours(1)"},
         ),
     )
-    world.job = joined
-    world.land("weather", *hours(2, DAY), text="w")
-    world.launch(world.tick(DAY), DAY)
-    world.launch(world.tick(at("03T01")), at("03T01"))
-    world.land("weather", DAY, text="late")
-    world.land("weather", at("03T02"), text="w")
-    world.look_for_late(at("03T02"))
-    world.launch(world.tick(at("03T02")), at("03T02"))
-    world.launch(world.tick(at("03T02:01")), at("03T02:01"))
-    assert set(world.statuses("hourly").values()) == {SUCCEEDED}
-    assert "late" in (world.content("delays", DAY) or "")
+    lifecycle.job = joined
+    lifecycle.land("weather", *hours(2, DAY), text="w")
+    lifecycle.launch(lifecycle.tick(DAY), DAY)
+    lifecycle.launch(lifecycle.tick(at("03T01")), at("03T01"))
+    lifecycle.land("weather", DAY, text="late")
+    lifecycle.land("weather", at("03T02"), text="w")
+    lifecycle.look_for_late(at("03T02"))
+    lifecycle.launch(lifecycle.tick(at("03T02")), at("03T02"))
+    lifecycle.launch(lifecycle.tick(at("03T02:01")), at("03T02:01"))
+    assert set(lifecycle.statuses("hourly").values()) == {SUCCEEDED}
+    assert "late" in (lifecycle.content("delays", DAY) or "")
 
 
 def test_a_feed_that_no_process_watches_is_checked_itself(tmp_path: Path) -> None:
-    world = World.of(tmp_path, weather())
-    world.land("weather", DAY, text="w")
-    world.arrive(DAY)
-    assert world.look_for_late(DAY).changed == frozenset()
-    world.land("weather", DAY, text="late")
-    assert world.look_for_late(at("03T02:59")).verdicts == ()
-    assert world.look_for_late(at("03T03")).changed == {FeedKey("weather", "primary", DAY)}
-    row = world.feed_instances("weather")[DAY]
-    event = world.events("weather")[-1]
+    lifecycle = LifecycleHarness.of(tmp_path, weather())
+    lifecycle.land("weather", DAY, text="w")
+    lifecycle.arrive(DAY)
+    assert lifecycle.look_for_late(DAY).changed == frozenset()
+    lifecycle.land("weather", DAY, text="late")
+    assert lifecycle.look_for_late(at("03T02:59")).verdicts == ()
+    assert lifecycle.look_for_late(at("03T03")).changed == {FeedKey("weather", "primary", DAY)}
+    row = lifecycle.feed_instances("weather")[DAY]
+    event = lifecycle.events("weather")[-1]
     assert (event.kind, event.files, event.payload["added"]) == (FeedEventKind.CHANGED, 2, 1)
     assert (row.status, row.event_seq, row.manifest_digest) == (
         FeedInstanceStatus.AVAILABLE,
         event.seq,
         event.manifest_digest,
     )
-    assert world.look_for_late(at("03T09")).changed == frozenset()
-    assert world.look_for_late(at("03T12")).verdicts == (LateVerdict.UNCHANGED,)
-    assert world.late_check("weather", DAY, "feed") is None
+    assert lifecycle.look_for_late(at("03T09")).changed == frozenset()
+    assert lifecycle.look_for_late(at("03T12")).verdicts == (LateVerdict.UNCHANGED,)
+    assert lifecycle.late_check("weather", DAY, "feed") is None
 
 
 def test_a_process_whose_definition_is_gone_is_looked_at_when_it_is_back(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
     everything = entities()
-    world.declare(*everything[:3])
-    assert world.look_for_late(at("03T06")).verdicts == (LateVerdict.PUT_OFF,)
-    world.declare(*everything)
-    assert check(world, at("03T07")) == [DAY]
+    lifecycle.declare(*everything[:3])
+    assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.PUT_OFF,)
+    lifecycle.declare(*everything)
+    assert check(lifecycle, at("03T07")) == [DAY]
 
 
 def test_without_a_due_check_a_tick_asks_one_question(tmp_path: Path) -> None:
-    world = processed(tmp_path)
+    lifecycle = processed(tmp_path)
     with counted_statements() as statements:
-        world.look_for_late(at("03T05:30"))
+        lifecycle.look_for_late(at("03T05:30"))
     assert len([text for text in statements if "fa_" in text]) <= 2
 
 
 def test_an_instance_that_was_run_again_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
-    world.run("daily", DAY, at("03T05:40"), world.run_id())
-    assert "late" in (world.content("delays", DAY) or "")
-    assert check(world, at("03T06")) == []
-    with world.database.read() as connection:
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
+    lifecycle.run("daily", DAY, at("03T05:40"), lifecycle.run_id())
+    assert "late" in (lifecycle.content("delays", DAY) or "")
+    assert check(lifecycle, at("03T06")) == []
+    with lifecycle.database.read() as connection:
         events = EventLog(connection).for_feed("weather", "primary", FeedEventKind.CHANGED)
     assert [event.nominal_time for event in events] == [DAY]
 
@@ -517,17 +517,17 @@ def test_an_instance_that_was_run_again_meanwhile_is_left_alone(tmp_path: Path) 
 def test_a_run_that_ends_while_storage_is_scanned_has_the_last_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = processed(tmp_path)
-    world.land("weather", DAY, text="late")
+    lifecycle = processed(tmp_path)
+    lifecycle.land("weather", DAY, text="late")
 
     def scan_and_run(*arguments: Any) -> Any:
         found = scan_contents(*arguments)
-        world.run("daily", DAY, at("03T06"), world.run_id())
+        lifecycle.run("daily", DAY, at("03T06"), lifecycle.run_id())
         return found
 
     monkeypatch.setattr("feed_assets.lifecycle.late.detection.scan_contents", scan_and_run)
-    assert world.look_for_late(at("03T06")).verdicts == ()
-    assert world.statuses("daily") == {DAY: SUCCEEDED}
-    planned = world.late_check("daily", DAY)
+    assert lifecycle.look_for_late(at("03T06")).verdicts == ()
+    assert lifecycle.statuses("daily") == {DAY: SUCCEEDED}
+    planned = lifecycle.late_check("daily", DAY)
     assert planned is not None
     assert (planned.due_at, planned.changed) == (at("03T08"), ())

@@ -32,7 +32,7 @@ from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.records import Plan
 from feed_assets.state.late_checks import LateCheck
 from feed_assets.state.records import ProcessInstanceStatus
-from tests.lifecycle.world import feed, process
+from tests.lifecycle.harness import feed, process
 
 ONE, TWO, THREE = (datetime.fromisoformat(f"2024-01-0{day}T00:00+00:00") for day in (1, 2, 3))
 HOUR = timedelta(hours=1)

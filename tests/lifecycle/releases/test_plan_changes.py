@@ -14,7 +14,7 @@ from feed_assets.state.records import (
 )
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence
-from tests.lifecycle.world import START, World, at, counted_statements, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process
 
 AVAILABLE = FeedInstanceStatus.AVAILABLE
 WAITING, READY = ProcessInstanceStatus.WAITING, ProcessInstanceStatus.READY
@@ -82,159 +82,163 @@ def test_every_instance_is_walked_under_the_old_definition_or_will_be_under_the_
 
 
 def test_the_same_plan_costs_one_read(tmp_path: Path) -> None:
-    world = World.of(tmp_path, *(feed(f"feed-{n}") for n in range(20)))
+    lifecycle = LifecycleHarness.of(tmp_path, *(feed(f"feed-{n}") for n in range(20)))
     with counted_statements() as statements:
-        apply_plan(world.database, world.timeline, START)
+        apply_plan(lifecycle.database, lifecycle.timeline, START)
     assert len([text for text in statements if "SELECT" in text]) == 1
     assert not any("INSERT" in text for text in statements)
 
 
 def test_a_plan_with_one_change_reads_the_watermarks_of_what_has_changed_only(tmp_path: Path) -> None:
     feeds = [feed(f"feed-{n}") for n in range(30)]
-    world = World.of(tmp_path, *feeds)
+    lifecycle = LifecycleHarness.of(tmp_path, *feeds)
     with counted_statements() as statements:
-        world.declare(*feeds[1:], feed("feed-0", end=at("09")))
+        lifecycle.declare(*feeds[1:], feed("feed-0", end=at("09")))
     assert len([text for text in statements if "fa_watermarks" in text]) <= 4
 
 
 def test_an_extended_validity_is_walked_to_its_new_end(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", end=at("01T03:00")), process("ping", end=at("01T03:00")))
-    world.land("clicks", *hours(8))
-    world.tick(at("02"))
-    assert list(world.feed_statuses("clicks")) == list(world.statuses("ping")) == hours(3)
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", end=at("01T03:00")), process("ping", end=at("01T03:00")))
+    lifecycle.land("clicks", *hours(8))
+    lifecycle.tick(at("02"))
+    assert list(lifecycle.feed_statuses("clicks")) == list(lifecycle.statuses("ping")) == hours(3)
 
-    world.declare(feed("clicks", end=at("01T05:00")), process("ping", end=at("01T05:00")))
-    world.tick(at("02"))
+    lifecycle.declare(feed("clicks", end=at("01T05:00")), process("ping", end=at("01T05:00")))
+    lifecycle.tick(at("02"))
 
-    assert list(world.feed_statuses("clicks")) == list(world.statuses("ping")) == hours(5)
-    assert len(world.events()) == 5
+    assert list(lifecycle.feed_statuses("clicks")) == list(lifecycle.statuses("ping")) == hours(5)
+    assert len(lifecycle.events()) == 5
 
 
 def test_an_earlier_start_brings_the_earlier_instances_and_repeats_nothing(tmp_path: Path) -> None:
-    world = World.of(tmp_path, feed("clicks", start=at("01T03:00")), process("ping", start=at("01T03:00")))
-    world.land("clicks", *hours(6))
-    world.launch(world.tick(at("01T05:00")), at("01T05:00"))
+    lifecycle = LifecycleHarness.of(
+        tmp_path, feed("clicks", start=at("01T03:00")), process("ping", start=at("01T03:00"))
+    )
+    lifecycle.land("clicks", *hours(6))
+    lifecycle.launch(lifecycle.tick(at("01T05:00")), at("01T05:00"))
 
-    world.declare(feed("clicks"), process("ping"))
-    requests = world.tick(at("01T05:00"))
+    lifecycle.declare(feed("clicks"), process("ping"))
+    requests = lifecycle.tick(at("01T05:00"))
 
     assert [time for request in requests for time in request.nominal_times] == hours(3)
-    assert set(world.feed_statuses("clicks")) == set(hours(6))
-    assert sorted(event.nominal_time for event in world.events()) == hours(6)
+    assert set(lifecycle.feed_statuses("clicks")) == set(hours(6))
+    assert sorted(event.nominal_time for event in lifecycle.events()) == hours(6)
 
 
 def test_a_later_start_takes_back_what_is_before_it_as_long_as_nothing_was_begun(tmp_path: Path) -> None:
     inputs = {"clicks": "now(0,0)"}
-    world = World.of(tmp_path, feed("clicks"), process("count", inputs=inputs, timeout="hours(2)"))
-    world.tick(at("01T01:00"))
-    world.declare(
+    lifecycle = LifecycleHarness.of(tmp_path, feed("clicks"), process("count", inputs=inputs, timeout="hours(2)"))
+    lifecycle.tick(at("01T01:00"))
+    lifecycle.declare(
         feed("clicks", start=at("01T05:00")), process("count", inputs=inputs, start=at("01T05:00"), timeout="hours(2)")
     )
-    world.land("clicks", *hours(6))
-    world.looked.clear()
+    lifecycle.land("clicks", *hours(6))
+    lifecycle.looked.clear()
 
-    requests = world.tick(at("01T05:00"))
+    requests = lifecycle.tick(at("01T05:00"))
 
     assert [request.nominal_times for request in requests] == [(at("01T05:00"),)]
-    assert list(world.statuses("count")) == [at("01T05:00")]
-    assert world.looked == [world.feed("clicks").path(at("01T05:00"))]
+    assert list(lifecycle.statuses("count")) == [at("01T05:00")]
+    assert lifecycle.looked == [lifecycle.feed("clicks").path(at("01T05:00"))]
 
 
 def test_a_process_that_was_removed_waits_and_goes_on_when_it_comes_back(tmp_path: Path) -> None:
     clicks, reader = feed("clicks"), process("count", inputs={"clicks": "now(0,0)"}, timeout="hours(2)")
-    world = World.of(tmp_path, clicks, reader)
-    world.tick(START)
-    world.declare(clicks)
-    world.land("clicks", START, at("01T04:00"))
-    world.tick(at("01T04:00"))
-    assert world.statuses("count") == {START: WAITING}
-    assert world.instances("count")[START].deadline_at is None
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, reader)
+    lifecycle.tick(START)
+    lifecycle.declare(clicks)
+    lifecycle.land("clicks", START, at("01T04:00"))
+    lifecycle.tick(at("01T04:00"))
+    assert lifecycle.statuses("count") == {START: WAITING}
+    assert lifecycle.instances("count")[START].deadline_at is None
 
-    world.declare(clicks, reader)
-    world.tick(at("01T04:10"))
+    lifecycle.declare(clicks, reader)
+    lifecycle.tick(at("01T04:10"))
 
-    assert world.times("count", READY) == [START, at("01T04:00")]
-    assert world.times("count", WAITING) == [at("01T01:00"), at("01T02:00"), at("01T03:00")]
+    assert lifecycle.times("count", READY) == [START, at("01T04:00")]
+    assert lifecycle.times("count", WAITING) == [at("01T01:00"), at("01T02:00"), at("01T03:00")]
 
 
 def test_ready_instances_of_a_removed_process_wait_and_are_ready_when_it_comes_back(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping"))
-    world.arrive(START)
-    world.ready(START)
-    world.declare(process("other"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping"))
+    lifecycle.arrive(START)
+    lifecycle.ready(START)
+    lifecycle.declare(process("other"))
 
-    assert all(request.process.process == "other" for request in world.tick(at("01T00:10")))
-    assert world.statuses("ping") == {START: WAITING}
+    assert all(request.process.process == "other" for request in lifecycle.tick(at("01T00:10")))
+    assert lifecycle.statuses("ping") == {START: WAITING}
 
-    world.declare(process("ping"))
-    assert [request.nominal_times for request in world.tick(at("01T00:20"))] == [(START,)]
+    lifecycle.declare(process("ping"))
+    assert [request.nominal_times for request in lifecycle.tick(at("01T00:20"))] == [(START,)]
 
 
 def test_a_feed_that_was_removed_is_walked_on_when_it_comes_back(tmp_path: Path) -> None:
     clicks, other = feed("clicks"), feed("other")
-    world = World.of(tmp_path, clicks, other)
-    world.arrive(START)
-    world.declare(other)
-    world.arrive(at("01T03:00"))
-    assert (watermark := world.watermark(WatermarkKind.FEED, "clicks")) is not None
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, other)
+    lifecycle.arrive(START)
+    lifecycle.declare(other)
+    lifecycle.arrive(at("01T03:00"))
+    assert (watermark := lifecycle.watermark(WatermarkKind.FEED, "clicks")) is not None
     assert watermark.next_time is None
 
-    world.declare(clicks, other)
-    world.land("clicks", *hours(4))
-    world.arrive(at("01T10:00"))
+    lifecycle.declare(clicks, other)
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.arrive(at("01T10:00"))
 
-    assert world.times_of_feed("clicks", AVAILABLE) == hours(4)
+    assert lifecycle.times_of_feed("clicks", AVAILABLE) == hours(4)
 
 
 def test_a_process_with_one_input_less_is_ready_when_the_others_are_there(tmp_path: Path) -> None:
     clicks, views = feed("clicks"), feed("views")
-    world = World.of(tmp_path, clicks, views, process("count", inputs={"clicks": "now(0,0)", "views": "now(0,0)"}))
-    world.land("clicks", START)
-    assert world.tick(START) == []
+    lifecycle = LifecycleHarness.of(
+        tmp_path, clicks, views, process("count", inputs={"clicks": "now(0,0)", "views": "now(0,0)"})
+    )
+    lifecycle.land("clicks", START)
+    assert lifecycle.tick(START) == []
 
-    world.declare(clicks, views, process("count", inputs={"clicks": "now(0,0)"}))
+    lifecycle.declare(clicks, views, process("count", inputs={"clicks": "now(0,0)"}))
 
-    assert [request.nominal_times for request in world.tick(at("01T00:10"))] == [(START,)]
+    assert [request.nominal_times for request in lifecycle.tick(at("01T00:10"))] == [(START,)]
     with counted_statements() as statements:
-        world.ready(at("01T00:11"))
+        lifecycle.ready(at("01T00:11"))
     assert not any("UPDATE" in text for text in statements)
 
 
 def test_a_changed_frequency_makes_no_instances_before_its_effective_time(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", "hours(1)"))
-    world.tick(at("01T02:00"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", "hours(1)"))
+    lifecycle.tick(at("01T02:00"))
 
-    world.declare(process("ping", "minutes(30)"))
-    world.tick(at("01T03:00"))
+    lifecycle.declare(process("ping", "minutes(30)"))
+    lifecycle.tick(at("01T03:00"))
 
-    assert list(world.statuses("ping")) == [*hours(3), at("01T02:30"), at("01T03:00")]
+    assert list(lifecycle.statuses("ping")) == [*hours(3), at("01T02:30"), at("01T03:00")]
 
 
 def test_instances_off_the_new_grid_are_taken_back_as_long_as_nothing_was_begun(tmp_path: Path) -> None:
     clicks, inputs = feed("clicks", "minutes(30)"), {"clicks": "now(0,0)"}
-    world = World.of(tmp_path, clicks, process("count", "minutes(30)", inputs=inputs))
-    world.tick(at("01T00:30"))
-    world.declare(clicks, process("count", inputs=inputs))
-    world.land("clicks", START, at("01T00:30"))
+    lifecycle = LifecycleHarness.of(tmp_path, clicks, process("count", "minutes(30)", inputs=inputs))
+    lifecycle.tick(at("01T00:30"))
+    lifecycle.declare(clicks, process("count", inputs=inputs))
+    lifecycle.land("clicks", START, at("01T00:30"))
 
-    requests = world.tick(at("01T00:40"))
+    requests = lifecycle.tick(at("01T00:40"))
 
     assert [request.nominal_times for request in requests] == [(START,)]
-    assert list(world.statuses("count")) == [START]
+    assert list(lifecycle.statuses("count")) == [START]
 
 
 def test_a_server_with_an_older_plan_does_no_lasting_harm(tmp_path: Path) -> None:
     clicks, views = feed("clicks"), feed("views", start=at("02"))
-    world = World.of(tmp_path, clicks)
-    older = world.plan
-    world.declare(clicks, views, process("ping"))
-    newer = world.plan
-    world.land("views", at("02"))
+    lifecycle = LifecycleHarness.of(tmp_path, clicks)
+    older = lifecycle.plan
+    lifecycle.declare(clicks, views, process("ping"))
+    newer = lifecycle.plan
+    lifecycle.land("views", at("02"))
 
-    world.use(older)
-    world.tick(at("02"))
-    world.use(newer)
-    world.tick(at("02"))
+    lifecycle.use(older)
+    lifecycle.tick(at("02"))
+    lifecycle.use(newer)
+    lifecycle.tick(at("02"))
 
-    assert world.feed_statuses("views") == {at("02"): AVAILABLE}
-    assert len(world.statuses("ping")) == 25
+    assert lifecycle.feed_statuses("views") == {at("02"): AVAILABLE}
+    assert len(lifecycle.statuses("ping")) == 25

@@ -21,7 +21,7 @@ from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.grids import is_same_grid
 from feed_assets.timing.sequence import InstanceSequence
 from tests.drills import sized
-from tests.lifecycle.world import START, World, at, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, process
 
 EXAMPLES = sized(12, 300)
 DAY = timedelta(days=1)
@@ -102,21 +102,23 @@ class Model:
 def test_in_the_end_there_is_what_governs_without_hole_or_overlap(
     tmp_path_factory: pytest.TempPathFactory, first: Change, more: Sequence[Change], last: int
 ) -> None:
-    world = World.of(tmp_path_factory.mktemp("world"), process("ping", first.frequency, **first.declared()))
+    lifecycle = LifecycleHarness.of(
+        tmp_path_factory.mktemp("world"), process("ping", first.frequency, **first.declared())
+    )
     model, now = Model(), START
     model.change(first, now, has_begun=False)
     for change in more:
         now += timedelta(minutes=change.minutes)
-        world.tick(now)
-        has_begun = bool(world.statuses("ping"))
-        world.declare(process("ping", change.frequency, **change.declared()))
+        lifecycle.tick(now)
+        has_begun = bool(lifecycle.statuses("ping"))
+        lifecycle.declare(process("ping", change.frequency, **change.declared()))
         model.change(change, now, has_begun=has_begun)
     now += timedelta(minutes=last)
-    world.tick(now)
+    lifecycle.tick(now)
 
     expected = model.times(now)
     assert expected == sorted(set(expected))
-    found = world.instances("ping")
+    found = lifecycle.instances("ping")
     assert set(expected) <= set(found), "a hole"
     surplus = set(found) - set(expected)
     assert all(found[time].request_key is not None for time in surplus), "an overlap"
@@ -148,10 +150,10 @@ def test_the_newest_release_that_has_begun_by_then_governs_a_time(starts: list[i
 
 
 def test_the_first_instance_after_a_time_may_be_of_a_later_span(tmp_path: Path) -> None:
-    world = World.of(tmp_path, process("ping", "days(1)"))
-    daily = ActiveRelease.whole(world.plan, ("ping", "primary"))
-    world.declare(process("ping", "hours(1)"))
-    hourly = ActiveRelease.whole(world.plan, ("ping", "primary"))
+    lifecycle = LifecycleHarness.of(tmp_path, process("ping", "days(1)"))
+    daily = ActiveRelease.whole(lifecycle.plan, ("ping", "primary"))
+    lifecycle.declare(process("ping", "hours(1)"))
+    hourly = ActiveRelease.whole(lifecycle.plan, ("ping", "primary"))
     spans = [
         _cut(daily, at("01"), at("02T10:00")),
         _cut(hourly, at("02T10:00"), at("03")),

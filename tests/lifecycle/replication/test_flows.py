@@ -20,7 +20,7 @@ from feed_assets.lifecycle.instances.schedules import (
 from feed_assets.lifecycle.late.lateness import LateVerdict
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus, WatermarkKind
-from tests.lifecycle.world import START, World, at, feed, hours, process
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 
 FLOW = "clicks@primary"
 HOUR = timedelta(hours=1)
@@ -53,57 +53,57 @@ def replicated(
     )
 
 
-def world_of(root: Path, *entities: Any) -> World:
+def harness_of(root: Path, *entities: Any) -> LifecycleHarness:
     declared = {name for entity in entities if isinstance(entity, Feed) for name in entity.clusters}
-    return World.of(root, *entities, clusters=sorted(declared))
+    return LifecycleHarness.of(root, *entities, clusters=sorted(declared))
 
 
-def pass_time(world: World, as_of: datetime, *clusters: str) -> None:
+def pass_time(lifecycle: LifecycleHarness, as_of: datetime, *clusters: str) -> None:
     """What arrives, and a tick of each cluster with the runs that it asks for."""
-    for cluster in world.plan.clusters:
-        world.arrive(as_of, cluster)
-    for cluster in clusters or sorted(world.plan.clusters):
-        world.launch(world.tick(as_of, cluster), as_of)
+    for cluster in lifecycle.plan.clusters:
+        lifecycle.arrive(as_of, cluster)
+    for cluster in clusters or sorted(lifecycle.plan.clusters):
+        lifecycle.launch(lifecycle.tick(as_of, cluster), as_of)
 
 
-def files(world: World, time: datetime, cluster: str = "backup") -> dict[str, str]:
+def files(lifecycle: LifecycleHarness, time: datetime, cluster: str = "backup") -> dict[str, str]:
     """What an instance holds on a cluster, hidden files left out."""
-    folder = world.folder("clicks", time, cluster)
+    folder = lifecycle.folder("clicks", time, cluster)
     found = (file for file in folder.rglob("*") if file.is_file() and not file.name.startswith((".", "_")))
     return {str(file.relative_to(folder)): file.read_text() for file in found}
 
 
 def test_row_59_an_instance_is_copied_once_its_flag_is_there_and_the_flag_comes_last(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated(flag="_DONE"))
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"))
-    assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.WAITING}
-    world.flag("clicks", START)
-    pass_time(world, at("01T00:10"))
-    assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
-    assert files(world, START) == files(world, START, "primary") != {}
-    assert (world.folder("clicks", START, "backup") / "_DONE").exists()
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
-    (event,) = [event for event in world.events("clicks") if event.cluster == "backup"]
+    lifecycle = harness_of(tmp_path, replicated(flag="_DONE"))
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    assert lifecycle.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.WAITING}
+    lifecycle.flag("clicks", START)
+    pass_time(lifecycle, at("01T00:10"))
+    assert lifecycle.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert files(lifecycle, START) == files(lifecycle, START, "primary") != {}
+    assert (lifecycle.folder("clicks", START, "backup") / "_DONE").exists()
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
+    (event,) = [event for event in lifecycle.events("clicks") if event.cluster == "backup"]
     assert event.kind is FeedEventKind.REPLICATED
 
 
 def test_a_feed_without_a_flag_has_one_at_its_replicas(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"))
-    assert (world.folder("clicks", START, "backup") / "_SUCCESS").exists()
-    assert not (world.folder("clicks", START) / "_SUCCESS").exists()
+    lifecycle = harness_of(tmp_path, replicated())
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    assert (lifecycle.folder("clicks", START, "backup") / "_SUCCESS").exists()
+    assert not (lifecycle.folder("clicks", START) / "_SUCCESS").exists()
 
 
 def test_row_60_each_target_has_a_flow_of_its_own(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated(targets={"backup": {}, "other": {}}))
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"), "primary", "backup")
-    assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
-    assert world.statuses(FLOW, "other") == {}
-    pass_time(world, at("01T00:10"), "other")
-    assert files(world, START, "other") == files(world, START, "backup") == files(world, START, "primary")
+    lifecycle = harness_of(tmp_path, replicated(targets={"backup": {}, "other": {}}))
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"), "primary", "backup")
+    assert lifecycle.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert lifecycle.statuses(FLOW, "other") == {}
+    pass_time(lifecycle, at("01T00:10"), "other")
+    assert files(lifecycle, START, "other") == files(lifecycle, START, "backup") == files(lifecycle, START, "primary")
 
 
 def slices() -> Feed:
@@ -112,88 +112,88 @@ def slices() -> Feed:
     return replicated(sources, flag="_DONE", partitions=["cluster"])
 
 
-def land_slice(world: World, cluster: str, time: datetime) -> None:
+def land_slice(lifecycle: LifecycleHarness, cluster: str, time: datetime) -> None:
     for part in ("east", "west"):
-        world.land("clicks", time, text=f"{part} of {cluster}", cluster=cluster, below=part)
-    world.flag("clicks", time, cluster=cluster)
+        lifecycle.land("clicks", time, text=f"{part} of {cluster}", cluster=cluster, below=part)
+    lifecycle.flag("clicks", time, cluster=cluster)
 
 
 def test_row_61_several_sources_bring_their_slices_and_the_instance_is_there_with_the_last(tmp_path: Path) -> None:
-    world = world_of(tmp_path, slices())
-    land_slice(world, "east", START)
-    pass_time(world, at("01T00:05"))
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
-    folder = world.folder("clicks", START, "backup")
+    lifecycle = harness_of(tmp_path, slices())
+    land_slice(lifecycle, "east", START)
+    pass_time(lifecycle, at("01T00:05"))
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
+    folder = lifecycle.folder("clicks", START, "backup")
     assert (folder / "east" / "_DONE").exists()
     assert not (folder / "_DONE").exists()
-    land_slice(world, "west", START)
-    pass_time(world, at("01T00:10"))
-    assert sorted(files(world, START).values()) == ["east of east", "west of west"]
+    land_slice(lifecycle, "west", START)
+    pass_time(lifecycle, at("01T00:10"))
+    assert sorted(files(lifecycle, START).values()) == ["east of east", "west of west"]
     assert (folder / "west" / "_DONE").exists()
     assert (folder / "_DONE").exists()
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
 
 
 def test_row_62_a_target_takes_its_slice_only(tmp_path: Path) -> None:
     targets = {name: {"partition": "${cluster.colo}"} for name in ("backup", "other")}
-    world = world_of(tmp_path, replicated(targets=targets, partitions=["colo"]))
+    lifecycle = harness_of(tmp_path, replicated(targets=targets, partitions=["colo"]))
     for name in targets:
-        world.land("clicks", START, text=name, below=f"{name}-colo")
-    pass_time(world, at("01T00:05"))
-    assert list(files(world, START, "backup").values()) == ["backup"]
-    assert list(files(world, START, "other").values()) == ["other"]
+        lifecycle.land("clicks", START, text=name, below=f"{name}-colo")
+    pass_time(lifecycle, at("01T00:05"))
+    assert list(files(lifecycle, START, "backup").values()) == ["backup"]
+    assert list(files(lifecycle, START, "other").values()) == ["other"]
 
 
 def test_row_63_a_delay_holds_a_copy_back(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated({"primary": {"delay": "hours(1)"}}, frequency="hours(2)"))
+    lifecycle = harness_of(tmp_path, replicated({"primary": {"delay": "hours(1)"}}, frequency="hours(2)"))
     times = [START, START + 2 * HOUR]
-    world.land("clicks", *times)
-    pass_time(world, START + 2 * HOUR + timedelta(minutes=59))
-    assert list(world.statuses(FLOW, "backup")) == [START]
-    pass_time(world, START + 3 * HOUR)
-    assert world.statuses(FLOW, "backup") == dict.fromkeys(times, ProcessInstanceStatus.SUCCEEDED)
+    lifecycle.land("clicks", *times)
+    pass_time(lifecycle, START + 2 * HOUR + timedelta(minutes=59))
+    assert list(lifecycle.statuses(FLOW, "backup")) == [START]
+    pass_time(lifecycle, START + 3 * HOUR)
+    assert lifecycle.statuses(FLOW, "backup") == dict.fromkeys(times, ProcessInstanceStatus.SUCCEEDED)
 
 
 def test_row_64_a_target_has_its_own_path(tmp_path: Path) -> None:
     own = {"backup": {"locations": {"data": "/copies/clicks-${YEAR}${MONTH}${DAY}${HOUR}${MINUTE}"}}}
-    world = world_of(tmp_path, replicated(targets=own))
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"))
+    lifecycle = harness_of(tmp_path, replicated(targets=own))
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
     assert (tmp_path / "backup" / "copies" / "clicks-201311010000" / "part-0.csv").read_text() == "data"
 
 
 def test_row_66_an_empty_instance_is_copied_with_its_flag(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated(flag="_DONE"))
-    world.flag("clicks", START)
-    pass_time(world, at("01T00:05"))
-    assert files(world, START) == {}
-    assert (world.folder("clicks", START, "backup") / "_DONE").exists()
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
+    lifecycle = harness_of(tmp_path, replicated(flag="_DONE"))
+    lifecycle.flag("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    assert files(lifecycle, START) == {}
+    assert (lifecycle.folder("clicks", START, "backup") / "_DONE").exists()
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
 
 
 def test_only_where_both_are_valid_there_is_something_to_copy(tmp_path: Path) -> None:
     source = {"primary": {"validity": {"start": START + 2 * HOUR, "end": START + 9 * HOUR}}}
     target = {"backup": {"validity": {"start": START, "end": START + 5 * HOUR}}}
-    world = world_of(tmp_path, replicated(source, target))
-    pass_time(world, at("02"))
-    assert list(world.statuses(FLOW, "backup")) == [START + n * HOUR for n in (2, 3, 4)]
+    lifecycle = harness_of(tmp_path, replicated(source, target))
+    pass_time(lifecycle, at("02"))
+    assert list(lifecycle.statuses(FLOW, "backup")) == [START + n * HOUR for n in (2, 3, 4)]
 
 
 def test_a_replica_is_read_where_it_is(tmp_path: Path) -> None:
     count = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, clusters=["backup"])
     counts = feed("counts", clusters=["backup"])
-    world = world_of(tmp_path, replicated(), counts, count)
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"), "primary", "backup")
-    pass_time(world, at("01T00:06"), "primary", "backup")
-    assert world.statuses("count", "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
+    lifecycle = harness_of(tmp_path, replicated(), counts, count)
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"), "primary", "backup")
+    pass_time(lifecycle, at("01T00:06"), "primary", "backup")
+    assert lifecycle.statuses("count", "backup") == {START: ProcessInstanceStatus.SUCCEEDED}
 
 
 def test_row_68_what_was_copied_is_on_record(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    world.land("clicks", START, text="12345")
-    pass_time(world, at("01T00:05"))
-    (event,) = [event for event in world.events("clicks") if event.kind is FeedEventKind.REPLICATED]
+    lifecycle = harness_of(tmp_path, replicated())
+    lifecycle.land("clicks", START, text="12345")
+    pass_time(lifecycle, at("01T00:05"))
+    (event,) = [event for event in lifecycle.events("clicks") if event.kind is FeedEventKind.REPLICATED]
     copy = event.payload["copy"]
     assert (copy["copied_bytes"], copy["copied_files"], copy["verification"]) == (5, 1, "transferred")
     assert copy["copy_seconds"] > 0
@@ -201,87 +201,87 @@ def test_row_68_what_was_copied_is_on_record(tmp_path: Path) -> None:
 
 
 def test_what_is_run_again_copies_nothing_and_says_nothing(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"))
-    before = world.events("clicks")
-    (done,) = world.copy(FLOW, [START], at("01T00:10")).values()
+    lifecycle = harness_of(tmp_path, replicated())
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    before = lifecycle.events("clicks")
+    (done,) = lifecycle.copy(FLOW, [START], at("01T00:10")).values()
     assert isinstance(done, Published)
     assert (done.details["copy"], done.details["copied_bytes"]) == ("unchanged", 0)
-    assert world.events("clicks") == before
+    assert lifecycle.events("clicks") == before
 
 
 def test_row_75_what_comes_late_to_the_source_reaches_the_replica_before_the_cut_off(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated(late_arrival={"cut_off": "hours(12)"}))
-    world.land("clicks", START)
-    pass_time(world, at("01T00:05"))
-    world.land("clicks", START, text="late")
+    lifecycle = harness_of(tmp_path, replicated(late_arrival={"cut_off": "hours(12)"}))
+    lifecycle.land("clicks", START)
+    pass_time(lifecycle, at("01T00:05"))
+    lifecycle.land("clicks", START, text="late")
     as_of = at("01T04")
-    assert world.look_for_late(as_of, "backup").verdicts == (LateVerdict.RERUN,)
-    pass_time(world, as_of)
-    assert sorted(files(world, START).values()) == ["data", "late"]
+    assert lifecycle.look_for_late(as_of, "backup").verdicts == (LateVerdict.RERUN,)
+    pass_time(lifecycle, as_of)
+    assert sorted(files(lifecycle, START).values()) == ["data", "late"]
     for hour in (9, 12):
-        world.look_for_late(at(f"01T{hour:02}"), "backup")
-    world.land("clicks", START, text="too late")
-    world.look_for_late(at("01T13"), "backup")
-    pass_time(world, at("01T13"))
-    assert sorted(files(world, START).values()) == ["data", "late"]
+        lifecycle.look_for_late(at(f"01T{hour:02}"), "backup")
+    lifecycle.land("clicks", START, text="too late")
+    lifecycle.look_for_late(at("01T13"), "backup")
+    pass_time(lifecycle, at("01T13"))
+    assert sorted(files(lifecycle, START).values()) == ["data", "late"]
 
 
 def test_row_81_a_copy_that_fails_is_tried_three_times_from_five_minutes_on(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    world.land("clicks", START)
+    lifecycle = harness_of(tmp_path, replicated())
+    lifecycle.land("clicks", START)
     (tmp_path / "backup").mkdir()
     blocked = tmp_path / "backup" / "clicks"
     blocked.write_text("in the way")
     begun = []
     for minute in range(5, 120):
         as_of = START + timedelta(minutes=minute)
-        begun += [as_of for request in world.tick(as_of, "primary") + world.tick(as_of, "backup") if request]
+        begun += [as_of for request in lifecycle.tick(as_of, "primary") + lifecycle.tick(as_of, "backup") if request]
         if begun and begun[-1] == as_of:
-            (failed,) = world.copy(FLOW, [START], as_of).values()
+            (failed,) = lifecycle.copy(FLOW, [START], as_of).values()
             assert isinstance(failed, Exception)
     waited = [later - earlier for earlier, later in pairwise(begun)]
     assert waited == [timedelta(minutes=minutes) for minutes in (5, 10, 20)]
-    assert world.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.FAILED
+    assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.FAILED
     blocked.unlink()
-    (done,) = world.copy(FLOW, [START], at("01T03")).values()
+    (done,) = lifecycle.copy(FLOW, [START], at("01T03")).values()
     assert isinstance(done, Published)
 
 
 @pytest.mark.parametrize("order", ["FIFO", "LIFO"])
 def test_a_flow_has_the_order_and_the_slots_that_the_feed_says(tmp_path: Path, order: str) -> None:
-    world = world_of(tmp_path, replicated(replication={"order": order, "parallel": 2}))
-    world.land("clicks", *hours(4))
-    world.arrive(at("01T04"))
-    (first, second) = world.tick(at("01T04"), "backup")
+    lifecycle = harness_of(tmp_path, replicated(replication={"order": order, "parallel": 2}))
+    lifecycle.land("clicks", *hours(4))
+    lifecycle.arrive(at("01T04"))
+    (first, second) = lifecycle.tick(at("01T04"), "backup")
     asked = sorted(first.nominal_times + second.nominal_times)
     assert asked == hours(4)
     assert (first.first < second.first) is (order == "FIFO")
 
 
 def test_a_flow_is_suspended_and_goes_on_with_its_feed(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    world.land("clicks", *hours(2))
-    schedule(world, ScheduleState.SUSPENDED, START)
-    pass_time(world, at("01T00:05"))
-    assert world.statuses(FLOW, "backup") == {}
-    schedule(world, ScheduleState.SCHEDULED, at("01T01"))
-    pass_time(world, at("01T01:05"))
-    assert world.statuses(FLOW, "backup") == dict.fromkeys(hours(2), ProcessInstanceStatus.SUCCEEDED)
+    lifecycle = harness_of(tmp_path, replicated())
+    lifecycle.land("clicks", *hours(2))
+    schedule(lifecycle, ScheduleState.SUSPENDED, START)
+    pass_time(lifecycle, at("01T00:05"))
+    assert lifecycle.statuses(FLOW, "backup") == {}
+    schedule(lifecycle, ScheduleState.SCHEDULED, at("01T01"))
+    pass_time(lifecycle, at("01T01:05"))
+    assert lifecycle.statuses(FLOW, "backup") == dict.fromkeys(hours(2), ProcessInstanceStatus.SUCCEEDED)
 
 
-def schedule(world: World, wanted: ScheduleState, now: datetime) -> None:
-    with world.database.begin() as connection:
+def schedule(lifecycle: LifecycleHarness, wanted: ScheduleState, now: datetime) -> None:
+    with lifecycle.database.begin() as connection:
         view = load_schedules(connection, ScheduleState.SCHEDULED)
         rows = decide_schedules(view, Kind.FEED, "clicks", ["backup"], wanted, author="ann", now=now)
         apply_schedules(connection, view, rows, now)
 
 
 def test_a_feed_that_is_deleted_ends_its_copies(tmp_path: Path) -> None:
-    world = world_of(tmp_path, replicated())
-    pass_time(world, at("01T00:05"))
-    with world.database.begin() as connection:
+    lifecycle = harness_of(tmp_path, replicated())
+    pass_time(lifecycle, at("01T00:05"))
+    with lifecycle.database.begin() as connection:
         apply_end_of_work(connection, Kind.FEED, "clicks", ["backup"], reason="deleted", now=at("01T00:06"))
-    assert world.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.KILLED}
-    assert world.watermark(WatermarkKind.PROCESS, FLOW, "backup") is None
+    assert lifecycle.statuses(FLOW, "backup") == {START: ProcessInstanceStatus.KILLED}
+    assert lifecycle.watermark(WatermarkKind.PROCESS, FLOW, "backup") is None

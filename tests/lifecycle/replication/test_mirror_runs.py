@@ -24,15 +24,15 @@ from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.transfer.errors import RemovalLimitError
-from tests.lifecycle.world import START, World
+from tests.lifecycle.harness import START, LifecycleHarness
 
 
-def sweep_context(world: World, now: datetime) -> SweepContext:
+def sweep_context(lifecycle: LifecycleHarness, now: datetime) -> SweepContext:
     clock = FrozenClock(now)
     return SweepContext(
-        database=world.database,
-        stores=world.stores,
-        timeline=world.timeline,
+        database=lifecycle.database,
+        stores=lifecycle.stores,
+        timeline=lifecycle.timeline,
         holder="worker",
         clock=clock,
         real_clock=clock,
@@ -60,8 +60,8 @@ def mirror(source: object = "/models", target: object = None, name: str = "model
     )
 
 
-def world_of(root: Path, *mirrors: Process) -> World:
-    return World.of(root, *mirrors, clusters=("primary", "backup"))
+def harness_of(root: Path, *mirrors: Process) -> LifecycleHarness:
+    return LifecycleHarness.of(root, *mirrors, clusters=("primary", "backup"))
 
 
 def write(root: Path, files: Mapping[str, str], cluster: str = "primary", below: str = "models") -> None:
@@ -77,12 +77,12 @@ def read(root: Path, cluster: str = "backup", below: str = "models") -> dict[str
     return {name: file.read_text() for name, file in found.items() if ".feed-assets" not in name}
 
 
-def run(world: World, time: datetime, as_of: datetime, name: str = "models") -> WorkReport:
+def run(lifecycle: LifecycleHarness, time: datetime, as_of: datetime, name: str = "models") -> WorkReport:
     """Run an instance as a Dagster run does; what the attempt says of itself."""
     told: dict[datetime, WorkReport] = {}
-    active = world.active_release(name, time)
+    active = lifecycle.active_release(name, time)
     assert active is not None
-    runner = world.runner(as_of, world.run_id(), real_now=as_of + timedelta(days=10_000))
+    runner = lifecycle.runner(as_of, lifecycle.run_id(), real_now=as_of + timedelta(days=10_000))
     context = replace(runner.context, plan=active.plan, release=active.release)
     runner = replace(runner, context=context, engines=None, on_report=told.__setitem__)
     runner.run(active.record, time, lambda _: None)
@@ -90,56 +90,56 @@ def run(world: World, time: datetime, as_of: datetime, name: str = "models") -> 
 
 
 def test_row_141_instances_of_a_mirror_make_the_target_equal(tmp_path: Path) -> None:
-    world = world_of(tmp_path, mirror(removed_files="remove"))
+    lifecycle = harness_of(tmp_path, mirror(removed_files="remove"))
     write(tmp_path, {"a.bin": "a", "sub/b.bin": "b"})
-    (request,) = world.tick(NOON)
+    (request,) = lifecycle.tick(NOON)
     assert request.nominal_times == (START,)
-    report = run(world, START, NOON)
+    report = run(lifecycle, START, NOON)
     assert read(tmp_path) == {"a.bin": "a", "sub/b.bin": "b"}
-    assert world.statuses("models") == {START: ProcessInstanceStatus.SUCCEEDED}
+    assert lifecycle.statuses("models") == {START: ProcessInstanceStatus.SUCCEEDED}
     assert (report.details["copied_files"], report.details["copied_bytes"]) == (2, 2)
     assert report.details["source"] == f"file://{tmp_path}/primary/models"
     assert report.details["target"] == f"file://{tmp_path}/backup/models"
     write(tmp_path, {"a.bin": "other"})
     (tmp_path / "primary/models/sub/b.bin").unlink()
-    world.tick(NOON + DAY)
-    report = run(world, START + DAY, NOON + DAY)
+    lifecycle.tick(NOON + DAY)
+    report = run(lifecycle, START + DAY, NOON + DAY)
     assert read(tmp_path) == {"a.bin": "other"}
     assert (report.details["copied_files"], report.details["removed_files"]) == (1, 1)
 
 
 def test_of_what_was_missed_only_the_newest_is_run(tmp_path: Path) -> None:
-    world = world_of(tmp_path, mirror())
+    lifecycle = harness_of(tmp_path, mirror())
     write(tmp_path, {"a.bin": "a"})
-    (request,) = world.tick(NOON + 3 * DAY)
+    (request,) = lifecycle.tick(NOON + 3 * DAY)
     assert request.nominal_times == (START + 3 * DAY,)
 
 
 def test_row_141_what_would_remove_too_much_fails_with_the_reason_until_somebody_approves(tmp_path: Path) -> None:
-    world = world_of(tmp_path, mirror(removed_files="remove"))
+    lifecycle = harness_of(tmp_path, mirror(removed_files="remove"))
     write(tmp_path, {str(number): "x" for number in range(10)})
-    world.tick(NOON)
-    run(world, START, NOON)
+    lifecycle.tick(NOON)
+    run(lifecycle, START, NOON)
     for number in range(7):
         (tmp_path / "primary/models" / str(number)).unlink()
-    world.tick(NOON + DAY)
+    lifecycle.tick(NOON + DAY)
     with pytest.raises(RemovalLimitError):
-        run(world, START + DAY, NOON + DAY)
-    row = world.instances("models")[START + DAY]
+        run(lifecycle, START + DAY, NOON + DAY)
+    row = lifecycle.instances("models")[START + DAY]
     assert row.status is ProcessInstanceStatus.FAILED
     assert "7 of the 10 files there would be removed, more than the share 0.5" in str(row.reason)
     assert "--property mirror.removals=7" in str(row.reason)
     assert len(read(tmp_path)) == 10
     apply_action(
-        world.database,
-        world.timeline,
+        lifecycle.database,
+        lifecycle.timeline,
         InstanceAction.RERUN,
         [row.key],
         author="ann",
         as_of=NOON + DAY,
         overrides={"mirror.removals": "7"},
     )
-    run(world, START + DAY, NOON + DAY)
+    run(lifecycle, START + DAY, NOON + DAY)
     assert len(read(tmp_path)) == 3
 
 
@@ -149,7 +149,7 @@ def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purge
 ) -> None:
     target = {"directory": f"file://{tmp_path}/else/out"} if is_elsewhere else {"cluster": "backup", "directory": "out"}
     folder = tmp_path / ("else" if is_elsewhere else "backup")
-    world = World.of(
+    lifecycle = LifecycleHarness.of(
         tmp_path,
         mirror({"directories": ["a", "b"]}, target, removed_files="remove"),
         clusters=("primary", "backup"),
@@ -157,18 +157,18 @@ def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purge
     )
     for name in "ab":
         write(tmp_path, {"ours": "1", "more": "1"}, below=name)
-    world.tick(NOON)
-    run(world, START, NOON)
+    lifecycle.tick(NOON)
+    run(lifecycle, START, NOON)
     for name in "ab":
         write(tmp_path, {"theirs": name}, folder.name, f"out/{name}")
         write(tmp_path, {"ours": "2"}, below=name)
-    world.tick(NOON + DAY)
-    details = run(world, START + DAY, NOON + DAY).details
+    lifecycle.tick(NOON + DAY)
+    details = run(lifecycle, START + DAY, NOON + DAY).details
     theirs = {f"{name}/theirs": name for name in "ab"}
     ours = {f"{name}/{file}": text for name in "ab" for file, text in (("ours", "2"), ("more", "1"))}
     assert read(tmp_path, folder.name, "out") == ours
-    context = sweep_context(world, NOON + DAY)
-    with world.database.read() as connection:
+    context = sweep_context(lifecycle, NOON + DAY)
+    with lifecycle.database.read() as connection:
         sweeps = sorted(Sweeps(connection).newest(10), key=lambda sweep: sweep.sweep_id)
     assert [(sweep.cluster, sweep.state, sweep.paths) for sweep in sweeps] == [
         ("primary" if is_elsewhere else "backup", SweepState.DONE, 1)
@@ -180,9 +180,9 @@ def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purge
     )
     assert [undo_sweep(context, sweep.sweep_id).restored for sweep in sweeps] == [1, 1]
     assert read(tmp_path, folder.name, "out") == {**ours, **theirs}
-    world.tick(NOON + 2 * DAY)
+    lifecycle.tick(NOON + 2 * DAY)
     write(tmp_path, {"ours": "3"}, below="a")
-    run(world, START + 2 * DAY, NOON + 2 * DAY)
+    run(lifecycle, START + 2 * DAY, NOON + 2 * DAY)
     cluster = sweeps[0].cluster
     purged = purge_sweeps(context, cluster, find_purgeable(context, cluster, NOON, at_once=True))
     assert [each.obstacle for each in purged] == [None] * 3
@@ -191,63 +191,63 @@ def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purge
 
 def test_sides_are_on_the_cluster_of_the_process_unless_they_say_otherwise(tmp_path: Path) -> None:
     elsewhere = tmp_path / "else where" / "out"
-    world = world_of(
+    lifecycle = harness_of(
         tmp_path,
         mirror({"cluster": "backup", "directory": "in"}, {"directory": "/${cluster.colo}/out"}),
         mirror({"directory": "/primary-colo/out/"}, {"directory": f"file://{elsewhere}"}, name="onwards"),
     )
     write(tmp_path, {"a.bin": "a"}, "backup", "in")
-    world.tick(NOON)
-    run(world, START, NOON)
+    lifecycle.tick(NOON)
+    run(lifecycle, START, NOON)
     assert read(tmp_path, "primary", "primary-colo/out") == {"a.bin": "a"}
-    run(world, START, NOON, name="onwards")
+    run(lifecycle, START, NOON, name="onwards")
     assert (elsewhere / "a.bin").read_text() == "a"
     assert not (elsewhere / ".feed-assets").exists()
 
 
 def test_two_instances_of_a_mirror_never_run_together(tmp_path: Path) -> None:
-    world = world_of(tmp_path, mirror())
+    lifecycle = harness_of(tmp_path, mirror())
     write(tmp_path, {"a.bin": "a"})
-    world.tick(NOON)
+    lifecycle.tick(NOON)
     real_now = NOON + timedelta(days=10_000)
-    leases = Leases(world.database)
+    leases = Leases(lifecycle.database)
     lease = leases.acquire("mirror/models", "primary", ALL_TIMES, "another run", real_now, DAY)
     with pytest.raises(LeaseHeldError):
-        run(world, START, NOON)
+        run(lifecycle, START, NOON)
     assert read(tmp_path) == {}
     leases.release_many([lease])
-    run(world, START, NOON)
+    run(lifecycle, START, NOON)
     assert read(tmp_path) == {"a.bin": "a"}
 
 
 def test_a_worker_that_was_overtaken_publishes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = world_of(tmp_path, mirror(snapshots={"source_keep": 1, "target_keep": 1}))
+    lifecycle = harness_of(tmp_path, mirror(snapshots={"source_keep": 1, "target_keep": 1}))
     write(tmp_path, {"a.bin": "a"})
-    world.tick(NOON)
-    runner = replace(world.runner(NOON, "run-1", real_now=NOON + timedelta(days=10_000)), engines=None)
-    active = world.active_release("models", START)
+    lifecycle.tick(NOON)
+    runner = replace(lifecycle.runner(NOON, "run-1", real_now=NOON + timedelta(days=10_000)), engines=None)
+    active = lifecycle.active_release("models", START)
     assert active is not None
-    copying = type(world.store("backup").copying())
+    copying = type(lifecycle.store("backup").copying())
     prepare = copying.flush
 
     def overtaken(self: Any, assemblies: Any) -> None:
         prepare(self, assemblies)
-        with world.database.begin() as connection:
-            Leases(world.database).release_all(connection, "run-1")
+        with lifecycle.database.begin() as connection:
+            Leases(lifecycle.database).release_all(connection, "run-1")
 
     monkeypatch.setattr(copying, "flush", overtaken)
     with pytest.raises(FencedOutError):
         runner.run(active.record, START, lambda _: None)
     assert read(tmp_path) == {}
     monkeypatch.undo()
-    report = run(world, START, NOON)
+    report = run(lifecycle, START, NOON)
     assert read(tmp_path) == {"a.bin": "a"}
     assert str(report.details["snapshot"]).startswith("models.20131101T0000Z.")
 
 
 def test_a_mirror_depends_on_the_clusters_of_its_sides(tmp_path: Path) -> None:
-    world = world_of(tmp_path, mirror())
-    record = world.process("models")
+    lifecycle = harness_of(tmp_path, mirror())
+    record = lifecycle.process("models")
     assert record.members == (("process", "models"), ("cluster", "backup"), ("cluster", "primary"))
     assert record.work == f"directory-mirror file://{tmp_path}/primary/models → file://{tmp_path}/backup/models"
 

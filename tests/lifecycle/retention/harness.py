@@ -1,4 +1,4 @@
-"""A small world whose feeds expire: trees as they stand, sweeps planned, run and undone at given times."""
+"""Feeds that expire: trees as they stand, sweeps planned, run and undone at given times."""
 
 import os
 import stat
@@ -23,7 +23,7 @@ from feed_assets.state.records import FeedEvent, FeedEventKind, FeedInstance
 from feed_assets.state.sweep_chunks import SweepChunks
 from feed_assets.state.sweep_records import Hold, ItemOutcome, ItemResult, OutboxMessage, Sweep, SweepChunk, SweepState
 from feed_assets.state.sweeps import Sweeps
-from tests.lifecycle.world import START, World
+from tests.lifecycle.harness import START, LifecycleHarness
 
 Tree = Mapping[str, tuple[str, int, bytes]]
 
@@ -78,21 +78,21 @@ def tree_of(root: Path, *, hidden: bool = False) -> Tree:
 
 @dataclass(slots=True, kw_only=True)
 class RetentionHarness:
-    """A world and what retention does in it; made by `RetentionHarness.of`."""
+    """Feeds and what retention does with them; made by `RetentionHarness.of`."""
 
-    world: World
+    lifecycle: LifecycleHarness
     now: datetime = START
     lag: timedelta = timedelta(0)
     """By how much the clock of leases is ahead."""
 
     @classmethod
     def of(cls, root: Path, *entities: AnyEntity, state: str | None = None, **more: Any) -> "RetentionHarness":
-        return cls(world=World.of(root, *(entities or (kept_feed(),)), state=state, **more))
+        return cls(lifecycle=LifecycleHarness.of(root, *(entities or (kept_feed(),)), state=state, **more))
 
     @property
     def root(self) -> Path:
         """Where the instances of the cluster lie."""
-        return self.world.root / "primary"
+        return self.lifecycle.root / "primary"
 
     def context(self, at: datetime | None = None, **more: Any) -> SweepContext:
         """What one run of one worker works with."""
@@ -103,36 +103,41 @@ class RetentionHarness:
             "holder": f"worker {next(_holders)}",
         }
         return SweepContext(
-            database=self.world.database, stores=self.world.stores, timeline=self.world.timeline, **(given | more)
+            database=self.lifecycle.database,
+            stores=self.lifecycle.stores,
+            timeline=self.lifecycle.timeline,
+            **(given | more),
         )
 
     def land(self, name: str, *times: datetime, **more: Any) -> None:
         """Let instances arrive, and be recorded."""
-        self.world.land(name, *times, **more)
+        self.lifecycle.land(name, *times, **more)
 
     def arrive(self, at: datetime) -> None:
         """Go on to a time, and record what has arrived."""
         self.now = at
-        self.world.tick(at)
+        self.lifecycle.tick(at)
 
     def wait(self, until: datetime) -> None:
         """Go on to a time that retention has no reason to doubt."""
         self.now = until
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             note_clock(connection, "primary", until)
 
     def plan(self, *feeds: str, as_of: datetime | None = None, cluster: str = "primary", **more: Any) -> PlannedSweeps:
         """Plan sweeps of feeds, of all if none is named."""
-        world = self.world
+        lifecycle = self.lifecycle
         records = [
             record
-            for (name, on), record in sorted(world.plan.feeds.items())
+            for (name, on), record in sorted(lifecycle.plan.feeds.items())
             if on == cluster and name in (feeds or [name])
         ]
         options = {key: more.pop(key) for key in ("dry_run",) if key in more}
         times = {"as_of": as_of or self.now, "now": self.now, "real_now": self.now + self.lag}
         request = SweepRequest(**{"author": "ann", **times, **more})
-        return plan_sweeps(world.database, world.stores, world.timeline, cluster, records, request, **options)
+        return plan_sweeps(
+            lifecycle.database, lifecycle.stores, lifecycle.timeline, cluster, records, request, **options
+        )
 
     def planned(self, *feeds: str, **more: Any) -> Sweep:
         """Plan what comes to one sweep."""
@@ -141,7 +146,7 @@ class RetentionHarness:
 
     def approve(self, sweep: Sweep) -> Sweep:
         """Let a sweep that asks go on, as a person does."""
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             Sweeps(connection).transition(sweep.sweep_id, {SweepState.ASKING}, state=SweepState.PLANNED)
         return self.sweep(sweep.sweep_id)
 
@@ -157,13 +162,13 @@ class RetentionHarness:
         return undo_sweep(self.context(**more), sweep.sweep_id, wanted)
 
     def sweep(self, sweep_id: str) -> Sweep:
-        with self.world.database.read() as connection:
+        with self.lifecycle.database.read() as connection:
             found = Sweeps(connection).find(sweep_id)
         assert found is not None
         return found
 
     def chunks(self, sweep: Sweep) -> list[SweepChunk]:
-        with self.world.database.read() as connection:
+        with self.lifecycle.database.read() as connection:
             return list(SweepChunks(connection, sweep.sweep_id).iter_all())
 
     def results(self, sweep: Sweep) -> dict[str, ItemResult]:
@@ -176,17 +181,17 @@ class RetentionHarness:
         return {outcome: found.count(outcome) for outcome in dict.fromkeys(found)}
 
     def events(self, kind: FeedEventKind) -> list[FeedEvent]:
-        return [event for event in self.world.events() if event.kind is kind]
+        return [event for event in self.lifecycle.events() if event.kind is kind]
 
     def rows(self, name: str = "clicks") -> dict[datetime, FeedInstance]:
-        return self.world.feed_instances(name)
+        return self.lifecycle.feed_instances(name)
 
     def messages(self) -> list[OutboxMessage]:
-        with self.world.database.read() as connection:
+        with self.lifecycle.database.read() as connection:
             return Outbox(connection).unsent(1_000_000)
 
     def hold(self, name: str, feed: str | None = "clicks", **more: Any) -> None:
-        with self.world.database.begin() as connection:
+        with self.lifecycle.database.begin() as connection:
             given: dict[str, Any] = {"reason": "an audit", "author": "bob", "created_at": self.now}
             Holds(connection).add([Hold(name=name, feed=feed, **(given | more))])
 

@@ -51,7 +51,7 @@ def grounds(tmp_path: Path) -> tuple[RetentionHarness, Path, SwappingCalls]:
     (outside / "2015-01-01/part").write_text("precious")
     (outside / "treasure").write_text("precious")
     calls = SwappingCalls()
-    harness.world.stores = StorePool(lambda url, _: LocalStore(url.removeprefix("file://"), calls))
+    harness.lifecycle.stores = StorePool(lambda url, _: LocalStore(url.removeprefix("file://"), calls))
     harness.now = NOW
     return harness, outside, calls
 
@@ -89,7 +89,7 @@ def test_exactly_the_expired_instances_go_and_come_back(grounds: tuple[Retention
         scenario = make(chance, f"clicks-{in_letters(number)}", harness.root, outside)
         place = harness.root / scenario.feed.name
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        harness.world.declare(scenario.feed)
+        harness.lifecycle.declare(scenario.feed)
         done = sweep(harness, scenario)
         after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
         assert after == without(before, scenario.expired, scenario.base), (seed, number, str(scenario.feed.locations))
@@ -108,10 +108,10 @@ def test_neighbours_that_are_left_out_keep_what_is_theirs_and_nothing_else(
     grounds: tuple[RetentionHarness, Path, SwappingCalls],
 ) -> None:
     harness, outside, _ = grounds
-    world, guarded, seed = harness.world, tree_of(outside), drill_seed()
-    (world.root / "disk").mkdir()
-    harness.root.symlink_to(world.root / "disk")
-    links = [harness.root, world.root / "disk", world.root / "another"]
+    lifecycle, guarded, seed = harness.lifecycle, tree_of(outside), drill_seed()
+    (lifecycle.root / "disk").mkdir()
+    harness.root.symlink_to(lifecycle.root / "disk")
+    links = [harness.root, lifecycle.root / "disk", lifecycle.root / "another"]
     links[-1].symlink_to(harness.root)
     found: dict[tuple[bool, bool], int] = {}
     for number in range(NEIGHBOURS):
@@ -121,14 +121,14 @@ def test_neighbours_that_are_left_out_keep_what_is_theirs_and_nothing_else(
         place = harness.root / scenario.feed.name
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
         is_in_files = chance.choice((True, False))
-        world.declare(scenario.feed)
+        lifecycle.declare(scenario.feed)
         if is_in_files:
             bundle = Bundle(entities=(Cluster(name="primary", storage=f"file://{harness.root}"), scenario.feed))
-            world.use(compile_plan(bundle, overlaps=find_overlaps(bundle, left_out=[neighbour])))
+            lifecycle.use(compile_plan(bundle, overlaps=find_overlaps(bundle, left_out=[neighbour])))
         else:
-            plan = world.plan
-            world.declare(neighbour)
-            world.use(plan)
+            plan = lifecycle.plan
+            lifecycle.declare(neighbour)
+            lifecycle.use(plan)
         done = sweep(harness, scenario)
         after = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
         gone = set() if is_shared else scenario.expired
@@ -151,7 +151,7 @@ def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(
         place = harness.root / scenario.feed.name
         folders = [path for path in sorted(place.rglob("*")) if path.is_dir() and not path.is_symlink()] or [place]
         victim = chance.choice([place, *folders])
-        aside = harness.world.root / f"aside-{number}"
+        aside = harness.lifecycle.root / f"aside-{number}"
 
         def swap(victim: Path = victim, aside: Path = aside) -> None:
             if victim.is_dir() and not victim.is_symlink():
@@ -159,7 +159,7 @@ def test_what_is_swapped_for_a_link_meanwhile_leads_nowhere(
                 victim.symlink_to(outside)
 
         before = {f"{scenario.feed.name}/{path}": entry for path, entry in tree_of(place).items()}
-        harness.world.declare(scenario.feed)
+        harness.lifecycle.declare(scenario.feed)
         calls.swap, calls.left = swap, chance.randint(1, MOST_CALLS)
         sweep(harness, scenario)
         calls.left = 0

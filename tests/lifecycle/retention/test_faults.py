@@ -26,9 +26,9 @@ from feed_assets.state.schema import feed_events
 from feed_assets.state.sweep_records import Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
 from tests.drills import sized
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.faults import Fault, faulty_database, faulty_stores
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
-from tests.lifecycle.world import START, at
 
 EXPIRED = hourly(START, 2)
 YOUNG = hourly(at("02"), 3)
@@ -63,7 +63,7 @@ class Bench:
         self.harness.arrive(at("04"))
         self.fault = Fault()
         self.kind = kind
-        self.harness.world.stores = faulty_stores(self.fault)
+        self.harness.lifecycle.stores = faulty_stores(self.fault)
         self.rows = self.harness.rows()
         self.tree = self.harness.tree()
         self.paths = paths_of(EXPIRED) | {f"stats/{time:%Y-%m-%d-%H}" for time in EXPIRED}
@@ -92,7 +92,7 @@ class Bench:
         return self.harness.undo(sweep)
 
     def trashed(self, sweep: Sweep) -> set[str]:
-        return set(self.harness.world.store().trash().contents(sweep.sweep_id))
+        return set(self.harness.lifecycle.store().trash().contents(sweep.sweep_id))
 
     def standing(self) -> set[str]:
         return {path for path in self.paths if os.path.lexists(self.harness.root / path)}
@@ -126,7 +126,7 @@ class Bench:
 
     def forget(self) -> None:
         """Shorten the log and the outbox, so that the last fault costs no more than the first."""
-        with self.harness.world.database.begin() as connection:
+        with self.harness.lifecycle.database.begin() as connection:
             connection.execute(delete(feed_events).where(feed_events.c.seq < EventLog(connection).last_seq() - LOG))
             connection.execute(delete(outbox).where(outbox.c.seq < Outbox(connection).last_seq() - LOG))
 
@@ -156,7 +156,7 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(params=["database", "storage"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path, state_url: str) -> Bench:
     bench = Bench(tmp_path, state_url, request.param)
-    if bench.kind == "storage" and bench.harness.world.database.dialect != "sqlite":
+    if bench.kind == "storage" and bench.harness.lifecycle.database.dialect != "sqlite":
         pytest.skip("the filesystem fails alike whatever the database is")
     return bench
 
@@ -165,7 +165,7 @@ def every_fault(
     bench: Bench, prepare: Callable[[], Sweep], work: Callable[[Sweep], object], step: int = STEP
 ) -> Iterator[Sweep]:
     """The sweep after work on it has failed at its n-th operation, for all n there are; once, and from then on."""
-    is_variation = bench.harness.world.database.dialect != "sqlite"
+    is_variation = bench.harness.lifecycle.database.dialect != "sqlite"
     for forever in (False, True):
         every = SPARSER if forever or is_variation else step
         for number in count(1 + forever * every // 2, every):
@@ -197,7 +197,7 @@ def test_what_a_run_that_failed_has_moved_is_recorded_though_it_would_be_kept_no
             assert bench.run_again(sweep).state is SweepState.DONE
         bench.require_nothing_lost(sweep)
         bench.require_recorded(sweep)
-        with bench.harness.world.database.begin() as connection:
+        with bench.harness.lifecycle.database.begin() as connection:
             Holds(connection).release("audit", bench.harness.now, "bob")
         assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
         bench.require_as_before()
@@ -206,7 +206,7 @@ def test_what_a_run_that_failed_has_moved_is_recorded_though_it_would_be_kept_no
 def test_a_run_that_failed_anywhere_can_be_undone_at_once(bench: Bench) -> None:
     for sweep in every_fault(bench, bench.planned, bench.harness.run, SPARSE):
         if bench.harness.sweep(sweep.sweep_id).state is SweepState.PLANNED:
-            with bench.harness.world.database.begin() as connection:
+            with bench.harness.lifecycle.database.begin() as connection:
                 Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState.CANCELLED)
         else:
             assert bench.undo_again(sweep).sweep.state is SweepState.UNDONE
@@ -241,7 +241,7 @@ def test_a_purge_that_fails_anywhere_is_gone_on_with(bench: Bench) -> None:
     for sweep in every_fault(bench, swept, bench.purge):
         bench.purge(sweep)
         assert bench.harness.sweep(sweep.sweep_id).state is SweepState.PURGED
-        assert sweep.sweep_id not in bench.harness.world.store().trash().sweeps()
+        assert sweep.sweep_id not in bench.harness.lifecycle.store().trash().sweeps()
     assert not any(bench.standing())
 
 
@@ -250,7 +250,7 @@ def test_a_plan_that_fails_anywhere_is_stored_whole_or_not_at_all(bench: Bench) 
         return bench.planned()
 
     for _ in every_fault(bench, nothing, lambda _: bench.harness.plan()):
-        with bench.harness.world.database.read() as connection:
+        with bench.harness.lifecycle.database.read() as connection:
             stored = Sweeps(connection).with_state("primary", {SweepState.PLANNED})
         assert len(stored) == 1
         assert sum(chunk.count for chunk in bench.harness.chunks(stored[0])) == len(bench.paths)

@@ -19,8 +19,8 @@ from feed_assets.plan.retention import compile_retention, find_stricter
 from feed_assets.settings import Settings
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.timing.frequency import parse_frequency
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START, at
 
 DAY = timedelta(days=1)
 PRIMARY = Cluster(name="primary", storage="file:///data")
@@ -96,7 +96,7 @@ def harness(tmp_path: Path) -> RetentionHarness:
 
 def due(harness: RetentionHarness, moment: datetime, grace: timedelta = DAY) -> list[str]:
     """The feeds that the schedule sweeps at a moment."""
-    database, timeline = harness.world.database, harness.world.timeline
+    database, timeline = harness.lifecycle.database, harness.lifecycle.timeline
     apply_retention_schedule(database, timeline, "primary", moment, grace)
     with database.begin() as connection:
         found = find_due(connection, timeline.plan, EVERYTHING_SCHEDULED, "primary", moment)
@@ -105,8 +105,8 @@ def due(harness: RetentionHarness, moment: datetime, grace: timedelta = DAY) -> 
 
 
 def declare(harness: RetentionHarness, moment: datetime, limit: str) -> None:
-    harness.world.now = harness.now = moment
-    harness.world.declare(kept_feed(limit=limit), kept_feed("views"))
+    harness.lifecycle.now = harness.now = moment
+    harness.lifecycle.declare(kept_feed(limit=limit), kept_feed("views"))
 
 
 def test_the_schedule_acts_on_a_shorter_limit_when_the_grace_is_over(harness: RetentionHarness) -> None:
@@ -141,7 +141,7 @@ def test_a_limit_that_is_taken_back_within_the_grace_is_as_if_it_had_not_been(ha
 def test_a_shorter_limit_that_is_loaded_before_it_is_recorded_waits_too(harness: RetentionHarness) -> None:
     edited = kept_feed(limit="days(2)"), kept_feed("views")
     clusters = [Cluster(name="primary", storage=f"file://{harness.root}")]
-    harness.world.timeline = ReleaseTimeline(declare_location([*clusters, *edited], START).plan)
+    harness.lifecycle.timeline = ReleaseTimeline(declare_location([*clusters, *edited], START).plan)
     assert due(harness, at("04T02:00")) == []
     assert sorted(due(harness, at("05T02:00"))) == ["clicks", "views"]
 
@@ -149,14 +149,14 @@ def test_a_shorter_limit_that_is_loaded_before_it_is_recorded_waits_too(harness:
 def test_a_wrong_definition_that_was_recorded_meanwhile_is_passed_over(harness: RetentionHarness) -> None:
     wrong = kept_feed(limit="days(9)", locations={"data": "/clicks/${YEAR}-${YEER}"})
     moment = at("04T02:00")
-    record_declared(harness.world.database, [PRIMARY, wrong, kept_feed("views")], moment, Settings())
+    record_declared(harness.lifecycle.database, [PRIMARY, wrong, kept_feed("views")], moment, Settings())
     declare(harness, at("04T03:00"), "days(2)")
     assert due(harness, at("05T01:59")) == ["views"]
     assert due(harness, at("05T02:00")) == ["clicks"]
 
 
 def test_a_run_that_ends_after_the_change_does_not_end_the_grace(harness: RetentionHarness) -> None:
-    database, old = harness.world.database, harness.world.timeline
+    database, old = harness.lifecycle.database, harness.lifecycle.timeline
     with database.read() as connection:
         running = find_due(connection, old.plan, EVERYTHING_SCHEDULED, "primary", at("05"))
     declare(harness, at("05T02:00"), "days(2)")

@@ -15,8 +15,8 @@ from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_records import Hold, ItemOutcome
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local.calls import LocalCalls
+from tests.lifecycle.harness import START
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START
 
 TIMES = hourly(START, 4)
 EXPIRED = START + timedelta(days=2, hours=4)
@@ -35,30 +35,30 @@ def held(root: Path, *entities: AnyEntity, clusters: Sequence[str] = ("primary",
 
 def settled(harness: RetentionHarness, *, dry_run: bool = False) -> HoldTraces:
     traces = harness.context().hold_traces(dry_run=dry_run)
-    traces.settle(harness.world.plan.feeds.values())
+    traces.settle(harness.lifecycle.plan.feeds.values())
     return traces
 
 
 def lost(harness: RetentionHarness, *entities: AnyEntity, clusters: Sequence[str] = ("primary",)) -> RetentionHarness:
     """The same storage at the same time with an empty state."""
-    state = f"sqlite:///{harness.world.root / 'empty.db'}"
-    found = RetentionHarness.of(harness.world.root, *(entities or (kept_feed(),)), state=state, clusters=clusters)
+    state = f"sqlite:///{harness.lifecycle.root / 'empty.db'}"
+    found = RetentionHarness.of(harness.lifecycle.root, *(entities or (kept_feed(),)), state=state, clusters=clusters)
     found.arrive(harness.now)
     return found
 
 
 def holds(harness: RetentionHarness) -> list[Hold]:
-    with harness.world.database.read() as connection:
+    with harness.lifecycle.database.read() as connection:
         return Holds(connection).newest()
 
 
 def release(harness: RetentionHarness, name: str = "audit") -> None:
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         Holds(connection).release(name, harness.now, "ann")
 
 
 def traces_of(harness: RetentionHarness, cluster: str = "primary") -> list[Path]:
-    return sorted((harness.world.root / cluster / ".feed-assets/holds").glob("*.json"))
+    return sorted((harness.lifecycle.root / cluster / ".feed-assets/holds").glob("*.json"))
 
 
 def test_a_trace_says_who_holds_what_and_why_and_goes_with_the_hold(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_retention_of_a_lost_state_keeps_what_is_held(tmp_path: Path) -> None:
     sweep = harness.sweep_now()
     assert [hold.as_placed() for hold in holds(harness)] == [hold.as_placed() for hold in holds(before)]
     assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: 2}
-    assert [time for time in TIMES if harness.world.folder("clicks", time).exists()] == TIMES[1:3]
+    assert [time for time in TIMES if harness.lifecycle.folder("clicks", time).exists()] == TIMES[1:3]
     assert len(traces_of(harness)) == 1
 
 
@@ -94,7 +94,7 @@ def test_a_sweep_of_an_older_backup_keeps_what_was_held_since(tmp_path: Path) ->
     (hold,) = holds(harness)
     since = replace(hold.as_placed(), name="since", created_at=harness.now)
     trace = HoldTrace.of(since)
-    harness.world.store().traces().keep(trace.key, trace.render())
+    harness.lifecycle.store().traces().keep(trace.key, trace.render())
     harness.run(sweep)
     assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: 2, ItemOutcome.KEPT: 2}
 
@@ -106,7 +106,7 @@ def test_the_trash_of_a_lost_hold_is_not_purged(tmp_path: Path) -> None:
     sweep = harness.sweep_now()
     harness.wait(EXPIRED + timedelta(days=8))
     trace = HoldTrace.of(Hold(name="audit", feed="clicks", reason="an audit", author="bob", created_at=EXPIRED))
-    harness.world.store().traces().keep(trace.key, trace.render())
+    harness.lifecycle.store().traces().keep(trace.key, trace.render())
     context = harness.context()
     due = find_purgeable(context, "primary", harness.now)
     (purged,) = purge_sweeps(context, "primary", due)
@@ -169,7 +169,7 @@ def test_a_lost_hold_whose_place_nobody_has_stays_beside_its_data(tmp_path: Path
     harness = held(tmp_path)
     after = lost(harness, VIEWS)
     assert (settled(after).lost, len(traces_of(after))) == ([], 1)
-    after.world.declare(kept_feed(), VIEWS)
+    after.lifecycle.declare(kept_feed(), VIEWS)
     assert [hold.name for hold in settled(after).lost] == ["audit"]
 
 
@@ -221,7 +221,7 @@ def test_traces_of_a_storage_that_fails_are_asked_for_once(tmp_path: Path) -> No
     (tmp_path / "primary/.feed-assets/holds").write_text("no folder")
     traces = harness.context().hold_traces()
     errors = []
-    for record in harness.world.plan.feeds.values():
+    for record in harness.lifecycle.plan.feeds.values():
         with pytest.raises(StorageError) as raised:
             traces.settle([record])
         errors.append(raised.value)

@@ -12,8 +12,8 @@ from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 from tests.drills import sized
+from tests.lifecycle.harness import START
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
-from tests.lifecycle.world import START
 
 SIZE = sized(300, 10_000)
 YOUNG = 48
@@ -47,7 +47,7 @@ def test_many_instances_go_come_back_and_go_again(tmp_path: Path) -> None:
     )
     expired, young = hourly(START, SIZE), hourly(START + timedelta(hours=SIZE), YOUNG)
     for number, time in enumerate((*expired, *young)):
-        folder = harness.world.folder("clicks", time)
+        folder = harness.lifecycle.folder("clicks", time)
         folder.mkdir(parents=True)
         fill(folder, number)
     harness.arrive(START + timedelta(hours=SIZE + YOUNG))
@@ -59,7 +59,7 @@ def test_many_instances_go_come_back_and_go_again(tmp_path: Path) -> None:
             harness.run(sweep)
         assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
         assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: SIZE}
-        assert set(harness.world.store().trash().contents(sweep.sweep_id)) == paths_of(expired)
+        assert set(harness.lifecycle.store().trash().contents(sweep.sweep_id)) == paths_of(expired)
         left = {path for path in harness.tree() if path.count("/") == 2}
         assert left == paths_of(young)
         assert len(harness.events(FeedEventKind.EVICTED)) == SIZE * (1 + again)
@@ -77,7 +77,7 @@ def test_many_instances_go_come_back_and_go_again(tmp_path: Path) -> None:
     with timed("purge of"):
         purged = purge_sweeps(context, "primary", find_purgeable(context, "primary", harness.now, at_once=True))
     assert [each.obstacle for each in purged] == [None, None, None]
-    assert harness.world.store().trash().sweeps() == []
-    statuses = harness.world.feed_statuses("clicks")
+    assert harness.lifecycle.store().trash().sweeps() == []
+    statuses = harness.lifecycle.feed_statuses("clicks")
     assert {statuses[time] for time in expired} == {FeedInstanceStatus.EVICTED}
     assert {statuses[time] for time in young} == {FeedInstanceStatus.AVAILABLE}

@@ -14,8 +14,8 @@ from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.storage.local.store import LocalStore
 from feed_assets.storage.pool import StorePool
+from tests.lifecycle.harness import START, at, counted_statements
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
-from tests.lifecycle.world import START, at, counted_statements
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
@@ -71,7 +71,7 @@ def test_a_plan_has_every_path_with_time_size_rule_and_reason(harness: Retention
 
 def test_planning_uses_nothing_that_could_change_storage(harness: RetentionHarness) -> None:
     before = harness.tree(hidden=True)
-    harness.world.stores = StorePool(lambda url, _: ReadOnlyStore(url.removeprefix("file://")))
+    harness.lifecycle.stores = StorePool(lambda url, _: ReadOnlyStore(url.removeprefix("file://")))
     assert harness.plan().sweeps[0].paths == 24
     assert harness.tree(hidden=True) == before
 
@@ -79,7 +79,7 @@ def test_planning_uses_nothing_that_could_change_storage(harness: RetentionHarne
 def test_a_plan_that_is_only_tried_is_not_stored(harness: RetentionHarness) -> None:
     assert harness.plan(dry_run=True).sweeps[0].paths == 24
     assert harness.planned().paths == 24
-    with harness.world.database.read() as connection:
+    with harness.lifecycle.database.read() as connection:
         assert connection.exec_driver_sql("select count(*) from fa_sweeps").scalar() == 1
 
 
@@ -167,7 +167,7 @@ def test_a_sweep_that_would_take_all_asks(harness: RetentionHarness) -> None:
 def empty(harness: RetentionHarness, *times: datetime) -> None:
     """Make directories without files, as a job does that has not written yet."""
     for time in times:
-        harness.world.folder("clicks", time).mkdir(parents=True)
+        harness.lifecycle.folder("clicks", time).mkdir(parents=True)
 
 
 @pytest.mark.parametrize("policy", [{"keep_newest": 2}, {"limit": None, "max_instances": 2}])
@@ -208,12 +208,12 @@ def test_a_clock_that_stands_before_the_last_sweep_asks(harness: RetentionHarnes
 def test_a_clock_that_has_jumped_asks_and_is_not_believed_the_second_time_either(harness: RetentionHarness) -> None:
     harness.run(harness.planned())
     harness.now = at("08")
-    harness.world.land("clicks", at("07T22:00"))
-    harness.world.tick(harness.now)
+    harness.lifecycle.land("clicks", at("07T22:00"))
+    harness.lifecycle.tick(harness.now)
     for _ in range(3):
         planned = harness.plan()
         assert "clock-jump" in {obstacle.code for obstacle in planned.sweeps[0].obstacles}
-    with harness.world.database.read() as connection:
+    with harness.lifecycle.database.read() as connection:
         assert load_known_times(connection, "primary").newest == at("04")
 
 
@@ -306,7 +306,7 @@ def test_only_instances_with_data_count_as_those_that_stay(tmp_path: Path, left:
     days = [START + timedelta(days=number) for number in range(12)]
     harness.land("clicks", *days)
     harness.arrive(days[-1] + timedelta(hours=1))
-    newer = [harness.world.folder("clicks", day) for day in days[7:]]
+    newer = [harness.lifecycle.folder("clicks", day) for day in days[7:]]
     for folder in newer[1:] if left == "one" else newer:
         shutil.rmtree(folder)
         if left == "empty directories":

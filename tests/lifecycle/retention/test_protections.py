@@ -34,8 +34,8 @@ from feed_assets.state.records import (
 from feed_assets.state.retention_schema import holds
 from feed_assets.state.sweep_records import ItemOutcome
 from feed_assets.state.watermarks import Watermarks
+from tests.lifecycle.harness import START, at, feed, process
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START, at, feed, process
 
 TIMES = hourly(START, 6)
 EARLIER = START - timedelta(days=1)
@@ -44,8 +44,8 @@ Found = Mapping[datetime, list[Protection]]
 
 def protections(harness: RetentionHarness, times: list[datetime] = TIMES, name: str = "clicks") -> Found:
     query = ProtectionQuery(as_of=harness.now, real_now=harness.now, holder="me")
-    with harness.world.database.read() as connection:
-        return find_protections(connection, harness.world.timeline, harness.world.feed(name), times, query)
+    with harness.lifecycle.database.read() as connection:
+        return find_protections(connection, harness.lifecycle.timeline, harness.lifecycle.feed(name), times, query)
 
 
 def kept(found: Found, kind: ProtectionKind) -> list[datetime]:
@@ -62,24 +62,24 @@ def counting(tmp_path: Path, state: str | None = None, window: str = "now(0,0)",
 
 def put(harness: RetentionHarness, time: datetime, status: ProcessInstanceStatus, **more: Any) -> None:
     row = ProcessInstance(process="count", cluster="primary", nominal_time=time, status=status, updated_at=START)
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         ProcessInstances(connection).add_waiting([replace(row, **more)])
 
 
 def reached(harness: RetentionHarness, next_time: datetime | None) -> None:
     """How far the process has come."""
-    index = 0 if next_time is None else harness.world.process("count").sequence.index_at_or_after(next_time)
+    index = 0 if next_time is None else harness.lifecycle.process("count").sequence.index_at_or_after(next_time)
     watermark = Watermark(
         kind=WatermarkKind.PROCESS, entity="count", cluster="primary", next_index=index, next_time=next_time
     )
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         Watermarks(connection).put([watermark])
 
 
 def end_all(harness: RetentionHarness) -> None:
     """Let all process instances that have come into being succeed."""
-    with harness.world.database.begin() as connection:
-        every = [("count", "primary", time) for time in harness.world.statuses("count")]
+    with harness.lifecycle.database.begin() as connection:
+        every = [("count", "primary", time) for time in harness.lifecycle.statuses("count")]
         ended = ProcessInstanceStatus.SUCCEEDED
         ProcessInstances(connection).transition_many(every, set(ProcessInstanceStatus), status=ended, updated_at=START)
 
@@ -108,14 +108,14 @@ def test_a_hold_on_every_feed_holds_every_feed(tmp_path: Path) -> None:
 def test_a_hold_that_cannot_be_read_holds_everything(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url)
     harness.hold("audit", feed="counts", first=START, last=START)
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         connection.execute(holds.update().values(version=2))
     assert kept(protections(harness), ProtectionKind.HOLD) == TIMES
 
 
 def test_a_lease_protects_from_all_but_its_holder(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url)
-    leases = Leases(harness.world.database)
+    leases = Leases(harness.lifecycle.database)
     for time, holder, until in ((TIMES[0], "run-1", 5), (TIMES[1], "me", 5), (TIMES[2], "run-2", -5)):
         leases.acquire(
             "feed/clicks", "primary", time, holder, harness.now - timedelta(hours=1), timedelta(hours=1, minutes=until)
@@ -143,20 +143,20 @@ def test_what_a_run_has_taken_stays_whatever_is_declared(tmp_path: Path, state_u
     harness = counting(tmp_path, state_url)
     taken = FrozenInput(name="clicks", feed="clicks", nominal_times=(TIMES[5],), digests=(None,))
     put(harness, at("03"), ProcessInstanceStatus.RUNNING, inputs=(taken,), run_id="run-1")
-    harness.world.declare(kept_feed(start=EARLIER))
+    harness.lifecycle.declare(kept_feed(start=EARLIER))
     assert kept(protections(harness), ProtectionKind.READER) == [TIMES[5]]
 
 
 def test_what_an_older_release_reads_stays(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url, window="now(-2,0) now(0,0)")
-    world = harness.world
+    lifecycle = harness.lifecycle
     harness.land("clicks", *hourly(EARLIER, 36))
-    world.launch(world.tick(at("02")), at("02"))
+    lifecycle.launch(lifecycle.tick(at("02")), at("02"))
     narrow = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"})
-    harness.world.declare(kept_feed(start=EARLIER), feed("counts"), narrow)
-    world.tick(at("04"))
+    harness.lifecycle.declare(kept_feed(start=EARLIER), feed("counts"), narrow)
+    lifecycle.tick(at("04"))
     end_all(harness)
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         key = ("count", "primary", TIMES[4])
         ready = ProcessInstanceStatus.READY
         assert ProcessInstances(connection).transition(key, set(ProcessInstanceStatus), status=ready, updated_at=START)
@@ -208,12 +208,12 @@ def test_a_window_keeps_what_any_of_its_readers_has_not_read(tmp_path: Path) -> 
 def test_a_process_that_is_nowhere_declared_has_read_nothing(tmp_path: Path) -> None:
     harness = counting(tmp_path, until_read_by=["count"])
     reached(harness, None)
-    record = harness.world.feed("clicks")
+    record = harness.lifecycle.feed("clicks")
     assert record.retention is not None
     forgotten = replace(record, retention=replace(record.retention, until_read_by=("forgotten",)))
     query = ProtectionQuery(as_of=harness.now, real_now=harness.now, holder="me")
-    with harness.world.database.read() as connection:
-        found = find_protections(connection, harness.world.timeline, forgotten, TIMES, query)
+    with harness.lifecycle.database.read() as connection:
+        found = find_protections(connection, harness.lifecycle.timeline, forgotten, TIMES, query)
     assert kept(found, ProtectionKind.UNREAD) == TIMES
 
 
@@ -248,7 +248,7 @@ def check(kind: Kind, name: str, time: datetime) -> LateCheck:
 
 def test_what_late_data_are_still_looked_for_in_stays(tmp_path: Path, state_url: str) -> None:
     harness = counting(tmp_path, state_url)
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         LateChecks(connection).put([check(Kind.FEED, "clicks", TIMES[1]), check(Kind.FEED, "counts", TIMES[2])])
     assert kept(protections(harness), ProtectionKind.LATE_DATA) == TIMES[1:2]
 
@@ -259,7 +259,7 @@ def test_what_an_instance_reads_whose_late_data_are_looked_for_stays(tmp_path: P
     clicks = changed(kept_feed(start=EARLIER), late_arrival={"cut_off": "hours(5)"})
     harness = RetentionHarness.of(tmp_path, clicks, feed("counts"), count, state=state_url)
     harness.now = at("04")
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         LateChecks(connection).put([check(Kind.PROCESS, "count", TIMES[3])])
     assert kept(protections(harness), ProtectionKind.LATE_DATA) == TIMES[2:4]
 
@@ -272,7 +272,7 @@ def test_instances_stay_until_another_cluster_has_them(tmp_path: Path, state_url
         feed="clicks", cluster="backup", nominal_time=START, status=FeedInstanceStatus.AVAILABLE, updated_at=START
     )
     statuses = ["AVAILABLE", "EVICTED", "PARTIAL", "MISSING"]
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         FeedInstances(connection).put(
             replace(row, nominal_time=time, status=FeedInstanceStatus(status))
             for time, status in zip(TIMES, statuses, strict=False)
@@ -286,7 +286,7 @@ def copied(tmp_path: Path) -> RetentionHarness:
     harness = RetentionHarness.of(tmp_path, clicks, clusters=("primary", "backup"))
     harness.land("clicks", *hourly(START, 60))
     harness.arrive(at("01T04"))
-    ended = harness.world.copy("clicks@primary", TIMES[:3], at("01T04"))
+    ended = harness.lifecycle.copy("clicks@primary", TIMES[:3], at("01T04"))
     assert not [each for each in ended.values() if isinstance(each, Exception)]
     harness.wait(at("03T02:30"))
     return harness
@@ -323,7 +323,7 @@ def test_an_instance_stays_while_its_replica_has_older_content(tmp_path: Path) -
 def test_an_instance_stays_that_changes_between_the_plan_and_the_sweep(tmp_path: Path) -> None:
     harness = copied(tmp_path)
     sweep = harness.planned()
-    part = next(harness.world.folder("clicks", TIMES[1]).iterdir())
+    part = next(harness.lifecycle.folder("clicks", TIMES[1]).iterdir())
     part.write_text("DATA")
     results = harness.results(harness.run(sweep))
     assert results["clicks/2013-11-01/01"].outcome is ItemOutcome.KEPT
@@ -339,11 +339,11 @@ def test_a_replica_that_cannot_be_compared_keeps_its_source(tmp_path: Path) -> N
 
 def test_the_record_knows_that_a_replica_is_behind_even_if_it_was_evicted(tmp_path: Path) -> None:
     harness = copied(tmp_path)
-    replicas, source = harness.world.feed_instances("clicks", "backup").values(), harness.rows()[TIMES[1]]
+    replicas, source = harness.lifecycle.feed_instances("clicks", "backup").values(), harness.rows()[TIMES[1]]
     change = NewFeedEvent(
         **source.key._asdict(), kind=FeedEventKind.CHANGED, origin="late data", recorded_at=at("01T09")
     )
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         (seq,) = EventLog(connection).append([change])
         evicted = [replace(row, status=FeedInstanceStatus.EVICTED) for row in replicas]
         FeedInstances(connection).put([*evicted, replace(source, manifest_digest="blake3:new", event_seq=seq)])
@@ -367,7 +367,7 @@ def test_what_somebody_began_to_read_while_it_was_moved_is_put_back(
     before = harness.rows()
     sweep = harness.planned()
     context = harness.context()
-    store = harness.world.store()
+    store = harness.lifecycle.store()
     original = store.trash
 
     def trash() -> Any:
@@ -376,7 +376,7 @@ def test_what_somebody_began_to_read_while_it_was_moved_is_put_back(
 
         def put_and_begin(*arguments: Any, **more: Any) -> Any:
             done = put_before(*arguments, **more)
-            with harness.world.database.begin() as connection:
+            with harness.lifecycle.database.begin() as connection:
                 ProcessInstances(connection).transition(
                     ("count", "primary", TIMES[2]),
                     set(ProcessInstanceStatus),
@@ -416,14 +416,14 @@ def test_a_feed_that_is_left_out_of_the_plan_protects_the_place_of_its_last_vers
     harness.arrive(at("06"))
     harness.now = at("06") + timedelta(days=9)
     sweep = harness.approve(harness.planned("clicks"))
-    world = harness.world
-    plan = world.plan
-    world.declare(kept_feed(), feed("counts"), neighbour)
-    world.use(plan)
+    lifecycle = harness.lifecycle
+    plan = lifecycle.plan
+    lifecycle.declare(kept_feed(), feed("counts"), neighbour)
+    lifecycle.use(plan)
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == TIMES
     harness.run(sweep)
     assert harness.outcomes(sweep) == {ItemOutcome.KEPT: len(TIMES)}
-    world.declare(kept_feed(), feed("counts"))
+    lifecycle.declare(kept_feed(), feed("counts"))
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
 
 
@@ -434,25 +434,27 @@ def mirror_to(directory: str) -> Process:
 
 def test_a_mirror_that_is_left_out_of_the_plan_protects_what_it_has_written(tmp_path: Path) -> None:
     harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
-    world, plan = harness.world, harness.world.plan
-    world.declare(mirror_to("/clicks/2013-11-01/02/inner"))
-    world.use(plan)
+    lifecycle, plan = harness.lifecycle, harness.lifecycle.plan
+    lifecycle.declare(mirror_to("/clicks/2013-11-01/02/inner"))
+    lifecycle.use(plan)
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == TIMES
-    world.declare(mirror_to("/clicks-of-others"))
-    world.use(plan)
+    lifecycle.declare(mirror_to("/clicks-of-others"))
+    lifecycle.use(plan)
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
 
 
 def refused_writes(harness: RetentionHarness, name: str) -> list[datetime]:
-    world = harness.world
-    with world.database.read() as connection:
-        return sorted(find_refused_writes(connection, world.timeline, world.plan.processes[name, "primary"], TIMES))
+    lifecycle = harness.lifecycle
+    with lifecycle.database.read() as connection:
+        return sorted(
+            find_refused_writes(connection, lifecycle.timeline, lifecycle.plan.processes[name, "primary"], TIMES)
+        )
 
 
 def test_nobody_writes_over_the_data_of_a_feed_that_is_left_out_of_the_plan(tmp_path: Path) -> None:
     summing = process("summing", outputs={"counts": "now(0,0)"})
     harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"), summing, mirror_to("/models2"))
-    world, plan = harness.world, harness.world.plan
+    lifecycle, plan = harness.lifecycle, harness.lifecycle.plan
     place = plan.feeds["counts", "primary"].template.text
     for locations, end, summed, mirrored in (
         (place, None, TIMES, []),
@@ -461,17 +463,17 @@ def test_nobody_writes_over_the_data_of_a_feed_that_is_left_out_of_the_plan(tmp_
         ("/others/${YEAR}${MONTH}${DAY}${HOUR}", None, [], []),
     ):
         neighbour = kept_feed("pages", locations={"data": locations}, end=end)
-        world.declare(neighbour)
-        world.use(plan)
+        lifecycle.declare(neighbour)
+        lifecycle.use(plan)
         assert refused_writes(harness, "summing") == summed
         assert refused_writes(harness, "mirroring") == mirrored
 
 
 def test_a_feed_elsewhere_that_is_left_out_of_the_plan_protects_nothing(tmp_path: Path) -> None:
     harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
-    plan = harness.world.plan
-    harness.world.declare(kept_feed(), feed("counts"), feed("pages"))
-    harness.world.use(plan)
+    plan = harness.lifecycle.plan
+    harness.lifecycle.declare(kept_feed(), feed("counts"), feed("pages"))
+    harness.lifecycle.use(plan)
     assert kept(protections(harness), ProtectionKind.NEIGHBOUR) == []
 
 
@@ -479,10 +481,10 @@ def test_a_hold_stays_on_the_place_of_a_feed_that_gets_another_name(tmp_path: Pa
     place = {"data": "/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}"}
     harness = RetentionHarness.of(tmp_path, kept_feed(), feed("counts"))
     harness.hold("audit", first=TIMES[1], last=TIMES[2])
-    harness.world.declare(kept_feed("visits", locations=place), feed("counts"))
+    harness.lifecycle.declare(kept_feed("visits", locations=place), feed("counts"))
     found = protections(harness, name="visits")
     assert kept(found, ProtectionKind.HOLD) == TIMES[1:3]
     assert "the data of feed 'clicks' on primary, which was removed, is at it" in found[TIMES[1]][0].reason
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         Holds(connection).release("audit", harness.now, "ann")
     assert kept(protections(harness, name="visits"), ProtectionKind.HOLD) == []

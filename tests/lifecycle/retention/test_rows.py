@@ -13,8 +13,8 @@ from feed_assets.operations.retention.reading import render_evicted_paths, rende
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.timing.frequency import parse_frequency
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
-from tests.lifecycle.world import START, at
 
 EVERYTHING_SCHEDULED = ScheduleView(without_row=ScheduleState.SCHEDULED)
 KINDS = ("data", "stats", "meta", "tmp")
@@ -24,7 +24,7 @@ def turns(
     harness: RetentionHarness, start: datetime, stop: datetime, step: timedelta = timedelta(hours=1)
 ) -> list[datetime]:
     """When retention comes, if it is looked for every hour."""
-    found, database, timeline = [], harness.world.database, harness.world.timeline
+    found, database, timeline = [], harness.lifecycle.database, harness.lifecycle.timeline
     moment = start
     while moment < stop:
         apply_retention_schedule(database, timeline, "primary", moment, timedelta(days=1))
@@ -79,7 +79,7 @@ def test_row_53_there_is_a_report_and_one_message_for_each_path(tmp_path: Path, 
     harness.arrive(at("04"))
     sweep = harness.sweep_now()
     items = [item for chunk in harness.chunks(sweep) for item in chunk.items]
-    record = harness.world.feed("clicks")
+    record = harness.lifecycle.feed("clicks")
     assert render_evicted_paths([f"/{item.path}" for item in items]) == (
         "instancePaths=" + ",".join(f"/clicks/2013-11-01/{hour:02d}" for hour in range(24))
     )
@@ -133,11 +133,11 @@ def test_row_57_the_stage_of_a_lifecycle_says_when_retention_comes_and_what_it_k
     document = feed.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     lifecycle = {"retention_stage": stage}
     harness = RetentionHarness.of(tmp_path, Feed(**{**document, "lifecycle": lifecycle}))
-    policy = harness.world.feed("clicks").retention
+    policy = harness.lifecycle.feed("clicks").retention
     assert policy is not None
     assert (policy.limit, policy.queue, policy.priority) == (parse_frequency("days(2)"), "local", 1)
     harness.land("clicks", *hourly(START, 50))
     harness.arrive(at("03T23:00"))
     harness.sweep_now()
-    assert harness.world.times_of_feed("clicks", FeedInstanceStatus.EVICTED) == hourly(START, 23)
+    assert harness.lifecycle.times_of_feed("clicks", FeedInstanceStatus.EVICTED) == hourly(START, 23)
     assert turns(harness, at("10"), at("12")) == [at("10"), at("10T12:00"), at("11"), at("11T12:00")]

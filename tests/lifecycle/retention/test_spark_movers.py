@@ -22,8 +22,8 @@ from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.records import Moved, Outcome
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, Tree, hourly, kept_feed, tree_of
-from tests.lifecycle.world import START, at
 from tests.spark_session import spark
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from feed_assets.state.retention_schema import sweep_chunks as chunk_table
 from feed_assets.state.retention_schema import sweep_items
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, SweepState
 from feed_assets.timing.dates import render_datetime
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed, paths_of
-from tests.lifecycle.world import START, at
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
@@ -78,7 +78,7 @@ def test_rows_events_and_messages_say_what_went(harness: RetentionHarness) -> No
 
 def test_the_trash_says_what_it_is_about(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
-    trash = harness.world.store().trash()
+    trash = harness.lifecycle.store().trash()
     assert set(trash.contents(sweep.sweep_id)) == paths_of(EXPIRED)
     description = trash.find_description(sweep.sweep_id)
     assert description is not None
@@ -87,7 +87,7 @@ def test_the_trash_says_what_it_is_about(harness: RetentionHarness) -> None:
 
 
 def test_manifests_and_late_checks_of_what_went_are_forgotten(harness: RetentionHarness) -> None:
-    database = harness.world.database
+    database = harness.lifecycle.database
     manifest = RecordedManifest(
         feed="clicks", cluster="primary", nominal_time=START, digest="d", files=(), recorded_at=START
     )
@@ -102,14 +102,14 @@ def test_manifests_and_late_checks_of_what_went_are_forgotten(harness: Retention
 def test_all_leases_are_given_back(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
     keys = [("feed/clicks", "primary", time) for time in EXPIRED]
-    with harness.world.database.read() as connection:
+    with harness.lifecycle.database.read() as connection:
         assert find_held(connection, keys, harness.now) == []
     assert [chunk.holder for chunk in harness.chunks(sweep)] == [None]
 
 
 def test_an_instance_that_somebody_writes_stays(harness: RetentionHarness) -> None:
     sweep = harness.planned()
-    Leases(harness.world.database).acquire(
+    Leases(harness.lifecycle.database).acquire(
         "feed/clicks", "primary", EXPIRED[3], "run-7", harness.now, timedelta(minutes=1)
     )
     done = harness.run(sweep)
@@ -134,7 +134,7 @@ def test_a_late_check_that_came_after_the_plan_keeps(harness: RetentionHarness) 
         kind="feed", name="clicks", cluster="primary", nominal_time=EXPIRED[2], planned_at=START, due_at=at("09"),
         cut_off_at=at("20"),
     )  # fmt: skip
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         LateChecks(connection).put([check])
     assert harness.outcomes(harness.run(sweep)) == {ItemOutcome.EVICTED: 23, ItemOutcome.KEPT: 1}
 
@@ -142,7 +142,7 @@ def test_a_late_check_that_came_after_the_plan_keeps(harness: RetentionHarness) 
 def test_an_instance_whose_record_has_changed_since_the_plan_stays(harness: RetentionHarness) -> None:
     sweep = harness.planned()
     row = harness.rows()[EXPIRED[0]]
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         FeedInstances(connection).put([replace(row, event_seq=10_000)])
     done = harness.run(sweep)
     assert harness.results(done)["clicks/2013-11-01/00"].outcome is ItemOutcome.CHANGED
@@ -171,7 +171,7 @@ def test_content_that_was_written_in_place_with_its_old_size_and_time_keeps_its_
         harness.arrive(harness.now)
         assert harness.rows()[EXPIRED[4]].bytes == 4
     sweep = harness.planned()
-    (file,) = harness.world.folder("clicks", EXPIRED[4]).iterdir()
+    (file,) = harness.lifecycle.folder("clicks", EXPIRED[4]).iterdir()
     status = file.stat()
     sleep(0.01)
     file.write_text("DATA")
@@ -183,7 +183,7 @@ def test_content_that_was_written_in_place_with_its_old_size_and_time_keeps_its_
 
 def test_what_somebody_else_took_away_has_vanished(harness: RetentionHarness) -> None:
     sweep = harness.planned()
-    (harness.root / "clicks/2013-11-01/07").rename(tmp := harness.world.root / "elsewhere")
+    (harness.root / "clicks/2013-11-01/07").rename(tmp := harness.lifecycle.root / "elsewhere")
     done = harness.run(sweep)
     assert harness.outcomes(done) == {ItemOutcome.EVICTED: 23, ItemOutcome.VANISHED: 1}
     assert tmp.is_dir()
@@ -192,7 +192,7 @@ def test_what_somebody_else_took_away_has_vanished(harness: RetentionHarness) ->
 
 def test_another_policy_than_the_one_planned_by_keeps_everything(harness: RetentionHarness) -> None:
     sweep = harness.planned()
-    harness.world.declare(kept_feed(limit="days(30)"))
+    harness.lifecycle.declare(kept_feed(limit="days(30)"))
     done = harness.run(sweep)
     assert harness.outcomes(done) == {ItemOutcome.KEPT: 24}
     assert "plan again" in (harness.results(done)["clicks/2013-11-01/07"].reason or "")
@@ -201,7 +201,7 @@ def test_another_policy_than_the_one_planned_by_keeps_everything(harness: Retent
 
 def test_a_feed_that_is_not_declared_any_more_keeps_everything(harness: RetentionHarness) -> None:
     sweep = harness.planned()
-    harness.world.declare(kept_feed("others"))
+    harness.lifecycle.declare(kept_feed("others"))
     assert harness.outcomes(harness.run(sweep)) == {ItemOutcome.KEPT: 24}
 
 
@@ -233,7 +233,7 @@ def test_a_sweep_is_not_run_before_the_time_it_was_planned_for(harness: Retentio
 def test_a_plan_that_was_tampered_with_is_not_run(harness: RetentionHarness) -> None:
     sweep = harness.planned()
     before = harness.tree(hidden=True)
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         connection.execute(chunk_table.update().values(count=23))
     with pytest.raises(SweepDamagedError):
         harness.run(sweep)
@@ -244,7 +244,7 @@ def test_a_chunk_that_was_tampered_with_is_not_run(harness: RetentionHarness) ->
     sweep, other = harness.planned(), harness.plan("clicks", dry_run=True)
     assert other.sweeps[0].digest == sweep.digest
     before = harness.tree()
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         connection.execute(sweep_items.update().values(path="orders"))
     with pytest.raises(SweepDamagedError):
         harness.run(sweep)
@@ -289,7 +289,7 @@ def test_a_chunk_and_the_leases_of_its_instances_are_kept_while_the_work_lasts(h
         assert leased.tokens == dict.fromkeys(EXPIRED, 1)
         sleep(1.0)
         assert other.claims(sweep.sweep_id).take(ChunkState.OPEN) is None
-        with Leased(harness.world.database, SystemClock(), holder="other", cluster="primary") as others:
+        with Leased(harness.lifecycle.database, SystemClock(), holder="other", cluster="primary") as others:
             others.acquire_free(keys)
             assert others.tokens == {}
     sleep(0.6)

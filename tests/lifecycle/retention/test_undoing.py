@@ -21,8 +21,8 @@ from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus
 from feed_assets.state.sweep_records import ChunkState, ItemOutcome, Sweep, SweepState
 from feed_assets.state.sweeps import Sweeps
+from tests.lifecycle.harness import START, at
 from tests.lifecycle.retention.harness import RetentionHarness, Tree, hourly, kept_feed, paths_of
-from tests.lifecycle.world import START, at
 
 EXPIRED = hourly(START, 24)
 YOUNG = hourly(at("02"), 48)
@@ -132,7 +132,7 @@ def test_what_stands_there_meanwhile_is_not_replaced(harness: RetentionHarness) 
 def test_an_instance_that_was_made_anew_is_not_replaced_by_what_went(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
     row = harness.rows()[EXPIRED[4]]
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         newer = replace(row, status=FeedInstanceStatus.AVAILABLE, event_seq=10_000)
         FeedInstances(connection).put([newer])
     ((path, result),) = harness.undo(sweep).left
@@ -152,7 +152,7 @@ def test_an_older_sweep_does_not_bring_back_what_a_newer_one_took_again(harness:
 
 def test_an_instance_that_somebody_writes_does_not_come_back(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
-    Leases(harness.world.database).acquire(
+    Leases(harness.lifecycle.database).acquire(
         "feed/clicks", "primary", EXPIRED[3], "run-7", harness.now, timedelta(minutes=1)
     )
     ((path, result),) = harness.undo(sweep).left
@@ -176,7 +176,7 @@ def test_a_sweep_that_took_nothing_has_nothing_to_undo(harness: RetentionHarness
     if state != "PLANNED":
         from feed_assets.state.sweeps import Sweeps
 
-        with harness.world.database.begin() as connection:
+        with harness.lifecycle.database.begin() as connection:
             Sweeps(connection).transition(sweep.sweep_id, {SweepState.PLANNED}, state=SweepState(state))
     with pytest.raises(SweepRefusedError, match="has removed nothing"):
         harness.undo(sweep)
@@ -193,7 +193,7 @@ def test_a_part_of_a_sweep_that_has_not_ended_is_not_undone(harness: RetentionHa
 def test_a_sweep_of_a_feed_that_is_declared_no_more_is_undone(harness: RetentionHarness) -> None:
     tree = harness.tree()
     sweep = harness.run(harness.planned())
-    harness.world.declare(kept_feed("others"))
+    harness.lifecycle.declare(kept_feed("others"))
     assert harness.undo(sweep).sweep.state is SweepState.UNDONE
     assert harness.tree() == tree
     assert harness.rows()[START].status is FeedInstanceStatus.AVAILABLE
@@ -206,7 +206,7 @@ def test_the_trash_is_purged_when_its_time_is_over_and_not_before(harness: Reten
     harness.wait(at("11"))
     assert purge(harness) == {sweep.sweep_id: None}
     assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
-    assert harness.world.store().trash().sweeps() == []
+    assert harness.lifecycle.store().trash().sweeps() == []
     left = harness.undo(sweep).left
     assert {result.outcome for _, result in left} == {ItemOutcome.LOST}
     assert harness.sweep(sweep.sweep_id).state is SweepState.PURGED
@@ -274,11 +274,11 @@ def test_an_archive_that_is_taken_keeps_the_instance(tmp_path: Path, state_url: 
 def put_back_unrecorded(harness: RetentionHarness, sweep: Sweep, *times: datetime) -> None:
     """What an undo leaves that dies between the filesystem and the record."""
     undo_begins(harness, sweep)
-    harness.world.store().trash().restore(sweep.sweep_id, sorted(paths_of(times)))
+    harness.lifecycle.store().trash().restore(sweep.sweep_id, sorted(paths_of(times)))
 
 
 def undo_begins(harness: RetentionHarness, sweep: Sweep) -> None:
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         Sweeps(connection).transition(sweep.sweep_id, {SweepState.DONE}, state=SweepState.UNDOING)
 
 
@@ -361,7 +361,7 @@ def test_the_trash_of_a_store_that_nobody_declares_any_more_stays_and_says_so(tm
         (folder / "part").write_text("1")
     harness.arrive(at("04"))
     sweep = harness.run(harness.planned())
-    harness.world.declare(kept_feed("others"))
+    harness.lifecycle.declare(kept_feed("others"))
     harness.wait(at("20"))
     assert "no feed or cluster is declared there any more" in (purge(harness)[sweep.sweep_id] or "")
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
@@ -381,7 +381,7 @@ def test_an_undo_of_an_unknown_time_is_refused_with_the_nearest_instances(harnes
 def test_a_purge_while_the_storage_is_not_mounted_purges_nothing(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
     harness.wait(at("20"))
-    unmounted = harness.root.rename(harness.world.root / "unmounted")
+    unmounted = harness.root.rename(harness.lifecycle.root / "unmounted")
     assert "the root of the storage is not there" in (purge(harness)[sweep.sweep_id] or "")
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
     harness.root.mkdir()  # where it is to be mounted
@@ -406,7 +406,7 @@ def test_trash_that_somebody_has_removed_is_given_up_when_its_folder_is_made_aga
 
 def test_an_undo_after_its_cluster_was_removed_says_so_and_changes_nothing(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
-    harness.world.use(Plan(digest="", clusters={}, feeds={}, processes={}))
+    harness.lifecycle.use(Plan(digest="", clusters={}, feeds={}, processes={}))
     with pytest.raises(SweepRefusedError, match="its cluster 'primary' is not declared any more"):
         harness.undo(sweep)
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
@@ -414,8 +414,8 @@ def test_an_undo_after_its_cluster_was_removed_says_so_and_changes_nothing(harne
 
 def test_after_a_change_of_the_url_neither_undo_nor_purge_forgets_the_trash(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
-    elsewhere = Cluster(name="primary", colo="colo", storage=f"file://{harness.world.root}/elsewhere")
-    harness.world.use(declare_location([elsewhere, kept_feed()], START).plan)
+    elsewhere = Cluster(name="primary", colo="colo", storage=f"file://{harness.lifecycle.root}/elsewhere")
+    harness.lifecycle.use(declare_location([elsewhere, kept_feed()], START).plan)
     with pytest.raises(SweepRefusedError, match="where no feed is declared any more"):
         harness.undo(sweep)
     assert harness.sweep(sweep.sweep_id).state is SweepState.DONE
@@ -427,16 +427,16 @@ def test_an_undo_and_a_purge_find_a_storage_whose_url_is_written_otherwise(
     harness: RetentionHarness, written: str
 ) -> None:
     sweep = harness.run(harness.planned())
-    (harness.world.root / "link").symlink_to(harness.world.root)
-    url = f"file://{harness.world.root}{written}{harness.root.name}"
+    (harness.lifecycle.root / "link").symlink_to(harness.lifecycle.root)
+    url = f"file://{harness.lifecycle.root}{written}{harness.root.name}"
     same = Cluster(name="primary", colo="colo", storage=url)
-    harness.world.use(declare_location([same, kept_feed()], START).plan)
+    harness.lifecycle.use(declare_location([same, kept_feed()], START).plan)
     assert harness.undo(sweep, RestoreSelection(times=frozenset({EXPIRED[3]}))).restored == 1
     assert purge(harness, at_once=True) == {sweep.sweep_id: None}
 
 
 def test_a_purge_at_once_names_the_sweeps_at_work(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
-    with harness.world.database.begin() as connection:
+    with harness.lifecycle.database.begin() as connection:
         Sweeps(connection).transition(sweep.sweep_id, {SweepState.DONE}, state=SweepState.UNDOING)
     assert purge(harness, at_once=True) == {sweep.sweep_id: "it is UNDOING; end that first"}

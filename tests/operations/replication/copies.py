@@ -1,4 +1,4 @@
-"""What the tests of `replication` share: a replicated world as commands see it, and what they say of it."""
+"""What the tests of `replication` share: replicated feeds as commands see them, and what they say of it."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from feed_assets.operations.replication.auditing import CopyVerdict, Verified, v
 from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
 from feed_assets.operations.replication.scope import CopyQuery
 from feed_assets.operations.replication.status import ReplicationStatus, find_status
-from tests.lifecycle.world import World, at
+from tests.lifecycle.harness import LifecycleHarness, at
 from tests.operations.contexts import context_of
 
 LATER = at("2030-01-01")
@@ -19,21 +19,23 @@ def query(**more: Any) -> CopyQuery:
     return CopyQuery(**{"feed": "clicks", **more})
 
 
-def status(world: World, as_of: datetime, **more: Any) -> ReplicationStatus:
-    return find_status(context_of(world, as_of), query(**more))
+def status(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> ReplicationStatus:
+    return find_status(context_of(lifecycle, as_of), query(**more))
 
 
-def verified(world: World, as_of: datetime, *, deep: bool = False, **more: Any) -> Verified:
-    return verify(context_of(world, as_of, real_clock=FrozenClock(LATER)), query(**more), deep=deep)
+def verified(lifecycle: LifecycleHarness, as_of: datetime, *, deep: bool = False, **more: Any) -> Verified:
+    return verify(context_of(lifecycle, as_of, real_clock=FrozenClock(LATER)), query(**more), deep=deep)
 
 
-def verdicts(world: World, as_of: datetime, **more: Any) -> dict[datetime, CopyVerdict]:
+def verdicts(lifecycle: LifecycleHarness, as_of: datetime, **more: Any) -> dict[datetime, CopyVerdict]:
     """What each instance was found to be, where one flow copies it."""
-    return {each.nominal_time: each.verdict for each in verified(world, as_of, **more).copies}
+    return {each.nominal_time: each.verdict for each in verified(lifecycle, as_of, **more).copies}
 
 
-def repaired(world: World, as_of: datetime, *, deep: bool = False, dry_run: bool = False, **more: Any) -> Repaired:
-    return repair(context_of(world, as_of), query(**more), author="ann", deep=deep, dry_run=dry_run)
+def repaired(
+    lifecycle: LifecycleHarness, as_of: datetime, *, deep: bool = False, dry_run: bool = False, **more: Any
+) -> Repaired:
+    return repair(context_of(lifecycle, as_of), query(**more), author="ann", deep=deep, dry_run=dry_run)
 
 
 def outcomes(done: Repaired) -> dict[datetime, RepairOutcome]:

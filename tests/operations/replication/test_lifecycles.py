@@ -25,17 +25,17 @@ from feed_assets.operations.instances.triage import find_triage
 from feed_assets.state.definition_records import ScheduleState
 from feed_assets.state.event_log import EventLog
 from feed_assets.state.records import FeedEventKind, NewFeedEvent, ProcessInstanceStatus
+from tests.lifecycle.harness import START, LifecycleHarness, at, feed, hours, process
 from tests.lifecycle.replication.test_flows import (
     FLOW,
     HOUR,
+    harness_of,
     land_slice,
     pass_time,
     replicated,
     schedule,
     slices,
-    world_of,
 )
-from tests.lifecycle.world import START, World, at, feed, hours, process
 from tests.operations.contexts import context_of
 
 AS_OF = at("01T02:30")
@@ -44,19 +44,19 @@ EVICTION = frozenset({Lifecycle.EVICTION})
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def lifecycle(tmp_path: Path) -> LifecycleHarness:
     """Three hours of clicks, two of which are copied; and a process that counts them where they are."""
     count = process("count", inputs={"clicks": "now(0,0)"}, outputs={"counts": "now(0,0)"}, clusters=["backup"])
-    world = world_of(tmp_path, replicated(flag="_DONE"), feed("counts", clusters=["backup"]), count)
-    world.land("clicks", *hours(3))
-    world.flag("clicks", *hours(2))
-    pass_time(world, at("01T02:05"), "primary", "backup")
-    return world
+    lifecycle = harness_of(tmp_path, replicated(flag="_DONE"), feed("counts", clusters=["backup"]), count)
+    lifecycle.land("clicks", *hours(3))
+    lifecycle.flag("clicks", *hours(2))
+    pass_time(lifecycle, at("01T02:05"), "primary", "backup")
+    return lifecycle
 
 
 @pytest.fixture
-def context(world: World) -> OperationContext:
-    return context_of(world, AS_OF)
+def context(lifecycle: LifecycleHarness) -> OperationContext:
+    return context_of(lifecycle, AS_OF)
 
 
 def listed(context: OperationContext, name: str, kind: Kind = Kind.FEED, **more: Any) -> tuple[InstanceRow, ...]:
@@ -85,10 +85,10 @@ def test_row_112_on_a_cluster_that_nothing_is_copied_to_a_feed_has_its_data(cont
     assert {row.kind for row in listed(context, "counts")} == {Kind.FEED}
 
 
-def test_row_112_what_retention_did_is_listed_apart(world: World, context: OperationContext) -> None:
-    evict(world, START)
-    evict(world, START + HOUR)
-    evict(world, START + HOUR, FeedEventKind.RESTORED)
+def test_row_112_what_retention_did_is_listed_apart(lifecycle: LifecycleHarness, context: OperationContext) -> None:
+    evict(lifecycle, START)
+    evict(lifecycle, START + HOUR)
+    evict(lifecycle, START + HOUR, FeedEventKind.RESTORED)
     rows = listed(context, "clicks", lifecycles=EVICTION)
     assert [(row.cluster, row.nominal_time, row.status) for row in rows] == [
         ("backup", START, "EVICTED"),
@@ -103,8 +103,8 @@ def test_row_112_what_retention_did_is_listed_apart(world: World, context: Opera
     assert summary.counts == {"EVICTED": 1, "RESTORED": 1}
 
 
-def evict(world: World, time: datetime, kind: FeedEventKind = FeedEventKind.EVICTED) -> None:
-    with world.database.begin() as connection:
+def evict(lifecycle: LifecycleHarness, time: datetime, kind: FeedEventKind = FeedEventKind.EVICTED) -> None:
+    with lifecycle.database.begin() as connection:
         EventLog(connection).append(
             [
                 NewFeedEvent(
@@ -156,10 +156,10 @@ def test_row_112_filters_know_the_statuses_of_the_lifecycle(context: OperationCo
 
 
 def test_row_112_counts_are_those_of_all_copies_to_a_cluster(tmp_path: Path) -> None:
-    world = world_of(tmp_path, slices())
-    land_slice(world, "east", START)
-    pass_time(world, at("01T00:05"))
-    context = context_of(world, at("01T00:10"))
+    lifecycle = harness_of(tmp_path, slices())
+    land_slice(lifecycle, "east", START)
+    pass_time(lifecycle, at("01T00:05"))
+    context = context_of(lifecycle, at("01T00:10"))
     (summary,) = summarize_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).clusters
     assert (summary.cluster, summary.counts) == ("backup", {"SUCCEEDED": 1, "WAITING": 1})
     rows = list_instances(context, InstanceQuery(kind=Kind.FEED, name="clicks")).instances
@@ -175,7 +175,7 @@ def test_row_112_a_cluster_that_is_none_of_the_feeds_fails_without_the_others(co
 
 
 def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
-    world: World, context: OperationContext
+    lifecycle: LifecycleHarness, context: OperationContext
 ) -> None:
     def control(action: InstanceAction, name: str = "clicks", **more: Any) -> Controlled:
         done = control_instances(context, action, name, START, AS_OF, author="ann", **more)
@@ -183,12 +183,12 @@ def test_row_112_copies_are_killed_and_run_again_by_the_name_of_their_feed(
         return done
 
     assert control(InstanceAction.KILL).changed == 1
-    assert world.times(FLOW, ProcessInstanceStatus.KILLED, "backup") == [START + 2 * HOUR]
-    assert world.times("count", ProcessInstanceStatus.KILLED, "backup") == []
+    assert lifecycle.times(FLOW, ProcessInstanceStatus.KILLED, "backup") == [START + 2 * HOUR]
+    assert lifecycle.times("count", ProcessInstanceStatus.KILLED, "backup") == []
     done = control(InstanceAction.RERUN, FLOW, lifecycles=REPLICATION)
     assert done.changed == 3
     assert done.instances[0].source_cluster == "primary"
-    assert set(world.statuses(FLOW, "backup").values()) == {ProcessInstanceStatus.WAITING}
+    assert set(lifecycle.statuses(FLOW, "backup").values()) == {ProcessInstanceStatus.WAITING}
     with pytest.raises(InstanceQueryError, match="Incorrect lifecycle eviction: retention works in sweeps"):
         control(InstanceAction.KILL, lifecycles=EVICTION)
     with pytest.raises(InstanceQueryError, match="feed 'counts': it has no copies"):
@@ -246,8 +246,8 @@ def test_why_a_replica_is_missing_leads_to_what_is_missing_at_the_source(context
     assert "version 1 of the feed" in flow.render()
 
 
-def test_why_of_a_copy_whose_feed_is_suspended_says_how_it_goes_on(world: World) -> None:
-    schedule(world, ScheduleState.SUSPENDED, AS_OF)
-    context = context_of(world, AS_OF)
+def test_why_of_a_copy_whose_feed_is_suspended_says_how_it_goes_on(lifecycle: LifecycleHarness) -> None:
+    schedule(lifecycle, ScheduleState.SUSPENDED, AS_OF)
+    context = context_of(lifecycle, AS_OF)
     (flow,) = explain(context, Kind.PROCESS, FLOW, START + 2 * HOUR).items
     assert "its feed is suspended; `feed-assets entity resume` resumes it" in flow.render()

@@ -22,18 +22,18 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
+from tests.lifecycle.harness import START, LifecycleHarness, at
 from tests.lifecycle.replication.test_flows import (
     FLOW,
     HOUR,
     files,
+    harness_of,
     land_slice,
     pass_time,
     replicated,
     schedule,
     slices,
-    world_of,
 )
-from tests.lifecycle.world import START, World, at
 from tests.operations.contexts import context_of
 from tests.operations.replication.copies import outcomes, query, repaired, verdicts
 from tests.operations.replication.test_verify import FOUR, copied, part, replica, set_status
@@ -42,210 +42,214 @@ AS_OF = at("01T04")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def lifecycle(tmp_path: Path) -> LifecycleHarness:
     """Four hours of clicks, all of them copied."""
-    return copied(world_of(tmp_path, replicated(flag="_DONE")))
+    return copied(harness_of(tmp_path, replicated(flag="_DONE")))
 
 
-def damage(world: World) -> None:
+def damage(lifecycle: LifecycleHarness) -> None:
     """One instance that is missing, one with a flipped byte, one with a file too much, one behind."""
-    rmtree(replica(world, START))
-    part(world, START + HOUR).write_text("dat4")
-    (replica(world, START + 2 * HOUR) / "mine.csv").write_text("1")
-    world.land("clicks", START + 3 * HOUR, text="late")
+    rmtree(replica(lifecycle, START))
+    part(lifecycle, START + HOUR).write_text("dat4")
+    (replica(lifecycle, START + 2 * HOUR) / "mine.csv").write_text("1")
+    lifecycle.land("clicks", START + 3 * HOUR, text="late")
 
 
 def test_everything_that_is_found_is_copied_again_and_nothing_else(tmp_path: Path) -> None:
-    world = copied(world_of(tmp_path, replicated(flag="_DONE", replication={"removed_files": "remove"})))
-    damage(world)
-    untouched = part(world, START + 3 * HOUR)
+    lifecycle = copied(harness_of(tmp_path, replicated(flag="_DONE", replication={"removed_files": "remove"})))
+    damage(lifecycle)
+    untouched = part(lifecycle, START + 3 * HOUR)
     inode = untouched.stat().st_ino
-    done = repaired(world, AS_OF, start=START, deep=True)
+    done = repaired(lifecycle, AS_OF, start=START, deep=True)
     assert outcomes(done) == dict.fromkeys(FOUR, RepairOutcome.REPAIRED)
     assert done.is_complete
     for time in FOUR:
-        assert files(world, time) == files(world, time, "primary")
-        assert (replica(world, time) / "_DONE").exists()
+        assert files(lifecycle, time) == files(lifecycle, time, "primary")
+        assert (replica(lifecycle, time) / "_DONE").exists()
     copied_files = {each.copy.nominal_time: (each.files, each.removed) for each in done.copies}
     assert list(copied_files.values()) == [(2, 0), (1, 0), (0, 1), (1, 0)]
     assert untouched.stat().st_ino == inode
-    assert set(verdicts(world, AS_OF, start=START, deep=True).values()) == {CopyVerdict.IN_SYNC}
+    assert set(verdicts(lifecycle, AS_OF, start=START, deep=True).values()) == {CopyVerdict.IN_SYNC}
 
 
-def test_a_repeat_finds_nothing_to_do(world: World) -> None:
-    rmtree(replica(world, START))
-    assert outcomes(repaired(world, AS_OF, start=START)) == {START: RepairOutcome.REPAIRED}
-    events = world.events()
-    again = repaired(world, AS_OF, start=START)
+def test_a_repeat_finds_nothing_to_do(lifecycle: LifecycleHarness) -> None:
+    rmtree(replica(lifecycle, START))
+    assert outcomes(repaired(lifecycle, AS_OF, start=START)) == {START: RepairOutcome.REPAIRED}
+    events = lifecycle.events()
+    again = repaired(lifecycle, AS_OF, start=START)
     assert (again.copies, again.is_complete) == ((), True)
-    assert world.events() == events
+    assert lifecycle.events() == events
 
 
-def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(world: World) -> None:
-    damage(world)
-    events, instances = world.events(), world.instances(FLOW, "backup")
-    done = repaired(world, AS_OF, start=START, deep=True, dry_run=True)
+def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(lifecycle: LifecycleHarness) -> None:
+    damage(lifecycle)
+    events, instances = lifecycle.events(), lifecycle.instances(FLOW, "backup")
+    done = repaired(lifecycle, AS_OF, start=START, deep=True, dry_run=True)
     planned = {each.copy.nominal_time: (each.outcome, each.bytes, each.files) for each in done.copies}
     assert planned[START] == (RepairOutcome.PLANNED, len("datamore"), 2)
     assert planned[START + HOUR] == (RepairOutcome.PLANNED, len("data"), 1)
     assert planned[START + 3 * HOUR] == (RepairOutcome.PLANNED, len("late"), 1)
-    assert (world.events(), world.instances(FLOW, "backup")) == (events, instances)
-    assert not replica(world, START).exists()
+    assert (lifecycle.events(), lifecycle.instances(FLOW, "backup")) == (events, instances)
+    assert not replica(lifecycle, START).exists()
     assert "would repair 3 of 4 findings: 16 bytes in 4 files" in done.render_summary()
 
 
-def test_a_repair_is_an_attempt_and_its_event_is_one_that_sensors_tell(world: World) -> None:
-    rmtree(replica(world, START))
-    repaired(world, AS_OF, start=START)
-    row = world.instances(FLOW, "backup")[START]
+def test_a_repair_is_an_attempt_and_its_event_is_one_that_sensors_tell(lifecycle: LifecycleHarness) -> None:
+    rmtree(replica(lifecycle, START))
+    repaired(lifecycle, AS_OF, start=START)
+    row = lifecycle.instances(FLOW, "backup")[START]
     assert (row.status, row.attempt) == (ProcessInstanceStatus.SUCCEEDED, 2)
     assert (row.run_id or "").startswith("repair:ann:")
-    event = world.events("clicks")[-1]
+    event = lifecycle.events("clicks")[-1]
     assert (event.kind, event.cluster, event.origin) == (FeedEventKind.REPLICATED, "backup", row.run_id)
     assert event.payload["copy"]["copied_files"] == 2  # type: ignore[index]
-    with world.database.read() as connection:
+    with lifecycle.database.read() as connection:
         (entry,) = Audit(connection).newest(1)
     assert (entry.author, entry.action, entry.target) == ("ann", "replication repair", "feed 'clicks'")
     assert entry.details["instances"] == 1
 
 
-def test_what_no_source_has_is_told_and_left_alone(world: World) -> None:
-    rmtree(world.folder("clicks", START))
-    part(world, START).unlink()
-    world.land("clicks", START + 9 * HOUR, cluster="backup")
-    before = files(world, START)
-    done = repaired(world, at("01T12"), start=START)
+def test_what_no_source_has_is_told_and_left_alone(lifecycle: LifecycleHarness) -> None:
+    rmtree(lifecycle.folder("clicks", START))
+    part(lifecycle, START).unlink()
+    lifecycle.land("clicks", START + 9 * HOUR, cluster="backup")
+    before = files(lifecycle, START)
+    done = repaired(lifecycle, at("01T12"), start=START)
     assert outcomes(done) == {START: RepairOutcome.LEFT, START + 9 * HOUR: RepairOutcome.LEFT}
     assert not done.is_complete
     assert "the source no longer has it" in done.copies[0].reason
-    assert files(world, START) == before
-    assert replica(world, START + 9 * HOUR).exists()
+    assert files(lifecycle, START) == before
+    assert replica(lifecycle, START + 9 * HOUR).exists()
 
 
-def test_an_extra_file_stays_where_nothing_is_declared_of_removed_files(world: World) -> None:
-    (replica(world, START) / "mine.csv").write_text("1")
-    done = repaired(world, AS_OF, start=START)
+def test_an_extra_file_stays_where_nothing_is_declared_of_removed_files(lifecycle: LifecycleHarness) -> None:
+    (replica(lifecycle, START) / "mine.csv").write_text("1")
+    done = repaired(lifecycle, AS_OF, start=START)
     assert outcomes(done) == {START: RepairOutcome.LEFT}
     assert "they stay at the target" in done.copies[0].reason
-    assert (replica(world, START) / "mine.csv").exists()
+    assert (replica(lifecycle, START) / "mine.csv").exists()
 
 
 def test_a_rotten_file_that_the_source_does_not_have_is_never_taken_for_good(tmp_path: Path) -> None:
-    world = copied(world_of(tmp_path, replicated(flag="_DONE", replication={"removed_files": "keep"})))
-    (file,) = [each for each in replica(world, START).glob("*.csv") if each.read_text() == "more"]
-    (world.folder("clicks", START) / file.name).unlink()
+    lifecycle = copied(harness_of(tmp_path, replicated(flag="_DONE", replication={"removed_files": "keep"})))
+    (file,) = [each for each in replica(lifecycle, START).glob("*.csv") if each.read_text() == "more"]
+    (lifecycle.folder("clicks", START) / file.name).unlink()
     file.write_text("m0re")
-    (other,) = [each for each in replica(world, START).glob("*.csv") if each.read_text() == "data"]
+    (other,) = [each for each in replica(lifecycle, START).glob("*.csv") if each.read_text() == "data"]
     other.unlink()
-    done = repaired(world, AS_OF, start=START, deep=True)
+    done = repaired(lifecycle, AS_OF, start=START, deep=True)
     assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert not done.is_complete
     assert other.read_text() == "data"
-    assert verdicts(world, AS_OF, start=START, deep=True)[START] is CopyVerdict.ROTTEN
+    assert verdicts(lifecycle, AS_OF, start=START, deep=True)[START] is CopyVerdict.ROTTEN
 
 
-def test_what_is_evicted_is_not_brought_back(world: World) -> None:
-    set_status(world, START, "backup", FeedInstanceStatus.EVICTED)
-    rmtree(replica(world, START))
-    assert repaired(world, AS_OF, start=START).copies == ()
-    assert not replica(world, START).exists()
+def test_what_is_evicted_is_not_brought_back(lifecycle: LifecycleHarness) -> None:
+    set_status(lifecycle, START, "backup", FeedInstanceStatus.EVICTED)
+    rmtree(replica(lifecycle, START))
+    assert repaired(lifecycle, AS_OF, start=START).copies == ()
+    assert not replica(lifecycle, START).exists()
 
 
-def put_status(world: World, time: datetime, status: ProcessInstanceStatus, run_id: str | None = None) -> None:
-    with world.database.begin() as connection:
+def put_status(
+    lifecycle: LifecycleHarness, time: datetime, status: ProcessInstanceStatus, run_id: str | None = None
+) -> None:
+    with lifecycle.database.begin() as connection:
         ProcessInstances(connection).transition(
             ProcessKey(FLOW, "backup", time), set(ProcessInstanceStatus), status=status, run_id=run_id
         )
 
 
-def test_what_others_hold_is_left_to_them_and_what_is_suspended_stays_so(world: World) -> None:
+def test_what_others_hold_is_left_to_them_and_what_is_suspended_stays_so(lifecycle: LifecycleHarness) -> None:
     for time in FOUR[:2]:
-        rmtree(replica(world, time))
-    put_status(world, START, ProcessInstanceStatus.SUSPENDED)
-    leases = Leases(world.database)
+        rmtree(replica(lifecycle, time))
+    put_status(lifecycle, START, ProcessInstanceStatus.SUSPENDED)
+    leases = Leases(lifecycle.database)
     leases.acquire("feed/clicks", "backup", START + HOUR, "somebody", AS_OF, HOUR)
-    done = repaired(world, AS_OF, start=START)
+    done = repaired(lifecycle, AS_OF, start=START)
     assert outcomes(done) == {START: RepairOutcome.LEFT, START + HOUR: RepairOutcome.FAILED}
     assert "somebody" in done.copies[1].reason
-    assert not replica(world, START + HOUR).exists()
-    assert world.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.SUSPENDED
+    assert not replica(lifecycle, START + HOUR).exists()
+    assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.SUSPENDED
 
 
-def test_a_suspended_feed_and_safe_mode_refuse_a_repair(world: World) -> None:
-    rmtree(replica(world, START))
-    schedule(world, ScheduleState.SUSPENDED, AS_OF)
+def test_a_suspended_feed_and_safe_mode_refuse_a_repair(lifecycle: LifecycleHarness) -> None:
+    rmtree(replica(lifecycle, START))
+    schedule(lifecycle, ScheduleState.SUSPENDED, AS_OF)
     with pytest.raises(InstanceQueryError, match=r"suspended on backup.*feed-assets entity resume feed clicks"):
-        repaired(world, AS_OF, start=START)
-    schedule(world, ScheduleState.SCHEDULED, AS_OF)
-    set_safe_mode(world.database, is_on=True, author="ann", now=AS_OF)
+        repaired(lifecycle, AS_OF, start=START)
+    schedule(lifecycle, ScheduleState.SCHEDULED, AS_OF)
+    set_safe_mode(lifecycle.database, is_on=True, author="ann", now=AS_OF)
     with pytest.raises(SafeModeError, match="repair of replicas"):
-        repaired(world, AS_OF, start=START)
-    assert not replica(world, START).exists()
+        repaired(lifecycle, AS_OF, start=START)
+    assert not replica(lifecycle, START).exists()
 
 
 def test_a_lost_instance_of_slices_is_whole_again_with_its_last_slice_only(tmp_path: Path) -> None:
-    world = world_of(tmp_path, slices())
+    lifecycle = harness_of(tmp_path, slices())
     for cluster in ("east", "west"):
-        land_slice(world, cluster, START)
-    pass_time(world, at("01T00:05"))
-    rmtree(replica(world, START))
-    done = repaired(world, at("01T00:10"))
+        land_slice(lifecycle, cluster, START)
+    pass_time(lifecycle, at("01T00:05"))
+    rmtree(replica(lifecycle, START))
+    done = repaired(lifecycle, at("01T00:10"))
     assert [each.outcome for each in done.copies] == [RepairOutcome.REPAIRED] * 2
-    changes = [event for event in world.events("clicks") if event.origin.startswith("repair:")]
+    changes = [event for event in lifecycle.events("clicks") if event.origin.startswith("repair:")]
     assert len(changes) == 2
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
-    assert sorted(files(world, START).values()) == ["east of east", "west of west"]
-    assert (replica(world, START) / "_DONE").exists()
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.AVAILABLE}
+    assert sorted(files(lifecycle, START).values()) == ["east of east", "west of west"]
+    assert (replica(lifecycle, START) / "_DONE").exists()
 
 
 def test_a_lost_instance_of_which_one_slice_is_gone_for_good_is_not_whole(tmp_path: Path) -> None:
-    world = world_of(tmp_path, slices())
+    lifecycle = harness_of(tmp_path, slices())
     for cluster in ("east", "west"):
-        land_slice(world, cluster, START)
-    pass_time(world, at("01T00:05"))
-    rmtree(replica(world, START))
-    rmtree(world.folder("clicks", START, "west"))
-    done = repaired(world, at("01T00:10"))
+        land_slice(lifecycle, cluster, START)
+    pass_time(lifecycle, at("01T00:05"))
+    rmtree(replica(lifecycle, START))
+    rmtree(lifecycle.folder("clicks", START, "west"))
+    done = repaired(lifecycle, at("01T00:10"))
     assert [each.outcome for each in done.copies] == [RepairOutcome.REPAIRED, RepairOutcome.LEFT]
-    assert not (replica(world, START) / "_DONE").exists()
-    assert (replica(world, START) / "east" / "_DONE").exists()
-    assert world.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
+    assert not (replica(lifecycle, START) / "_DONE").exists()
+    assert (replica(lifecycle, START) / "east" / "_DONE").exists()
+    assert lifecycle.feed_statuses("clicks", "backup") == {START: FeedInstanceStatus.PARTIAL}
 
 
-def test_what_cannot_be_looked_at_is_told_and_takes_no_other_along(world: World) -> None:
+def test_what_cannot_be_looked_at_is_told_and_takes_no_other_along(lifecycle: LifecycleHarness) -> None:
     for time in FOUR[:2]:
-        rmtree(replica(world, time))
-    replica(world, START).write_text("in the way")
-    done = repaired(world, AS_OF, start=START)
+        rmtree(replica(lifecycle, time))
+    replica(lifecycle, START).write_text("in the way")
+    done = repaired(lifecycle, AS_OF, start=START)
     assert outcomes(done) == {START: RepairOutcome.LEFT, START + HOUR: RepairOutcome.REPAIRED}
     assert (done.copies[0].copy.verdict, done.copies[0].reason) == (CopyVerdict.UNKNOWN, "it could not be checked")
     assert not done.is_complete
-    assert files(world, START + HOUR) == files(world, START + HOUR, "primary")
+    assert files(lifecycle, START + HOUR) == files(lifecycle, START + HOUR, "primary")
 
 
-def test_a_repair_in_progress_is_taken_for_alive_as_long_as_it_holds_its_leases(world: World) -> None:
+def test_a_repair_in_progress_is_taken_for_alive_as_long_as_it_holds_its_leases(lifecycle: LifecycleHarness) -> None:
     name = name_repair("ann")
-    put_status(world, START, ProcessInstanceStatus.RUNNING, name)
-    lease = Leases(world.database).acquire(f"process/{FLOW}", "backup", START, name, AS_OF, HOUR)
-    launched = find_launched(world.database, "backup", AS_OF)
-    assert find_commands(world.database, launched, AS_OF) == {name: RunState.ALIVE}
-    assert apply_reconciliation(world.database, launched, {name: RunState.ALIVE}, {}, AS_OF) == ()
-    Leases(world.database).release_many([lease])
-    commands = find_commands(world.database, launched, AS_OF)
+    put_status(lifecycle, START, ProcessInstanceStatus.RUNNING, name)
+    lease = Leases(lifecycle.database).acquire(f"process/{FLOW}", "backup", START, name, AS_OF, HOUR)
+    launched = find_launched(lifecycle.database, "backup", AS_OF)
+    assert find_commands(lifecycle.database, launched, AS_OF) == {name: RunState.ALIVE}
+    assert apply_reconciliation(lifecycle.database, launched, {name: RunState.ALIVE}, {}, AS_OF) == ()
+    Leases(lifecycle.database).release_many([lease])
+    commands = find_commands(lifecycle.database, launched, AS_OF)
     assert commands == {name: RunState.ENDED}
-    assert apply_reconciliation(world.database, launched, commands, {}, AS_OF) == (ProcessKey(FLOW, "backup", START),)
-    assert world.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.READY
+    assert apply_reconciliation(lifecycle.database, launched, commands, {}, AS_OF) == (
+        ProcessKey(FLOW, "backup", START),
+    )
+    assert lifecycle.statuses(FLOW, "backup")[START] is ProcessInstanceStatus.READY
 
 
-def test_ticks_leave_a_repair_alone_that_is_at_work(world: World) -> None:
-    rmtree(replica(world, START))
+def test_ticks_leave_a_repair_alone_that_is_at_work(lifecycle: LifecycleHarness) -> None:
+    rmtree(replica(lifecycle, START))
     states: list[RunState] = []
 
     def tick(*_: object) -> None:
         """What a sensor finds out about runs while files are copied."""
-        launched = find_launched(world.database, "backup", AS_OF)
-        states.extend(find_commands(world.database, launched, AS_OF).values())
+        launched = find_launched(lifecycle.database, "backup", AS_OF)
+        states.extend(find_commands(lifecycle.database, launched, AS_OF).values())
 
-    done = repair(context_of(world, AS_OF), query(start=START), author="ann", on_copied=tick)
+    done = repair(context_of(lifecycle, AS_OF), query(start=START), author="ann", on_copied=tick)
     assert outcomes(done) == {START: RepairOutcome.REPAIRED}
     assert set(states) == {RunState.ALIVE}

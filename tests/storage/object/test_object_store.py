@@ -238,7 +238,7 @@ def test_a_publisher_whose_work_another_process_finished_is_content(store: Objec
 def test_what_is_written_into_the_staging_prefix_directly_is_published(store: ObjectStore, fs: SteppedClient) -> None:
     staging = stage(store, HOUR, {"uploaded.csv": b"1"})
     (header,) = fs.names(".feed-assets/staging")
-    fs.put(header.replace("slot.json", "data/1/direct.csv"), b"2")
+    fs.put(header.replace("staging.json", "data/1/direct.csv"), b"2")
     manifest = store.publish(staging, flag=None, guard=allow, extra={})
     assert [entry.path for entry in manifest.entries] == ["direct.csv", "uploaded.csv"]
     assert read_all(store, HOUR) == {"direct.csv": b"2", "uploaded.csv": b"1"}

@@ -1,4 +1,4 @@
-"""Read, write and lock the `slot.json` of a local staging: the path of its instance, the generation of its writers.
+"""Read, write and lock the `staging.json` of a local staging: the path of its instance, the generation of its writers.
 
 The file exists while the staging may be published. A take-over gives the staging the next generation, under an
 exclusive lock of the file. Every writer knows its generation and holds a shared lock while it writes. The operating
@@ -27,8 +27,8 @@ _LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """The content of `slot.json`. Until the staging `is_prepared`, its writer may recreate `data`."""
+class StagingHeader:
+    """The content of `staging.json`. Until the staging `is_prepared`, its writer may recreate `data`."""
 
     path: str
     inode: int
@@ -40,39 +40,39 @@ class Slot:
         return json.dumps({**document, "prepared": self.is_prepared}).encode()
 
 
-def find_slot(folder: str) -> Slot | None:
-    """Return the content of a staging's `slot.json`; None if it does not exist or was never written."""
+def find_header(folder: str) -> StagingHeader | None:
+    """Return the content of a staging's `staging.json`; None if it does not exist or was never written."""
     try:
-        with opened(slot_path(folder), os.O_RDONLY) as lock:
-            return _read_slot(lock)
+        with opened(header_path(folder), os.O_RDONLY) as lock:
+            return _read_header(lock)
     except FileNotFoundError:
         return None
 
 
 def remove_staging(folder: str) -> None:
-    """Remove a staging, `slot.json` first, so that a half-removed staging never looks like a valid one."""
+    """Remove a staging, `staging.json` first, so that a half-removed staging never looks like a valid one."""
     with suppress(FileNotFoundError):
-        os.unlink(slot_path(folder))
+        os.unlink(header_path(folder))
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         os.rmdir(os.path.dirname(folder))
 
 
-def slot_path(folder: str) -> str:
-    return f"{folder}/slot.json"
+def header_path(folder: str) -> str:
+    return f"{folder}/staging.json"
 
 
-def take_first(path: str, slot: Slot) -> tuple[int, int]:
-    """Create the `slot.json` of a new staging; return its generation and a descriptor that holds the lock.
+def create_header(path: str, header: StagingHeader) -> tuple[int, int]:
+    """Create the `staging.json` of a new staging; return its generation and a descriptor that holds the lock.
 
     Raises `FileExistsError` or `FileNotFoundError` if another process creates or removes the staging at the same time.
     """
 
-    def take(lock: int) -> Slot:
+    def take(lock: int) -> StagingHeader:
         if not _try_lock(lock):
             raise FileExistsError(path)
-        os.pwrite(lock, slot.render(), 0)
-        return slot
+        os.pwrite(lock, header.render(), 0)
+        return header
 
     return _hold(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, take)
 
@@ -83,18 +83,18 @@ def take_over(path: str) -> tuple[int, int]:
     Raises `FileNotFoundError` if the staging is removed meanwhile, `TimeoutError` if the writers do not end.
     """
 
-    def take(lock: int) -> Slot | None:
+    def take(lock: int) -> StagingHeader | None:
         budget = TimeBudget(PATIENCE)
         while not _try_lock(lock):
             if budget.is_spent:
                 raise TimeoutError(path)
             time.sleep(_PAUSE)
-        former = _read_slot(lock)
+        former = _read_header(lock)
         if former is None:
             return None
-        slot = replace(former, generation=former.generation + 1)
-        os.pwrite(lock, slot.render(), 0)  # the new text is never shorter
-        return slot
+        header = replace(former, generation=former.generation + 1)
+        os.pwrite(lock, header.render(), 0)  # the new text is never shorter
+        return header
 
     return _hold(path, os.O_RDWR, take)
 
@@ -105,34 +105,34 @@ def join_writers(path: str, generation: int) -> int:
     Raises `FileNotFoundError` if the staging does not exist or has another generation.
     """
 
-    def take(lock: int) -> Slot | None:
+    def take(lock: int) -> StagingHeader | None:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        slot = _read_slot(lock)
-        return slot if slot is not None and slot.generation == generation else None
+        header = _read_header(lock)
+        return header if header is not None and header.generation == generation else None
 
     return _hold(path, os.O_RDONLY, take)[1]
 
 
-def _hold(path: str, flags: int, take: Callable[[int], Slot | None]) -> tuple[int, int]:
-    """Open a `slot.json`, apply `take`, and return its generation and the descriptor.
+def _hold(path: str, flags: int, take: Callable[[int], StagingHeader | None]) -> tuple[int, int]:
+    """Open a `staging.json`, apply `take`, and return its generation and the descriptor.
 
     Raises `FileNotFoundError` if `take` returns None or the file was replaced meanwhile.
     """
     lock = os.open(path, flags | os.O_CLOEXEC, 0o666)
     try:
-        slot = take(lock)
-        if slot is None or not _is_at(lock, path):
+        header = take(lock)
+        if header is None or not _is_at(lock, path):
             raise FileNotFoundError(path)
     except BaseException:
         os.close(lock)
         raise
-    return slot.generation, lock
+    return header.generation, lock
 
 
-def _read_slot(lock: int) -> Slot | None:
+def _read_header(lock: int) -> StagingHeader | None:
     try:
         found = parse_json(os.pread(lock, _LONGEST, 0))
-        return Slot(
+        return StagingHeader(
             path=found["path"],
             inode=found["inode"],
             generation=found["number"],

@@ -1,4 +1,4 @@
-"""A small world for tests: entities in a few words, real stores and a real state database, and ticks at given times."""
+"""Feeds and processes in a few words, on real stores and a real state database, ticked at given times."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -178,8 +178,8 @@ def read_inputs(work: Work) -> dict[str, list[str]]:
 
 
 @dataclass(slots=True)
-class World:
-    """Entities that were declared, and everything that moves: made by `World.of`."""
+class LifecycleHarness:
+    """Entities that were declared, and everything that moves: made by `LifecycleHarness.of`."""
 
     root: Path
     plan: Plan
@@ -202,9 +202,9 @@ class World:
         clusters: Sequence[str] = ("primary",),
         scheme: str = "file",
         state: str | None = None,
-    ) -> "World":
-        """A world in which nothing has happened yet. Storage is below `root`, or in memory with the scheme `memory`;
-        the state is in SQLite, or in the empty database at the URL `state`.
+    ) -> "LifecycleHarness":
+        """Nothing has happened yet. Storage is below `root`, or in memory with the scheme `memory`; the state is in
+        SQLite, or in the empty database at the URL `state`.
         """
         looked: list[str] = []
         database = open_migrated(state or f"sqlite:///{root / 'state.db'}")
@@ -215,9 +215,9 @@ class World:
 
         stores = StorePool(open_counting)
         empty = Plan(digest="", clusters={}, feeds={}, processes={})
-        world = cls(root=root, plan=empty, database=database, stores=stores, looked=looked, scheme=scheme)
-        world.declare(*entities, clusters=clusters)
-        return world
+        lifecycle = cls(root=root, plan=empty, database=database, stores=stores, looked=looked, scheme=scheme)
+        lifecycle.declare(*entities, clusters=clusters)
+        return lifecycle
 
     def __post_init__(self) -> None:
         self.timeline = ReleaseTimeline(self.plan)

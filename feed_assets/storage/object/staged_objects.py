@@ -1,9 +1,9 @@
-"""Manage slots, the objects of one staging on an object store, and publish them as an instance.
+"""Manage the objects of one staging on an object store, and publish them as an instance.
 
-A slot is the prefix `staging/<token>/<name of the path>/`. Its header `slot.json` names the path and exists while the
-staging may be published. `data/<generation>/…` has the files. `intent.json` exists once everything is prepared. A
-publication begins when a marker with the token of the slot is created inside the instance, and ends when the marker is
-removed. In between the instance counts as PARTIAL, and any process can finish the work from marker and intent.
+They have the prefix `staging/<token>/<name of the path>/`. The header `staging.json` names the path and exists while
+the staging may be published. `data/<generation>/…` has the files. `intent.json` exists once everything is prepared. A
+publication begins when a marker with the token of the staging is created inside the instance, and ends when the marker
+is removed. In between the instance counts as PARTIAL, and any process can finish the work from marker and intent.
 """
 
 import json
@@ -30,7 +30,7 @@ from feed_assets.storage.paths import (
 from feed_assets.storage.records import Guard, Manifest
 
 STAGING_PREFIX = f"{CONTROL_FOLDER}/staging"
-HEADER, INTENT = "slot.json", "intent.json"
+HEADER, INTENT = "staging.json", "intent.json"
 _BATCH = 64
 _TRIES = 10
 
@@ -39,7 +39,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """The content that a prepared slot gives to an instance.
+    """The content that a prepared staging gives to an instance.
 
     `files` maps all staged files to the generation that wrote them; without a manifest they are an exact copy, which
     replaces nothing. `kept` are files of the instance that stay unchanged. `flags` are written last, the first of them
@@ -53,8 +53,8 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectSlot:
-    """The slot of a path and a token, for the instance at the key `path`; `store` is the URL of the root."""
+class StagedObjects:
+    """The staging of a path and a token, for the instance at the key `path`; `store` is the URL of the root."""
 
     client: ObjectClient
     store: str
@@ -70,7 +70,7 @@ class ObjectSlot:
         return f"{self.prefix}/data/{generation}"
 
     def make(self, names: Collection[str] | None = None) -> None:
-        """Recreate the slot, empty and in its first generation. `names` are its current objects, if known."""
+        """Recreate the staging, empty and in its first generation. `names` are its current objects, if known."""
         self.remove(names)
         try:
             self.write_header(1, is_new=True)
@@ -79,7 +79,7 @@ class ObjectSlot:
                 raise self._take_over_conflict() from None
 
     def list_names(self) -> dict[str, int]:
-        """Return the objects of the slot, relative to its prefix, with their sizes."""
+        """Return the objects of the staging, relative to its prefix, with their sizes."""
         return {name: file.size for name, file in self.client.list(self.prefix).files.items()}
 
     def read_generation(self) -> int | None:
@@ -93,9 +93,9 @@ class ObjectSlot:
         self.client.put(f"{self.prefix}/{HEADER}", text, is_new=is_new, replaces=replaces)
 
     def take_over(self) -> int | None:
-        """Give the slot the next generation and return it; None if the staging does not exist.
+        """Give the staging the next generation and return it; None if the staging does not exist.
 
-        Raises `InstanceChangingError` if another process takes over the slot at the same time.
+        Raises `InstanceChangingError` if another process takes over the staging at the same time.
         """
         try:
             text, version = self.client.get_versioned(f"{self.prefix}/{HEADER}")
@@ -114,7 +114,7 @@ class ObjectSlot:
         return former + 1
 
     def remove(self, names: Collection[str] | None = None) -> None:
-        """Remove the slot, the header first, so that a half-removed slot never looks like a valid one."""
+        """Remove the staging, the header first, so that a half-removed staging never looks like a valid one."""
         names = self.list_names() if names is None else names
         if HEADER in names:
             self.client.remove([f"{self.prefix}/{HEADER}"])
@@ -130,7 +130,7 @@ class ObjectSlot:
         self.client.put(f"{self.prefix}/{INTENT}", _render(document))
 
     def read_intent(self) -> Intent | None:
-        """Return the intent of the slot; None if it was never prepared or no longer exists."""
+        """Return the intent of the staging; None if it was never prepared or no longer exists."""
         document = read_document(self.client, f"{self.prefix}/{INTENT}")
         if document is None:
             return None
@@ -143,7 +143,7 @@ class ObjectSlot:
         )
 
     def begin(self, guard: Guard) -> None:
-        """Finish an interrupted publication of another slot, call the guard, then put the marker of this slot."""
+        """Finish an interrupted publication of another staging, call the guard, then put the marker of this staging."""
         for _ in range(_TRIES):
             lost = None
             marker = _read_marker(self.client, self.path)
@@ -181,9 +181,9 @@ class ObjectSlot:
             raise PlaceOccupiedError(store=self.store, path=self.path)
 
     def roll_forward(self, intent: Intent, names: Collection[str] | None = None) -> None:
-        """Publish the intent from any intermediate state, then remove marker and slot.
+        """Publish the intent from any intermediate state, then remove marker and staging.
 
-        `names` are the objects of the slot, if known. It is no error if another process finishes this publication
+        `names` are the objects of the staging, if known. It is no error if another process finishes this publication
         meanwhile.
         """
         try:
@@ -193,7 +193,7 @@ class ObjectSlot:
                 raise
 
     def _roll_forward(self, intent: Intent, names: Collection[str] | None) -> None:
-        """Publish in steps; read the marker before every step and stop if it is missing or belongs to another slot.
+        """Publish in steps; read the marker before every step and stop if it is missing or belongs to another staging.
 
         Only a request that is already in flight at that moment cannot be stopped.
         """
@@ -237,12 +237,12 @@ class ObjectSlot:
     def _in_batches(
         self, work: Callable[[Sequence[Item]], object], items: Sequence[Item], *, is_fresh: bool = False
     ) -> None:
-        """Call `work` for batches of objects; check before each that the marker is still that of this slot.
+        """Call `work` for batches of objects; check before each that the marker is still that of this staging.
 
         `is_fresh` says that the marker was checked just now, so the first batch needs no check.
 
         Raises:
-            InstanceChangingError: the marker is missing or belongs to another slot.
+            InstanceChangingError: the marker is missing or belongs to another staging.
         """
         for start in range(0, len(items), _BATCH):
             if not (is_fresh and start == 0) and read_marker(self.client, self.path) != self.token:
@@ -268,33 +268,33 @@ class ObjectSlot:
         return InstanceChangingError(store=self.store, path=self.path, reason=reason)
 
 
-def recover(slot: ObjectSlot, *, if_possible: bool = False) -> bool:
-    """Finish an interrupted publication of the path of a slot, from any slot; return whether there was one.
+def recover(objects: StagedObjects, *, if_possible: bool = False) -> bool:
+    """Finish an interrupted publication of the path of a staging, from any staging; return whether there was one.
 
-    Raises `StorageError` if the slot of that publication no longer exists; with `if_possible`, returns False instead.
+    Raises `StorageError` if the staging of that publication is gone; with `if_possible`, returns False instead.
     """
-    token = read_marker(slot.client, slot.path)
+    token = read_marker(objects.client, objects.path)
     if token is None:
         return False
-    slot = replace(slot, token=parse_token(slot.store, token))
-    intent = slot.read_intent()
+    objects = replace(objects, token=parse_token(objects.store, token))
+    intent = objects.read_intent()
     if intent is not None:
-        slot.roll_forward(intent)
-    elif read_marker(slot.client, slot.path) == token:
+        objects.roll_forward(intent)
+    elif read_marker(objects.client, objects.path) == token:
         if if_possible:
             return False
-        raise broken_off(slot.store, slot.path, token)
+        raise broken_off(objects.store, objects.path, token)
     return True
 
 
-def sweep_slot(client: ObjectClient, store: str, token: str, name: str) -> None:
-    """Remove the slot with this name in the hidden folder; finish its publication first, if that has begun."""
+def sweep_staging(client: ObjectClient, store: str, token: str, name: str) -> None:
+    """Remove the staging with this name in the hidden folder; finish its publication first, if that has begun."""
     prefix = f"{STAGING_PREFIX}/{token}/{name}"
     if (header := read_document(client, f"{prefix}/{HEADER}")) is not None:
-        slot = ObjectSlot(client=client, store=store, path=str(header["path"]), token=token)
-        if read_marker(client, slot.path) == token:
-            recover(slot)
-        slot.remove()
+        objects = StagedObjects(client=client, store=store, path=str(header["path"]), token=token)
+        if read_marker(client, objects.path) == token:
+            recover(objects)
+        objects.remove()
     remove_below(client, prefix)
 
 
