@@ -3,7 +3,7 @@
 An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -30,6 +30,7 @@ from feed_assets.timing.errors import InstanceError
 
 EXPLAINED_A_TICK = 20
 MOST_LINES = 200
+_NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
 
 _logger = get_logger(__name__)
 
@@ -88,15 +89,22 @@ def _report(
 
 
 def find_explanations(
-    context: OperationContext, connection: Connection, rows: Iterable[ProcessInstance]
+    context: OperationContext, connection: Connection, rows: Sequence[ProcessInstance]
 ) -> dict[ProcessKey, Explanation]:
-    """Return why instances are in their states; those that are no instances by the current definitions are left out."""
+    """Return why instances are in their states.
+
+    Those that are no instances by the current definitions are left out, and those with such an instance upstream.
+    """
     known = []
     for row in rows:
-        with suppress(EntityNotFoundError, InstanceError, InstanceQueryError):
+        with suppress(*_NO_INSTANCE):
             context.active_release(connection, *row.key)
-            known.append(row.key)
-    return explain_process_instances(context, connection, known) if known else {}
+            known.append(row)
+    try:
+        return explain_process_instances(context, connection, [row.key for row in known]) if known else {}
+    except _NO_INSTANCE:
+        alone = [[row] for row in known] if len(known) > 1 else []
+        return {key: found for each in alone for key, found in find_explanations(context, connection, each).items()}
 
 
 def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:

@@ -1,7 +1,7 @@
 """Why instances are not done, as the arrival sensor tells Dagster: on partitions, once, and in its skip message."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,8 +11,10 @@ import pytest
 from dagster import AssetKey, AssetRecordsFilter, DagsterInstance, SensorResult
 
 from feed_assets.entities.common import Kind
+from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
+from feed_assets.operations.explaining.records import Explanation
 from feed_assets.orchestration import overdue_notices
 from feed_assets.orchestration.overdue_notices import EXPLAINED_A_TICK, MOST_LINES, build_context
 from feed_assets.orchestration.runtime import open_runtime, state_url
@@ -256,6 +258,22 @@ def test_what_is_not_declared_any_more_is_passed_over_once(harness: LocationHarn
     with harness.runtime.database(harness.instance).read() as connection:
         assert ProcessInstances(connection).get(*gone.key) == replace(gone, notice_at=None)
     assert told(harness) == []
+
+
+def test_what_is_no_instance_upstream_keeps_nothing_else_from_being_told(
+    harness: LocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explain = overdue_notices.explain_process_instances
+
+    def without_second(context: Any, connection: Any, keys: Sequence[ProcessKey]) -> dict[ProcessKey, Explanation]:
+        if START + HOUR in {each.nominal_time for each in keys}:
+            raise InstanceQueryError(subject="clicks", reason="it is no instance", next_step="")
+        return explain(context, connection, keys)
+
+    monkeypatch.setattr(overdue_notices, "explain_process_instances", without_second)
+    tick_at(harness, 2.1)
+    tick_at(harness, 3.2)
+    assert [partition for partition, _, _ in told(harness)] == [key(0), key(2)]
 
 
 def test_a_mistake_in_an_explanation_keeps_no_run_from_being_asked_for(
