@@ -22,7 +22,8 @@ FeedAssetsError
 │   │   ├── FileRefusedError          a file name that is outside the folder of the definitions, or invalid
 │   │   ├── DefinitionsChangedError   the same files were changed concurrently
 │   │   ├── MassDeletionError         many entities have disappeared from the files at once
-│   │   └── ForeignDefinitionsError   the database records the definitions of another project
+│   │   ├── ForeignDefinitionsError   the database records the definitions of another project
+│   │   └── ReplacedDefinitionsError  another place has replaced this one as the declaration of the entities
 │   └── ColumnsError              a schema that is not a list of names and types
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared

@@ -119,7 +119,9 @@ def test_the_folder_table_has_the_order_that_is_checked() -> None:
     assert lines == sorted(lines)
     modules = {path.stem for path in (ROOT / "feed_assets").glob("*.py")} - {"__init__"}
     assert modules | set(map(plain, table.column["folder"])) == line_of.keys()
-    below = re.search(r"Below all of them stand the modules (.*?)\.\n", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+    below = re.search(
+        r"Below all of them stand the modules (.*?)\.\n", (ROOT / "ARCHITECTURE.md").read_text("utf-8"), re.S
+    )
     assert below is not None
     assert {name.removesuffix(".py") for name in codes(below[1])} == modules
 

@@ -8,17 +8,16 @@ from feed_assets.lifecycle.bulkheads import Bulkheads, Unconfined
 from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER, apply_staging_sweep
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.records import TickStep
-from tests.lifecycle.harness import LifecycleHarness as LifecycleWorld
-from tests.lifecycle.harness import process
+from tests.lifecycle.harness import LifecycleHarness, process
 from tests.lifecycle.retention.harness import kept_feed
 from tests.orchestration.dagster_home import Home, open_dagster
-from tests.orchestration.hand_ticked import LifecycleHarness
+from tests.orchestration.hand_ticked import LocationHarness
 
 
 def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: Path) -> None:
     with open_dagster(tmp_path / "instance") as instance:
-        lifecycle = LifecycleHarness(Home(folder=tmp_path), instance)
-        database, stores, plan = lifecycle.runtime.database(instance), lifecycle.runtime.stores, lifecycle.location.plan
+        harness = LocationHarness(Home(folder=tmp_path), instance)
+        database, stores, plan = harness.runtime.database(instance), harness.runtime.stores, harness.location.plan
         staging = stores.get(plan.feeds["sums", "here"].store).stage("sums/2026-01-01/00", "abandoned")
         assert staging.local_path is not None
         made = SystemClock().now()
@@ -39,29 +38,29 @@ def test_a_staging_is_removed_after_a_week_and_looked_for_once_a_day(tmp_path: P
 
 def test_a_store_that_fails_is_tried_again_the_same_day(tmp_path: Path) -> None:
     with open_dagster(tmp_path / "instance") as instance:
-        lifecycle = LifecycleHarness(Home(folder=tmp_path), instance)
-        control = lifecycle.home.data / ".feed-assets"
+        harness = LocationHarness(Home(folder=tmp_path), instance)
+        control = harness.home.data / ".feed-assets"
         control.write_text("no folder")
 
         def sweep() -> int | None:
-            real_now = lifecycle.runtime.real_clock.now()
+            real_now = harness.runtime.real_clock.now()
             return apply_staging_sweep(
-                lifecycle.runtime.database(instance),
-                lifecycle.runtime.stores,
-                lifecycle.location.plan,
+                harness.runtime.database(instance),
+                harness.runtime.stores,
+                harness.location.plan,
                 "here",
                 real_now,
                 bulkheads,
             )
 
-        bulkheads = Bulkheads("here", lifecycle.runtime.real_clock)
+        bulkheads = Bulkheads("here", harness.runtime.real_clock)
         assert sweep() == 0
         (failure,) = bulkheads.failures
-        assert (failure.step, failure.subject) == (TickStep.STAGING_SWEEP, lifecycle.home.data.as_uri())
+        assert (failure.step, failure.subject) == (TickStep.STAGING_SWEEP, harness.home.data.as_uri())
         assert sweep() is None
         control.unlink()
-        lifecycle.at(failure.next_try_at)
-        bulkheads = Bulkheads("here", lifecycle.runtime.real_clock, bulkheads.failures)
+        harness.at(failure.next_try_at)
+        bulkheads = Bulkheads("here", harness.runtime.real_clock, bulkheads.failures)
         assert sweep() == 0
         assert bulkheads.failures == []
 
@@ -71,7 +70,7 @@ def test_stagings_in_archives_and_targets_of_mirrors_are_removed_too(tmp_path: P
     directory = f"file://{tmp_path}/{{}}/models"
     mirror = {"source": {"directory": "/models"}, "target": {"directory": directory.format("there")}}
     mirrored = process("models", workflow={"engine": "directory-mirror", "mirror": mirror})
-    lifecycle = LifecycleWorld.of(tmp_path, archived, mirrored)
+    lifecycle = LifecycleHarness.of(tmp_path, archived, mirrored)
     places = [StoreAddress(url=f"file://{tmp_path}/{name}") for name in ("primary", "old", "there")]
     stagings = [lifecycle.stores.get(place).stage("some/path", "killed").local_path for place in places]
     made = SystemClock().now()
