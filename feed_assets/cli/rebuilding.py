@@ -12,6 +12,7 @@ from feed_assets.cli.render import print_json, print_table, say, say_unsettled
 from feed_assets.cli.state import open_state
 from feed_assets.operations.rebuilding.feeds import RebuiltFeed
 from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_state
+from feed_assets.plan.rendering import counted
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
@@ -90,5 +91,5 @@ def _summary(rebuilt: Rebuilt) -> str:
         return "The state has everything that lies on storage."
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))
     verb = "would be" if rebuilt.dry_run else "were"
-    counts = f"{feeds} feed instances, {processes} process instances and {len(rebuilt.holds)} holds"
-    return f"{counts} {verb} recorded."
+    instances = f"{counted(feeds, 'feed instance')}, {counted(processes, 'process instance')}"
+    return f"{instances} and {counted(len(rebuilt.holds), 'hold')} {verb} recorded."

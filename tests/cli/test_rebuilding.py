@@ -29,13 +29,13 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     assert (sync(project) != before, ok(run("hold", "list"))) == (True, "")
     asked = run("state", "rebuild", stdin="n\n")
     assert asked.exit_code == 1
-    assert "6 feed instances, 3 process instances and 1 holds would be recorded. Record this?" in asked.output
+    assert "6 feed instances, 3 process instances and 1 hold would be recorded. Record this?" in asked.output
     assert sync(project) != before
     rebuilt = run("state", "rebuild", stdin="y\n")
     assert ["feed", "clicks", "west", "3", "3", ""] in table(rebuilt)
     remark = "feed clicks to 2013-11-01T01:59Z until 2013-12-01T00:00Z, by ann: numbers"
     assert ["hold", "audit", "west", "1", "1", remark] in table(rebuilt)
-    assert "6 feed instances, 3 process instances and 1 holds were recorded." in rebuilt.stderr
+    assert "6 feed instances, 3 process instances and 1 hold were recorded." in rebuilt.stderr
     assert (sync(project), ok(run("hold", "list"))) == (before, holds)
     assert replication("verify", "clicks", "--deep")["counts"] == {"in sync": 3}
     again = run("state", "rebuild")

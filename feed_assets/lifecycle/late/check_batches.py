@@ -181,13 +181,16 @@ class CheckBatch:
     def _contents_of(self, each: _Input, recorded: RecordedContents) -> InputContents:
         used = dict(zip(each.frozen.nominal_times, each.frozen.digests, strict=True))
         present: dict[datetime, str | None] = {}
-        evicted, gone = set(), set()
+        evicted: set[datetime] = set()
+        gone: set[datetime] = set()
         for key in each.keys:
             row = self.rows.get(key)
             if row is not None and row.status is FeedInstanceStatus.EVICTED:
                 evicted.add(key.nominal_time)
             elif row is None or not self._is_available(key) or (each.is_scanned and key not in recorded.digests):
-                gone.add(key.nominal_time)
+                retention = each.record.retention
+                is_expired = retention is not None and retention.has_expired(key.nominal_time, self.as_of)
+                (evicted if is_expired else gone).add(key.nominal_time)
             else:
                 present[key.nominal_time] = recorded.digests[key] if each.is_scanned else row.manifest_digest
         return InputContents(

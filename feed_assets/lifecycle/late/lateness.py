@@ -60,8 +60,9 @@ class InputChange:
 class InputContents:
     """The contents of one input when it was read, and now: digests by nominal time, None if there is none.
 
-    `evicted` are read instances that retention has removed since. `gone` are read instances that cannot be read now,
-    because they are missing or being written.
+    `evicted` are read instances that retention has removed since: by the record, or because they have expired and
+    cannot be read, as after the restore of an older record. `gone` are others that cannot be read now, because they are
+    missing or being written.
     """
 
     name: str

@@ -144,9 +144,10 @@ class _Explainer:
         followed = facts.followed
         owner = declared_by(key.process)[0].value
         found = find_blockers(self._context, facts, key, is_root=is_root)
+        is_blocked = bool(found) or self._all_facts.is_restored
         blockers = [self._reason(blocker, followed, owner) for blocker in found]
         state = explain_process_state(
-            self._context, self._connection, key, facts, is_root=is_root, is_blocked=bool(blockers)
+            self._context, self._connection, key, facts, is_root=is_root, is_blocked=is_blocked
         )
         record = None if facts.active is None else facts.active.record
         failures = explain_process_failures(self._all_facts.tick_failures, key, record)

@@ -1,6 +1,7 @@
 """Late data from the file that lands late to the output that is made again, under a clock that tests move."""
 
 import os
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from feed_assets.engines.port import Work
 from feed_assets.entities.bundle import AnyEntity
+from feed_assets.entities.common import Retention
 from feed_assets.lifecycle.late.contents import scan_contents
 from feed_assets.lifecycle.late.lateness import LATE_DATA, LateVerdict
 from feed_assets.state.event_log import EventLog
@@ -383,6 +385,18 @@ def test_an_eviction_alone_is_no_late_data(tmp_path: Path) -> None:
     evict(lifecycle, "weather", DAY)
     assert lifecycle.look_for_late(at("03T06")).verdicts == (LateVerdict.UNCHANGED,)
     assert lifecycle.instances("daily")[DAY].reason is None
+
+
+@pytest.mark.parametrize("limit", ["days(9)", "days(1)"])
+def test_what_has_expired_and_is_gone_is_no_late_data_whatever_the_record_says(tmp_path: Path, limit: str) -> None:
+    expiring = weather()
+    kept = expiring.clusters["primary"].model_copy(update={"retention": Retention(limit=limit)})
+    expiring = expiring.model_copy(update={"clusters": {"primary": kept}})
+    lifecycle = processed(tmp_path, expiring, *entities()[1:3], daily(optional=["weather"]))
+    for hour in hours(4, DAY):
+        shutil.rmtree(lifecycle.folder("weather", hour))
+    done = lifecycle.look_for_late(at("04T12"))
+    assert done.verdicts == ((LateVerdict.RERUN,) if limit == "days(9)" else (LateVerdict.UNCHANGED,))
 
 
 def evict(lifecycle: LifecycleHarness, name: str, when: datetime) -> None:
