@@ -6,6 +6,7 @@ removed because the state lacks it.
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -80,7 +81,7 @@ class TraceDecision:
 
 
 def decide_traces(
-    known: Iterable[Hold],
+    known: Collection[Hold],
     wanted: Mapping[str, HoldTrace],
     found: Mapping[str, HoldTrace | None],
     resolve: Callable[[HoldTrace], Collection[Hold]],
@@ -91,17 +92,16 @@ def decide_traces(
     `found` are the names in the store, with those traces that are not `wanted`. `resolve` returns what a trace holds
     by the present definitions. A trace is removed only if the record knows that its hold was released or has expired.
     """
-    is_active: dict[Hold, bool] = {}
-    for hold in known:
-        is_active[hold.as_placed()] = is_active.get(hold.as_placed(), False) or hold.is_active(as_of)
+    recorded = {hold.as_placed() for hold in known}
+    active = {hold.as_placed() for hold in known if hold.is_active(as_of)}
     remove: list[str] = []
     lost: dict[Hold, None] = {}
     for name, trace in found.items():
         if trace is None:
             continue
-        holds = [trace.hold] if trace.hold in is_active else resolve(trace)
-        lost |= dict.fromkeys(hold for hold in holds if hold not in is_active and hold.is_active(as_of))
-        if holds and not any(is_active.get(hold, True) for hold in holds):
+        holds = [trace.hold] if trace.hold in recorded else resolve(trace)
+        lost |= dict.fromkeys(hold for hold in holds if hold not in recorded and hold.is_active(as_of))
+        if holds and recorded.issuperset(holds) and active.isdisjoint(holds):
             remove.append(name)
     write = tuple(trace for name, trace in wanted.items() if name not in found)
     return TraceDecision(write=write, remove=tuple(remove), lost=tuple(lost))
@@ -130,12 +130,12 @@ class HoldTraces:
     lost: list[Hold] = field(default_factory=list)
     unsettled: list[UnsettledStore] = field(default_factory=list)
     _settled: dict[StoreAddress, StorageError | None] = field(default_factory=dict)
-    _data: dict[StoreAddress, list[tuple[FeedRecord, str]]] = field(default_factory=dict)
+    _data: dict[StoreAddress, list[tuple[FeedRecord, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         for record in self.plan.feeds.values():
             for address, text in iter_data(record):
-                self._data.setdefault(address, []).append((record, text))
+                self._data[address].append((record, text))
 
     def settle(self, records: Iterable[FeedRecord]) -> None:
         """Settle the stores with the data of feeds.
@@ -180,7 +180,7 @@ class HoldTraces:
 
     def _wanted(self, address: StoreAddress, active: Sequence[Hold]) -> Iterator[HoldTrace]:
         for hold in active:
-            held = sorted({text for record, text in self._data.get(address, ()) if _is_on(hold, record)})
+            held = sorted({text for record, text in self._data[address] if _is_on(hold, record)})
             if held:
                 yield HoldTrace.of(hold, () if hold.feed is None else held)
 
@@ -191,10 +191,7 @@ class HoldTraces:
         if is_feed_known and (hold.cluster is None or hold.cluster in plan.clusters):
             return [hold]
         if hold.feed is None:
-            return [
-                replace(hold, cluster=name)
-                for name in sorted({each.cluster for each, _ in self._data.get(address, ())})
-            ]
+            return [replace(hold, cluster=name) for name in sorted({each.cluster for each, _ in self._data[address]})]
         return [replace(hold, feed=feed, cluster=cluster) for feed, cluster in self._find_at(address, trace)]
 
     def _find_at(self, address: StoreAddress, trace: HoldTrace) -> list[Key]:
@@ -234,7 +231,7 @@ def _is_on(hold: Hold, record: FeedRecord) -> bool:
 
 
 def _url(address: StoreAddress, text: str) -> str:
-    return f"{address.url.rstrip('/')}/{text.lstrip('/')}"
+    return f"{address.url}/{text}"
 
 
 def _read(traces: Traces, url: str, name: str) -> HoldTrace | None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from feed_assets.entities.bundle import AnyEntity
-from feed_assets.lifecycle.retention.hold_traces import HoldTrace, HoldTraces
+from feed_assets.lifecycle.retention.hold_traces import HoldTrace, HoldTraces, TraceDecision, decide_traces
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
 from feed_assets.state.holds import Holds
 from feed_assets.state.sweep_records import Hold, ItemOutcome
 from feed_assets.storage.errors import StorageError
 from feed_assets.storage.local.calls import LocalCalls
+from feed_assets.storage.local.traces import LocalTraces
 from tests.lifecycle.harness import START
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
 
@@ -62,9 +63,10 @@ def traces_of(harness: RetentionHarness, cluster: str = "primary") -> list[Path]
 
 
 def test_a_trace_says_who_holds_what_and_why_and_goes_with_the_hold(tmp_path: Path) -> None:
-    harness = held(tmp_path)
+    harness = held(tmp_path, kept_feed(), VIEWS)
     (file,) = traces_of(harness)
     told = json.loads(file.read_text())
+    assert file.read_text() == json.dumps(told, indent=1)
     assert (told["name"], told["feed"], told["author"], told["reason"]) == ("audit", "clicks", "bob", "an audit")
     assert (told["first"], told["last"], told["expires_at"]) == ("2013-11-01T01:00:00Z", "2013-11-01T02:00:00Z", None)
     assert told["locations"] == ["/clicks/${YEAR}-${MONTH}-${DAY}/${HOUR}"]
@@ -76,10 +78,11 @@ def test_a_trace_says_who_holds_what_and_why_and_goes_with_the_hold(tmp_path: Pa
     assert traces_of(harness) == []
 
 
-def test_retention_of_a_lost_state_keeps_what_is_held(tmp_path: Path) -> None:
+def test_retention_of_a_lost_state_keeps_what_is_held(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = held(tmp_path)
     harness = lost(before)
     sweep = harness.sweep_now()
+    assert f"hold 'audit' of bob is back from its trace in file://{tmp_path}/primary" in caplog.messages
     assert [hold.as_placed() for hold in holds(harness)] == [hold.as_placed() for hold in holds(before)]
     assert harness.outcomes(sweep) == {ItemOutcome.EVICTED: 2}
     assert [time for time in TIMES if harness.lifecycle.folder("clicks", time).exists()] == TIMES[1:3]
@@ -159,7 +162,9 @@ def test_a_lost_hold_is_on_whatever_feed_is_at_its_place_now(tmp_path: Path, nam
     after = lost(harness, kept_feed(name, locations=place), VIEWS)
     for _ in range(2):
         settled(after)
-        assert [(hold.name, hold.feed, hold.first) for hold in holds(after)] == [("audit", name, TIMES[1])]
+        (hold,) = holds(after)
+        assert (hold.name, hold.feed, hold.first) == ("audit", name, TIMES[1])
+        assert hold.cluster == (None if name == "clicks" else "primary")
     release(after)
     settled(after)
     assert (settled(after).lost, traces_of(after)) == ([], [])
@@ -191,7 +196,10 @@ def test_a_feed_whose_traces_cannot_be_read_is_not_swept(tmp_path: Path) -> None
     (planned,) = harness.plan().feeds
     assert planned.survey is None
     assert planned.left_out is not None
-    assert "this release cannot read newer.json, the trace of a hold" in planned.left_out
+    assert planned.left_out == (
+        f"file://{tmp_path}/primary: '.feed-assets/holds': this release cannot read newer.json, the trace of a hold. "
+        "Use the release that wrote it; or remove it, if nothing here needs its protection."
+    )
 
 
 def is_full(*_: object) -> None:
@@ -199,7 +207,7 @@ def is_full(*_: object) -> None:
 
 
 def test_a_trace_that_cannot_be_written_keeps_nobody_from_anything_and_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = held(tmp_path)
     harness.hold("other", feed=None, first=TIMES[3], last=TIMES[3])
@@ -208,11 +216,35 @@ def test_a_trace_that_cannot_be_written_keeps_nobody_from_anything_and_follows(
         traces = settled(harness)
         (planned,) = harness.plan().feeds
     assert [each.store for each in traces.unsettled] == [f"file://{tmp_path}/primary"]
-    assert "No space left on device" in traces.unsettled[0].reason
+    (reason,) = (each.reason for each in traces.unsettled)
+    assert "No space left on device" in reason
+    assert f"traces of holds in file://{tmp_path}/primary are not up to date: {reason}" in caplog.messages
     assert planned.survey is not None
     assert (planned.survey.instances, len(traces_of(harness))) == (1, 1)
     harness.plan()
     assert len(traces_of(harness)) == 2
+
+
+def refuse(trace: HoldTrace) -> list[Hold]:
+    raise AssertionError(trace)
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_a_trace_stays_while_one_of_equal_holds_protects(numbers: tuple[int, int]) -> None:
+    placed = Hold(name="audit", feed="clicks", reason="an audit", author="bob", created_at=EXPIRED)
+    trace = HoldTrace.of(placed)
+    known = [replace(placed, number=number, released_at=EXPIRED if number == 1 else None) for number in numbers]
+    assert decide_traces(known, {}, {trace.key: trace}, refuse, EXPIRED) == TraceDecision()
+    released = [replace(placed, released_at=EXPIRED)]
+    assert decide_traces(released, {}, {trace.key: trace}, refuse, EXPIRED) == TraceDecision(remove=(trace.key,))
+    found = {"wanted": None, trace.key: trace}
+    assert decide_traces([], {}, found, lambda each: [each.hold], EXPIRED) == TraceDecision(lost=(placed,))
+
+
+def test_a_trace_that_goes_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = lost(held(tmp_path))
+    monkeypatch.setattr(LocalTraces, "find", lambda *_: None)
+    assert settled(after).lost == []
 
 
 def test_traces_of_a_storage_that_fails_are_asked_for_once(tmp_path: Path) -> None:
