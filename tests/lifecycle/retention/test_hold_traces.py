@@ -258,3 +258,20 @@ def test_traces_of_a_storage_that_fails_are_asked_for_once(tmp_path: Path) -> No
             traces.settle([record])
         errors.append(raised.value)
     assert errors[0] is errors[1]
+
+
+def test_storages_that_fail_remain_unsettled_as_far_as_holds_concern_them(tmp_path: Path) -> None:
+    names = ("primary", "backup", "third")
+    harness = RetentionHarness.of(tmp_path, kept_feed(clusters=names), clusters=names)
+    for name in ("primary", "third"):
+        (tmp_path / name / ".feed-assets").mkdir(parents=True)
+        (tmp_path / name / ".feed-assets/holds").write_text("no folder")
+    everywhere, somewhere = harness.context().hold_traces(), harness.context().hold_traces()
+    everywhere.settle_reachable()
+    assert [each.store for each in everywhere.unsettled] == [
+        f"file://{tmp_path}/{name}" for name in ("primary", "third")
+    ]
+    assert all("Not a directory" in each.reason for each in everywhere.unsettled)
+    placed = Hold(name="audit", feed="clicks", cluster="third", reason="an audit", author="bob", created_at=EXPIRED)
+    somewhere.settle_reachable([placed, replace(placed, feed="views", cluster="primary")])
+    assert [each.store for each in somewhere.unsettled] == [f"file://{tmp_path}/third"]
