@@ -5,6 +5,8 @@ so nothing is launched until a rebuild has recorded what lies on storage. Rebuil
 grown since Dagster was last told something means that the restored state has not been rebuilt.
 """
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection
 
 from feed_assets.state.cursors import Cursors
@@ -34,5 +36,9 @@ def record_restore(connection: Connection) -> None:
 
 def is_restored(connection: Connection) -> bool:
     """Return whether the state was restored and has not been rebuilt since; costs one read."""
-    found = Cursors(connection).get_many((REBUILDS, RESTORED))
+    return parse_restored(Cursors(connection).get_many((REBUILDS, RESTORED)))
+
+
+def parse_restored(found: Mapping[str, str]) -> bool:
+    """Return the same from the values of `REBUILDS` and `RESTORED`."""
     return RESTORED in found and int(found[RESTORED]) >= int(found.get(REBUILDS, 0))

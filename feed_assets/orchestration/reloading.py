@@ -15,7 +15,7 @@ from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.masking import get_logger
-from feed_assets.operations.restores import is_restored
+from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
@@ -34,13 +34,12 @@ _logger = get_logger(__name__)
 
 
 def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database, as_of: datetime) -> ActiveDefinitions:
-    """Return the current definitions; two reads if no command has changed them since.
+    """Return the current definitions; one read if no command has changed them since.
 
     Definitions that cannot be read keep their previous version, and the next tick tries again.
     """
     with database.read() as connection:
-        cursors = Cursors(connection).get_many((REVISION_CURSOR, SAFE_MODE))
-        is_held = is_restored(connection)
+        cursors = Cursors(connection).get_many((REVISION_CURSOR, SAFE_MODE, REBUILDS, RESTORED))
     revision = int(cursors.get(REVISION_CURSOR) or 0)
     with runtime.reloading:
         if revision != runtime.revision:
@@ -48,7 +47,9 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
         active = runtime.active
         if active is None or active.location is not runtime.location:
             active = runtime.active = _activate(runtime.location, loaded)
-    return replace(active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=is_held)
+    return replace(
+        active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=parse_restored(cursors)
+    )
 
 
 def _activate(location: Location, loaded: AssetLayout) -> ActiveDefinitions:

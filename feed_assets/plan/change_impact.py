@@ -161,7 +161,7 @@ def _find_expired(policy: RetentionRecord | None, sequence: InstanceSequence, as
     """Return the part of the validity that is beyond the limits of age and number, if all instances exist."""
     if policy is None:
         return None
-    judged = as_of if policy.stops_at is None else min(as_of, policy.stops_at)
+    judged = policy.judged_at(as_of)
     due = validity_of(sequence).upto(judged)
     indices = sequence.indices_between(due.start, due.stop)
     cuts = [judged - policy.limit.as_duration()] if policy.limit is not None else []

@@ -210,10 +210,13 @@ class RetentionRecord:
     archive: tuple[StoreAddress, PathTemplate] | None = None
     partition: tuple[PathTemplate, ZoneInfo] | None = None
 
+    def judged_at(self, as_of: datetime) -> datetime:
+        """Return the moment as of which instances are judged: at the latest the time at which retention stops."""
+        return as_of if self.stops_at is None else min(as_of, self.stops_at)
+
     def has_expired(self, nominal_time: datetime, as_of: datetime) -> bool:
         """Return whether an instance is older than the limit of age, if there is one."""
-        judged_at = as_of if self.stops_at is None else min(as_of, self.stops_at)
-        return self.limit is not None and judged_at - nominal_time > self.limit.as_duration()
+        return self.limit is not None and self.judged_at(as_of) - nominal_time > self.limit.as_duration()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

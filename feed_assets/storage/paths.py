@@ -8,9 +8,10 @@ import re
 from functools import lru_cache
 from pathlib import PurePosixPath
 
+from feed_assets.entities.places import HIDDEN_FOLDER
 from feed_assets.storage.errors import PathRefusedError
 
-CONTROL_FOLDER = ".feed-assets"
+CONTROL_FOLDER = HIDDEN_FOLDER
 MANIFEST_NAME = ".feed-assets.manifest.json"
 PUBLISHING_NAME = ".feed-assets.publishing.json"
 SINGLE_FILE = ".feed-assets.file"

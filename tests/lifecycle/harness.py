@@ -34,6 +34,7 @@ from feed_assets.lifecycle.releases.pinning import store_pinned_files
 from feed_assets.lifecycle.releases.plan_changes import apply_plan
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.operations.recording import record_declared
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
@@ -324,6 +325,18 @@ class LifecycleHarness:
         """What is to come for an instance."""
         with self.database.read() as connection:
             return LateChecks(connection).get(kind, name, cluster, time)
+
+    def sweep_context(self, now: datetime) -> SweepContext:
+        """What a worker that sweeps works with."""
+        clock = FrozenClock(now)
+        return SweepContext(
+            database=self.database,
+            stores=self.stores,
+            timeline=self.timeline,
+            holder="worker",
+            clock=clock,
+            real_clock=clock,
+        )
 
     def runner(self, as_of: datetime, run_id: str = "run-1", real_now: datetime | None = None) -> InstanceRunner:
         return InstanceRunner(

@@ -16,7 +16,7 @@ from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.state.records import FeedEventKind, ProcessInstanceStatus
 from feed_assets.storage.errors import ForeignContentError
 from tests.lifecycle.harness import START, at
-from tests.lifecycle.instances.test_displacement import context_of, counting, sweeps_of
+from tests.lifecycle.instances.test_displacement import NOON, counting, sweeps_of
 from tests.lifecycle.replication.test_flows import FLOW, harness_of, pass_time, replicated
 
 ODD = (b"part-\xff.csv", b"\xed\xa0\x80", b"line\nfeed", b"back\\udcff", b'"', b" ", "é".encode(), b"%ff", b"\x01\x7f")
@@ -82,7 +82,7 @@ def test_foreign_files_of_any_name_are_moved_to_the_trash_and_come_back(tmp_path
     }
     assert moved == set(ODD)
     (sweep,) = sweeps_of(lifecycle)
-    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
+    undone = undo_sweep(lifecycle.sweep_context(NOON), sweep.sweep_id)
     assert (undone.restored, undone.left) == (len(ODD), ())
     assert names_in(folder) > set(ODD)
 

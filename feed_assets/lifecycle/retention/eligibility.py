@@ -111,11 +111,6 @@ def find_before(policy: RetentionRecord, as_of: datetime) -> datetime | None:
     return None if needs_all(policy) or policy.limit is None else _oldest_kept(policy, policy.limit, as_of)
 
 
-def judged_at(policy: RetentionRecord, as_of: datetime) -> datetime:
-    """Return the moment as of which instances are judged: at the latest the time at which retention stops."""
-    return as_of if policy.stops_at is None else min(as_of, policy.stops_at)
-
-
 def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> datetime:
     """Return the moment before which instances are removed by age.
 
@@ -123,7 +118,7 @@ def _oldest_kept(policy: RetentionRecord, limit: Frequency, as_of: datetime) -> 
     the period that contains the cutoff. Differs from Falcon: Falcon compares the values of the keys as strings, in the
     order of the table. With several dated keys, or with `${DAY}-${MONTH}-${YEAR}`, it therefore drops other partitions.
     """
-    before = cutoff(limit, judged_at(policy, as_of))
+    before = cutoff(limit, policy.judged_at(as_of))
     if policy.partition is None or before == _EVER:
         return before
     template, zone = policy.partition
@@ -160,7 +155,7 @@ def decide_cuts(
     `weights` has all data candidates, if the policy counts bytes. The newest instance is never removed because of its
     size. Instances later than `as_of` are not counted, and do not count as the newest.
     """
-    moment = judged_at(policy, as_of)
+    moment = policy.judged_at(as_of)
     newest = sorted({time for time in present if time <= moment}, reverse=True) if count_newest(policy) else []
     if len(newest) < policy.keep_newest:
         return ()

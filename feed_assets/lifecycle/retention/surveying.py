@@ -18,7 +18,6 @@ from feed_assets.lifecycle.retention.eligibility import (
     decide_eligible,
     find_before,
     garbage_collection_paused,
-    judged_at,
 )
 from feed_assets.lifecycle.retention.limits import count_enough
 from feed_assets.lifecycle.retention.locations import find_location
@@ -125,7 +124,7 @@ def survey_feed(
     }
     data = found.get(LocationKind.DATA, Candidates([], []))
     weights = [] if policy.max_bytes is None else _weigh(database, measurer, record, data)
-    present = _find_newest(measurer, record, data, count_newest(policy), judged_at(policy, query.as_of))
+    present = _find_newest(measurer, record, data, count_newest(policy), policy.judged_at(query.as_of))
     eligible = decide_eligible(policy, found, present, query.as_of, weights)
     protected = _find_protected(database, stores, timeline, record, eligible, query)
     stays = {(each.kind, each.path) for each in protected}

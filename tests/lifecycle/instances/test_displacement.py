@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import Work
 from feed_assets.entities.existing import EXISTING
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
@@ -40,18 +38,6 @@ def put(lifecycle: LifecycleHarness, **files: str) -> Path:
 
 def texts(folder: Path) -> dict[str, str]:
     return {file.stem: file.read_text() for file in folder.glob("*.csv")}
-
-
-def context_of(lifecycle: LifecycleHarness) -> SweepContext:
-    clock = FrozenClock(NOON)
-    return SweepContext(
-        database=lifecycle.database,
-        stores=lifecycle.stores,
-        timeline=lifecycle.timeline,
-        holder="worker",
-        clock=clock,
-        real_clock=clock,
-    )
 
 
 def sweeps_of(lifecycle: LifecycleHarness) -> list[Sweep]:
@@ -106,10 +92,10 @@ def test_what_is_replaced_by_declaration_is_a_sweep_that_can_be_listed_and_purge
     (sweep,) = sweeps_of(lifecycle)
     assert (sweep.state, sweep.origin, sweep.paths, sweep.instances) == (SweepState.DONE, "publication", 1, 0)
     assert (done.details["displaced_files"], done.details["displaced_to"]) == (1, sweep.sweep_id)
-    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
+    undone = undo_sweep(lifecycle.sweep_context(NOON), sweep.sweep_id)
     assert (undone.restored, [path for path, _ in undone.left]) == (0, ["counts/2013-11-01/00-00"])
     assert texts(folder) == {"part-0": "made"}
-    context = context_of(lifecycle)
+    context = lifecycle.sweep_context(NOON)
     (purged,) = purge_sweeps(context, "primary", find_purgeable(context, "primary", NOON, at_once=True))
     assert (purged.obstacle, purged.sweep.state) == (None, SweepState.PURGED)
 
@@ -125,7 +111,7 @@ def test_what_the_last_manifest_does_not_name_is_told_and_can_be_undone(tmp_path
     produced = [event for event in lifecycle.events("counts") if event.kind is FeedEventKind.PRODUCED]
     assert produced[-1].payload["displaced_to"] == sweep.sweep_id
     assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}
-    undone = undo_sweep(context_of(lifecycle), sweep.sweep_id)
+    undone = undo_sweep(lifecycle.sweep_context(NOON), sweep.sweep_id)
     assert (undone.restored, undone.sweep.state) == (1, SweepState.UNDONE)
     assert texts(folder) == {"part-0": "made", "mine": "mine"}
     assert lifecycle.feed_statuses("counts") == {START: FeedInstanceStatus.AVAILABLE}

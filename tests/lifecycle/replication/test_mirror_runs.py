@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from feed_assets.clock import FrozenClock
 from feed_assets.engines.port import WorkReport
 from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.process import Process
 from feed_assets.lifecycle.instances.actions import InstanceAction, apply_action
 from feed_assets.lifecycle.instances.execution import ALL_TIMES
 from feed_assets.lifecycle.retention.purging import find_purgeable, purge_sweeps
-from feed_assets.lifecycle.retention.sweep_context import SweepContext
 from feed_assets.lifecycle.retention.undoing import undo_sweep
 from feed_assets.plan.location import declare_location
 from feed_assets.state.errors import FencedOutError, LeaseHeldError
@@ -25,19 +23,6 @@ from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
 from feed_assets.transfer.errors import RemovalLimitError
 from tests.lifecycle.harness import START, LifecycleHarness
-
-
-def sweep_context(lifecycle: LifecycleHarness, now: datetime) -> SweepContext:
-    clock = FrozenClock(now)
-    return SweepContext(
-        database=lifecycle.database,
-        stores=lifecycle.stores,
-        timeline=lifecycle.timeline,
-        holder="worker",
-        clock=clock,
-        real_clock=clock,
-    )
-
 
 DAY = timedelta(days=1)
 NOON = START + timedelta(hours=12)
@@ -167,7 +152,7 @@ def test_what_others_wrote_at_the_target_is_a_sweep_that_can_be_undone_and_purge
     theirs = {f"{name}/theirs": name for name in "ab"}
     ours = {f"{name}/{file}": text for name in "ab" for file, text in (("ours", "2"), ("more", "1"))}
     assert read(tmp_path, folder.name, "out") == ours
-    context = sweep_context(lifecycle, NOON + DAY)
+    context = lifecycle.sweep_context(NOON + DAY)
     with lifecycle.database.read() as connection:
         sweeps = sorted(Sweeps(connection).newest(10), key=lambda sweep: sweep.sweep_id)
     assert [(sweep.cluster, sweep.state, sweep.paths) for sweep in sweeps] == [

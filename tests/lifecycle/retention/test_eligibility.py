@@ -20,7 +20,6 @@ from feed_assets.lifecycle.retention.eligibility import (
     decide_cuts,
     decide_eligible,
     find_before,
-    judged_at,
     needs_all,
 )
 from feed_assets.plan.addresses import StoreAddress
@@ -244,9 +243,9 @@ def test_row_56_where_retention_stops_with_the_validity_the_tail_stays() -> None
     assert decide(of, daily(6)) == dict.fromkeys([1, 2, 3, 4], Rule.AGE)
     assert decide(of, daily(6), START + 4 * DAY) == dict.fromkeys([1, 2], Rule.AGE)
     assert decide(policy("days(2)"), daily(6)) == dict.fromkeys(range(1, 7), Rule.AGE)
-    assert judged_at(of, NOW) == START + 6 * DAY
-    assert judged_at(of, START) == START
-    assert judged_at(policy("days(2)"), NOW) == NOW
+    assert of.judged_at(NOW) == START + 6 * DAY
+    assert of.judged_at(START) == START
+    assert policy("days(2)").judged_at(NOW) == NOW
 
 
 def test_row_54_a_partition_of_a_table_goes_when_all_of_its_period_is_too_old() -> None:
