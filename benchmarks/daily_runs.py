@@ -21,13 +21,13 @@ from benchmarks.probes import ROOT, ProbeError, run_probe, say
 from benchmarks.report import Figure, Part, Scale, slower
 from examples.flights.landing import read_deliveries
 from feed_assets.clock import SystemClock
+from feed_assets.operations.scaffolding.files import read_dagster_yaml
 
 AT_MOST = 2.0
 DAYS = 30
 START = datetime(2013, 11, 1, 4, tzinfo=UTC)
 """Midnight in New York."""
 PATIENCE_SECONDS = 600
-DAGSTER_YAML = ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml"
 REPLAY = {
     "FEED_ASSETS_DEMO__REPLAY__ORIGIN": datetime(2013, 12, 3, tzinfo=UTC).isoformat(),
     "FEED_ASSETS_DEMO__REPLAY__SPEED": "20000",
@@ -117,7 +117,7 @@ def _through_daemon(folder: Path, source: Path, days: int) -> float:
     home, data = folder / "home", folder / "data"
     home.mkdir(parents=True)
     data.mkdir()
-    shutil.copy(DAGSTER_YAML, home / "dagster.yaml")
+    (home / "dagster.yaml").write_text(read_dagster_yaml(is_postgres=False), "utf-8")
     (folder / "entities.yaml").write_text(
         _ENTITIES.format(columns=COLUMNS, end=f"{START + timedelta(days=days):%Y-%m-%dT%H:%MZ}")
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from feed_assets.operations.scaffolding.files import read_dagster_yaml
+
 ROOT = Path(__file__).resolve().parents[2]
-DAGSTER_YAML = ROOT / "examples" / "dagster_home" / "sqlite" / "dagster.yaml"
 MARKER = ".feed-assets-demo"
 ORIGIN = datetime(2013, 11, 1, tzinfo=UTC)
 LAST_DELIVERY = datetime(2013, 12, 1, 7, tzinfo=UTC)
@@ -74,4 +75,4 @@ class Demo:
         self.data.mkdir(parents=True)
         self.home.mkdir()
         (self.folder / MARKER).touch()
-        shutil.copy(DAGSTER_YAML, self.home / "dagster.yaml")
+        (self.home / "dagster.yaml").write_text(read_dagster_yaml(is_postgres=False), "utf-8")

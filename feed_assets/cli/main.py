@@ -7,11 +7,13 @@ Exit codes: 0 done, 1 the command found a problem, 2 wrong usage or settings, 3 
 import logging
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
 
 from feed_assets.cli.definitions import schema, validate
+from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import FAILED, OUR_MISTAKE, WRONG_USAGE
 from feed_assets.cli.falcon import export_falcon, import_falcon
 from feed_assets.cli.render import say
@@ -29,6 +31,7 @@ _LATER = {
     "entity": "feed_assets.cli.entity",
     "feed": "feed_assets.cli.feed",
     "hold": "feed_assets.cli.hold",
+    "init": "feed_assets.cli.init",
     "instance": "feed_assets.cli.instance",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
@@ -92,8 +95,10 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
 @click.option("--debug", is_flag=True, help="Show debug messages and tracebacks.")
-def main(debug: bool) -> None:
+@click.pass_context
+def main(ctx: click.Context, debug: bool) -> None:
     """Manage feeds and processes on Dagster and Spark."""
+    ctx.with_resource(project_environment(Path.cwd()))
     if debug:
         logging.basicConfig(level=logging.DEBUG)
         for handler in logging.getLogger().handlers:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
@@ -123,3 +124,26 @@ class MirrorTemplateError(FeedAssetsError):
     def __init__(self, *, reason: str, next_step: str) -> None:
         self.reason = reason
         super().__init__(f"mirror: {reason}. {next_step}")
+
+
+class ProjectNameError(FeedAssetsError):
+    """No Python package can have the name of a new project."""
+
+    def __init__(self, *, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"a project cannot have the name {name!r}: no Python package can have it. "
+            "Choose a name of letters, digits, - and _ that begins with a letter, with --name."
+        )
+
+
+class FolderNotEmptyError(FeedAssetsError):
+    """The folder of a new project is not empty. Nothing was written."""
+
+    def __init__(self, *, folder: Path, found: Sequence[str]) -> None:
+        self.folder = folder
+        reason = f"it is not empty ({', '.join(found)})" if found else "it is a file"
+        super().__init__(
+            f"no project was made in {folder}: {reason}. Choose a new folder, or keep its files and add those that are "
+            f"missing: feed-assets init {folder} --add"
+        )

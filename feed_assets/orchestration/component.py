@@ -16,17 +16,21 @@ from dagster import (
 )
 from pydantic import Field
 
+from feed_assets.clock import SystemClock
 from feed_assets.orchestration.definitions import build_definitions
-from feed_assets.settings import Settings, load_settings
+from feed_assets.settings import PROJECT_ROOT, Settings, load_settings
 
 
 class FeedAssetsScaffolder(Scaffolder[Any]):
-    """The scaffolder for a defs.yaml with a folder for the entities beside it."""
+    """The scaffolder for a defs.yaml with example entities, their function and their data."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write the initial files of a new component."""
-        scaffold_component(request, {"entities": "./entities"})
-        (request.target_path / "entities").mkdir(exist_ok=True)
+        """Write the initial files of a new component; nothing is overwritten."""
+        from feed_assets.operations.scaffolding.projects import lay_example
+
+        scaffold_component(request, {"entities": "./entities", "variables": {"DATA_ROOT": f"${{{PROJECT_ROOT}}}/data"}})
+        folder = request.target_path
+        lay_example(folder, _module_of(folder), (request.project_root or folder) / "data", SystemClock().now())
 
 
 @scaffold_with(FeedAssetsScaffolder)
@@ -78,3 +82,9 @@ class FeedAssetsComponent(Component, Model, Resolvable):
             given["entities"] = self.entities if "://" in self.entities else str((folder / self.entities).resolve())
         start = project if self.settings is None else folder / self.settings
         return load_settings({name: value for name, value in given.items() if value is not None}, start=start)
+
+
+def _module_of(folder: Path) -> str:
+    """Return the importable name of a folder in a package."""
+    top = next((place for place in folder.parents if not (place / "__init__.py").is_file()), folder.parent)
+    return ".".join(folder.relative_to(top).parts)

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from dagster import AssetKey, DagsterInstance, DagsterRun, RunsFilter
 
+from feed_assets.operations.scaffolding.files import read_dagster_yaml
 from feed_assets.orchestration.runtime import STATE_FILE
 from feed_assets.state.database import Database, open_database
 from tests.databases import lay_tables
 from tests.servers import run_tcp_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
-HOMES = ROOT / "examples" / "dagster_home"
 PATIENCE_SECONDS = 600.0
 """A machine of two processors that others use, too, can take minutes for what takes seconds; nothing is measured."""
 
@@ -84,7 +84,7 @@ class Home:
         (self.folder / "jobs_of_test.py").write_text(textwrap.dedent(jobs))
         shutil.copy(ROOT / "definitions.py", self.folder)
         shutil.copy(ROOT / "workspace.yaml", self.folder)
-        shutil.copy(HOMES / self.storage / "dagster.yaml", self.home)
+        (self.home / "dagster.yaml").write_text(read_dagster_yaml(is_postgres=self.storage == "postgres"), "utf-8")
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a Dagster command line to its end."""

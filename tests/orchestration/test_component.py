@@ -45,7 +45,8 @@ def load(attributes: Mapping[str, object], text: str = ENTITIES, settings: str |
         folder = sandbox.scaffold_component(
             component_cls=FeedAssetsComponent, defs_yaml_contents=component_yaml(attributes)
         )
-        (folder / "entities").mkdir(exist_ok=True)
+        for example in (folder / "entities").iterdir():
+            example.unlink()
         (folder / "entities" / "clicks.yaml").write_text(text)
         with sandbox.load_component_and_build_defs(defs_path=folder) as (component, definitions):
             assert isinstance(component, FeedAssetsComponent)
@@ -59,13 +60,15 @@ def test_a_defs_yaml_declares_what_its_entities_folder_holds(tmp_path: Path) -> 
     assert "arrival_primary" in {sensor.name for sensor in definitions.sensors or ()}
 
 
-def test_a_scaffolded_component_is_the_one_of_the_readme_and_has_a_folder_for_its_entities() -> None:
+def test_a_scaffolded_component_is_that_of_the_readme_and_loads_with_its_example() -> None:
     (shown,) = fences(ROOT / "README.md", "yml")
     with create_defs_folder_sandbox() as sandbox:
         folder = sandbox.scaffold_component(component_cls=FeedAssetsComponent)
         written = yaml.safe_load((folder / "defs.yaml").read_text())
-        assert written["attributes"] == yaml.safe_load(shown)["attributes"] == {"entities": "./entities"}
-        assert (folder / "entities").is_dir()
+        assert written["attributes"] == yaml.safe_load(shown)["attributes"]
+        with sandbox.load_component_and_build_defs(defs_path=folder) as (_, definitions):
+            assert AssetKey(["primary", "daily-revenue"]) in definitions.resolve_all_asset_keys()
+        assert len(list((sandbox.project_root / "data" / "orders").glob("*/_SUCCESS"))) == 3
 
 
 def test_settings_are_found_at_the_root_of_the_project(tmp_path: Path) -> None:
