@@ -35,6 +35,8 @@ FeedAssetsError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
 ├── ArrivalsFileError         a file of arrivals for a simulation cannot be used
+├── ProjectNameError          no Python package can have the name of a new project
+├── FolderNotEmptyError       the folder of a new project has files
 ├── MirrorTemplateError       the given options do not form a mirror
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of killed instances could not be stopped

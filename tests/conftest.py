@@ -1,9 +1,13 @@
 """What all tests share: fixtures of real servers, started on first use, and tiers."""
 
+from collections.abc import Iterable
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import Phase, settings
 
-from feed_assets import masking
+from feed_assets import command_lines, masking
+from tests.commands import require_command
 from tests.java_start import start_lightly
 from tests.servers import metastore_port, postgres_url
 from tests.tiers import Tiers
@@ -23,6 +27,20 @@ start_lightly()
 def _own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """What one test hides is not hidden from the next."""
     monkeypatch.setattr(masking, "_secrets", masking._Secrets())
+
+
+@pytest.fixture(autouse=True)
+def _commands_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command that a message offers in any test is one that the command line accepts."""
+    join = command_lines.shlex.join
+
+    def checked(words: Iterable[str]) -> str:
+        words = list(words)
+        if words[:1] == ["feed-assets"]:
+            require_command(words[1:])
+        return join(words)
+
+    monkeypatch.setattr(command_lines, "shlex", SimpleNamespace(join=checked))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ from feed_assets.cli.options import KindType, ListType, output_option
 from feed_assets.cli.render import say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.instances.ranges import join_consecutive, render_range
+from feed_assets.operations.explaining.summaries import render_summary
 
 
 @click.command()
@@ -19,12 +19,19 @@ from feed_assets.operations.instances.ranges import join_consecutive, render_ran
     type=KindType(*SCHEDULABLE),
     help="For a feed and a process with the same name; by default the process.",
 )
+@click.option("--all", "show_all", is_flag=True, help="Show everything upstream, also what the short form leaves out.")
 @output_option
 @click.pass_context
 def why(
-    ctx: click.Context, name: str, instance: str, clusters: tuple[str, ...], kind: Kind | None, output: str
+    ctx: click.Context,
+    name: str,
+    instance: str,
+    clusters: tuple[str, ...],
+    kind: Kind | None,
+    show_all: bool,
+    output: str,
 ) -> None:
-    """Explain the state of INSTANCE of the process or feed NAME, up to the root causes.
+    """Explain the state of INSTANCE of the process or feed NAME: the root causes, and the commands that end them.
 
     For a waiting instance: the missing data and their locations, the next poll, the process that should have produced
     them and why it has not; full slots, leases and suspensions. For an instance that has run: its cause and its inputs.
@@ -39,14 +46,5 @@ def why(
         print_consolidated(found, "instances", root_causes=causes)
     else:
         for explanation in found.items:
-            say(explanation.render())
-            roots = [root for root in explanation.root_causes() if root != explanation]
-            if roots:
-                say("root causes:")
-            rows = []
-            for root in roots:
-                sequence = context.find_sequence(root.kind, root.name, root.cluster)
-                rows.append((root.nominal_time, sequence, (root.label, root.status)))
-            for first, last, (label, status) in join_consecutive(rows):
-                say(f"  - {label} at {render_range(first, last)} is {status}")
+            say(explanation.render() if show_all else render_summary(explanation, context.find_sequence))
     end_with(ctx, found.result, found.message)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from feed_assets.command_lines import command_line
+from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import FeedAssetsError, render_some
 
@@ -57,9 +59,10 @@ class ReleaseError(LifecycleError):
         self.process = process
         self.cluster = cluster
         self.reason = reason
+        kind, declared = declared_by(process)
         super().__init__(
             f"{describe_process(process)} on {cluster!r}: no new release: {reason}. "
-            "Show the declaration with `feed-assets entity definition`."
+            f"Show the declaration: {command_line('entity', 'definition', kind.value, declared)}"
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
 
@@ -17,7 +18,7 @@ class VersionNotFoundError(DefinitionsError):
         super().__init__(
             location=f"{kind} {name!r}",
             reason=f"there is no version {wanted}; {known}",
-            next_step="Choose a version from its history.",
+            next_step=f"Choose a version from its history: {command_line('entity', 'history', kind, name)}",
         )
 
 
@@ -61,7 +62,8 @@ class EntityExistsError(VerbRefusedError):
         super().__init__(
             subject=f"{kind} {name!r}",
             reason=f"it is already declared, with a different content, in {place}",
-            next_step="Use update to change it, or delete it first.",
+            next_step="Change it with `feed-assets apply`, or delete it first: "
+            + command_line("entity", "delete", kind, name),
         )
 
 
@@ -89,7 +91,11 @@ class NotScheduledError(VerbRefusedError):
     def __init__(self, *, kind: str, name: str) -> None:
         self.kind = kind
         self.name = name
-        super().__init__(subject=f"{kind} {name!r}", reason="it is not scheduled", next_step="Schedule it first.")
+        super().__init__(
+            subject=f"{kind} {name!r}",
+            reason="it is not scheduled",
+            next_step=f"Schedule it first: {command_line('entity', 'schedule', kind, name)}",
+        )
 
 
 class SafeModeError(VerbRefusedError):

@@ -88,7 +88,7 @@ class ForeignContentError(StorageError):
             reason=f"it is foreign content: {len(files):,} files{named} that no record and no manifest knows",
             next_step=(
                 "Nothing was changed. Decide in the declaration of the feed: `existing: adopt` makes it the instance, "
-                "`existing: replace` moves it to the trash; `feed-assets instance rerun --adopt` adopts it once."
+                "`existing: replace` moves it to the trash. To adopt it once, rerun this instance with --adopt."
             ),
         )
 

@@ -148,8 +148,8 @@ class RemovalLimitError(CopyError):
         self.removed = removed
         super().__init__(
             f"{target}: {removed:,} of the {standing:,} files there would be removed, {limit}. Nothing was changed. "
-            "Show the files with `feed-assets mirror plan`. To remove them, allow it for this instance with "
-            f"`feed-assets instance rerun … --property {approval}`, or raise the limits of the mirror."
+            "Show the files with `feed-assets mirror plan` and its name. To remove them, rerun this instance "
+            f"with --property {approval}, or raise the limits of the mirror."
         )
 
 
@@ -161,8 +161,8 @@ class ForeignTargetError(CopyError):
         self.files = files
         super().__init__(
             f"{target}: {files:,} files there, which no mirror has written, would be replaced or removed. Nothing was "
-            "changed. Show what a run would do with `feed-assets mirror plan`. To lose them, allow it for this "
-            f"instance with `feed-assets instance rerun … --property {approval}`, or name another directory."
+            "changed. Show what a run would do with `feed-assets mirror plan` and its name. To lose them, "
+            f"rerun this instance with --property {approval}, or name another directory."
         )
 
 

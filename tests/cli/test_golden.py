@@ -288,7 +288,8 @@ def _iter_keys(document: object) -> Iterator[str]:
 
 
 def test_every_command_that_prints_json_has_a_file() -> None:
-    assert {*_iter_commands_with_json(main, click.Context(main))} == {*COMMANDS}
+    dated = {"init"}  # names the days before today; test_init.py
+    assert {*_iter_commands_with_json(main, click.Context(main))} - dated == {*COMMANDS}
     assert {file.stem for file in GOLDEN.iterdir()} == {name.replace(" ", "-") for name in COMMANDS}
 
 

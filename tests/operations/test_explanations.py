@@ -130,6 +130,7 @@ def test_the_tree_as_text_and_json(tmp_path: Path) -> None:
         "      - input clicks lacks 1 of 1 instances of feed clicks:",
         "        - feed clicks on primary at 2013-11-01T00:00Z is MISSING",
         f"          - {url} does not exist, and neither does its flag _SUCCESS",
+        "            $ feed-assets feed notify clicks 2013-11-01T00:00Z --cluster primary",
         "          - the last poll was at 2013-11-01T00:30:00Z, the next poll is at 2013-11-01T00:30:36Z",
         "      - it times out at 2013-11-01T06:30:00Z",
     ]
@@ -194,11 +195,12 @@ def test_what_failed_says_why_and_when_it_is_tried_again(tmp_path: Path) -> None
         ),
     )
     again = why(lifecycle, "count", START, at("01T01:01"))
-    assert [each.text for each in again.reasons[:2]] == [
-        "it ended at 2013-11-01T01:00:00Z: boom",
-        "the next retry is at 2013-11-01T01:05:00Z",
+    rerun = "feed-assets instance rerun count --start 2013-11-01T00:00Z --end 2013-11-01T00:01Z --clusters primary"
+    assert [(each.text, each.command) for each in again.reasons[:2]] == [
+        ("it ended at 2013-11-01T01:00:00Z: boom", rerun),
+        ("the next retry is at 2013-11-01T01:05:00Z", None),
     ]
-    assert ReasonCode.RETRY not in codes(why(lifecycle, "count", at("01T01:00"), at("01T01:01")))
+    assert reason(why(lifecycle, "count", at("01T01:00"), at("01T01:01")), ReasonCode.RETRY).text == "it is not retried"
     (cause,) = reason(why(lifecycle, "counts", START, at("01T01:01"), Kind.FEED), ReasonCode.NOT_WRITTEN).causes
     assert cause.status == "FAILED"
     assert [root.name for root in why(lifecycle, "counts", START, at("01T01:01"), Kind.FEED).root_causes()] == ["count"]
@@ -214,7 +216,7 @@ def test_a_process_that_is_not_scheduled_says_so(tmp_path: Path, state: Schedule
     set_schedule(lifecycle, "count", state, at("01T00:35"))
     found = why(lifecycle, "count", START, at("01T00:40"))
     assert codes(found)[:2] == [ReasonCode.NOT_SCHEDULED, ReasonCode.INPUT_MISSING]
-    assert text in reason(found, ReasonCode.NOT_SCHEDULED).text
+    assert reason(found, ReasonCode.NOT_SCHEDULED).command == f"feed-assets {text} process count --clusters primary"
     later = why(lifecycle, "count", at("01T02:00"), at("01T02:10"))
     assert codes(later)[:2] == [ReasonCode.NOT_REACHED, ReasonCode.NOT_SCHEDULED]
 

@@ -14,6 +14,7 @@ from feed_assets.state.event_log import EventLog
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import FeedEventKind, FeedInstance, FeedInstanceStatus, NewFeedEvent
+from feed_assets.state.sweep_records import Sweep
 from tests.lifecycle.harness import START, at, feed, process
 from tests.lifecycle.retention.harness import RetentionHarness, hourly, kept_feed
 from tests.operations.contexts import context_of
@@ -73,13 +74,15 @@ def test_what_was_evicted_says_when_by_which_sweep_and_why(tmp_path: Path, state
     assert not of(found, C.EXPIRES, C.KEPT, C.NEXT_SWEEP)
 
 
+def undo_of(sweep: Sweep) -> str:
+    return f"feed-assets retention undo {sweep.sweep_id} --feed clicks --instance 2013-11-01T00:00Z"
+
+
 def test_what_is_in_the_trash_says_until_when_and_how_it_comes_back(harness: RetentionHarness) -> None:
     sweep = harness.run(harness.planned())
     (trashed,) = of(why(harness), C.TRASHED)
-    assert trashed.text == (
-        "it is in the trash until 2013-11-11T00:00:00Z; "
-        f"`feed-assets retention undo {sweep.sweep_id} --instance 2013-11-01T00:00Z` restores it"
-    )
+    assert trashed.text == "it is in the trash until 2013-11-11T00:00:00Z"
+    assert trashed.command == undo_of(sweep)
     assert trashed.facts == {"until": "2013-11-11T00:00:00Z", "sweep": sweep.sweep_id}
 
 
@@ -102,12 +105,9 @@ def test_what_was_archived_says_where_it_is_also_after_the_purge(tmp_path: Path)
     sweep = harness.run(harness.planned())
     url = f"file://{tmp_path}/archive/clicks/2013/11/01/00"
     assert (tmp_path / "archive/clicks/2013/11/01/00").is_dir()
-    text = (
-        f"it is archived at {url}; `feed-assets retention undo {sweep.sweep_id} --instance 2013-11-01T00:00Z` "
-        "restores it"
-    )
+    text = f"it is archived at {url}"
     (archived,) = of(why(harness), C.ARCHIVED)
-    assert (archived.text, archived.facts) == (text, {"url": url})
+    assert (archived.text, archived.facts, archived.command) == (text, {"url": url}, undo_of(sweep))
 
     harness.now = at("12")
     context = harness.context()
@@ -136,7 +136,7 @@ def test_what_goes_again_tells_of_the_newest_sweep(harness: RetentionHarness) ->
     second = harness.run(harness.planned())
     (evicted,) = of(why(harness), C.EVICTED)
     assert evicted.facts["sweep"] == second.sweep_id
-    assert second.sweep_id in texts(why(harness), C.TRASHED)[0]
+    assert [reason.command for reason in of(why(harness), C.TRASHED)] == [undo_of(second)]
 
 
 def test_an_eviction_by_nobody_we_know_is_told_as_far_as_it_is_known(harness: RetentionHarness) -> None:

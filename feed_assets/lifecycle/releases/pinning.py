@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.masking import get_logger
 from feed_assets.plan.pinned_files import PinnedFiles, ProjectFiles, parse_pinned_files, pinned_digests, workflows_of
 from feed_assets.plan.records import Plan, ProcessRecord
@@ -14,11 +15,6 @@ from feed_assets.plan.release_fingerprint import parse_fingerprint
 from feed_assets.state.database import Database
 from feed_assets.state.workflow_files import WorkflowFiles
 from feed_assets.timing.dates import render_datetime
-
-_REMEDY = (
-    "The release's own content is used. To run this instance with the present one: feed-assets entity touch process "
-    "{process} --effective-from {time}, then feed-assets instance rerun."
-)
 
 _logger = get_logger(__name__)
 
@@ -91,8 +87,14 @@ def load_pinned_work(connection: Connection, process: ProcessRecord, nominal_tim
             process.process,
             path,
             render_datetime(nominal_time),
-            _REMEDY.format(process=process.process, time=render_datetime(nominal_time))
+            _remedy(process, nominal_time)
             if path in contents
             else "It was too large to keep, and is used as it is now.",
         )
     return PinnedWork(contents=contents, changed=changed)
+
+
+def _remedy(process: ProcessRecord, nominal_time: datetime) -> str:
+    touch = command_line("entity", "touch", "process", process.process, effective_from=nominal_time)
+    rerun = instance_command("rerun", process.process, nominal_time, process.cluster)
+    return f"The release's own content is used. To run this instance with the present one: {touch} && {rerun}"

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.definitions.store import Loaded
 from feed_assets.definitions.written import find_entity, find_version_entity
 from feed_assets.entities.bundle import AnyEntity
@@ -173,7 +174,7 @@ def show_definition(
         raise VerbRefusedError(
             subject=f"{kind.value} {name!r}, version {version}",
             reason="it deleted the entity" if found else "it does not exist",
-            next_step=f"Versions go up to {newest.version}; see `feed-assets entity history`.",
+            next_step=f"Versions go up to {newest.version}: {command_line('entity', 'history', kind.value, name)}",
         )
     return _shown(found.text, found.format, form, find_version_entity(found))
 

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import is_flow
@@ -46,8 +47,12 @@ from feed_assets.state.records import FeedInstanceStatus, FeedKey, ProcessKey
 from feed_assets.timing.dates import render_datetime
 
 UNSCHEDULED = "UNSCHEDULED"
-_SAFE_MODE = Reason(code=ReasonCode.SAFE_MODE, text="safe mode is on: late data starts no runs, and it cannot be rerun")
-_RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD)
+_SAFE_MODE = Reason(
+    code=ReasonCode.SAFE_MODE,
+    text="safe mode is on: late data starts no runs, and it cannot be rerun",
+    command=command_line("admin", "safemode", "off"),
+)
+_RESTORED = Reason(code=ReasonCode.RESTORED, text=HELD, command=command_line("state", "rebuild"))
 
 
 def explain(
@@ -142,10 +147,9 @@ class _Explainer:
             return _named(Kind.PROCESS, key, status, is_known=facts is not None)
         is_root = len(self._explained) == 1
         followed = facts.followed
-        owner = declared_by(key.process)[0].value
         found = find_blockers(self._context, facts, key, is_root=is_root)
         is_blocked = bool(found) or self._all_facts.is_restored
-        blockers = [self._reason(blocker, followed, owner) for blocker in found]
+        blockers = [self._reason(blocker, followed, key) for blocker in found]
         state = explain_process_state(
             self._context, self._connection, key, facts, is_root=is_root, is_blocked=is_blocked
         )
@@ -196,7 +200,7 @@ class _Explainer:
         if self._all_facts.is_restored:
             yield _RESTORED
 
-    def _reason(self, blocker: Blocker, followed: int, owner: str) -> Reason:
+    def _reason(self, blocker: Blocker, followed: int, key: ProcessKey) -> Reason:
         match blocker:
             case InputMissing():
                 return self._missing(blocker, followed)
@@ -206,7 +210,7 @@ class _Explainer:
                 facts: dict[str, object] = {"input": edge.name, "feed": edge.feed, "window": window}
                 return Reason(code=ReasonCode.INPUT_UNRESOLVED, text=text, blocks=True, facts=facts)
             case _:
-                return _plain(blocker, owner)
+                return _plain(blocker, key)
 
     def _missing(self, blocker: InputMissing, followed: int) -> Reason:
         edge, missing = blocker.edge, blocker.missing
@@ -228,15 +232,18 @@ class _Explainer:
 
 def _named(kind: Kind, key: ProcessKey | FeedKey, status: str, *, is_known: bool) -> Explanation:
     code = ReasonCode.SEE_ABOVE if is_known else ReasonCode.NOT_FOLLOWED
-    text = "see above" if is_known else "too far upstream to follow from here; explain it separately"
     name, cluster, nominal_time = key
+    text, command = "see above", None
+    if not is_known:
+        text = "too far upstream to follow from here"
+        command = command_line("why", name, nominal_time, kind=kind.value, cluster=cluster)
     return Explanation(
         kind=kind,
         name=name,
         cluster=cluster,
         nominal_time=nominal_time,
         status=status,
-        reasons=(Reason(code=code, text=text),),
+        reasons=(Reason(code=code, text=text, command=command),),
     )
 
 
@@ -250,27 +257,31 @@ def _plain(
     | LeaseHeld
     | InputMissing
     | InputUnresolved,
-    owner: str,
+    key: ProcessKey,
 ) -> Reason:
+    owner, declared = declared_by(key.process)
     match blocker:
         case NotDue(nominal_time=time):
             return _blocking(ReasonCode.NOT_DUE, "its nominal time is in the future", {"at": rendered(time)})
         case NotScheduled(state=ScheduleState.SUSPENDED):
-            text = f"its {owner} is suspended; `feed-assets entity resume` resumes it"
-            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value})
+            text = f"its {owner.value} is suspended"
+            command = command_line("entity", "resume", owner.value, declared, clusters=[key.cluster])
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": blocker.state.value}, command)
         case NotScheduled(state=state):
-            text = f"its {owner} is not scheduled; `feed-assets entity schedule` schedules it"
-            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value})
+            text = f"its {owner.value} is not scheduled"
+            command = command_line("entity", "schedule", owner.value, declared, clusters=[key.cluster])
+            return _blocking(ReasonCode.NOT_SCHEDULED, text, {"state": state.value}, command)
         case NotReached(next_time=None):
-            text = f"no tick has created it: its {owner} is new, or ticks are past this time"
+            text = f"no tick has created it: its {owner.value} is new, or ticks are past this time"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": None})
         case NotReached(next_time=time):
             text = f"it is not yet created: the next instance that ticks create is {rendered(time)}"
             return _blocking(ReasonCode.NOT_REACHED, text, {"next": rendered(time)})
         case Suspended():
-            return _blocking(ReasonCode.SUSPENDED, "it is suspended; `feed-assets instance resume` resumes it", {})
+            command = instance_command("resume", key.process, key.nominal_time, key.cluster)
+            return _blocking(ReasonCode.SUSPENDED, "it is suspended", {}, command)
         case NoSlot(parallel=parallel, in_flight=in_flight):
-            text = f"{in_flight} runs of its {owner} are active, and the limit is {parallel}"
+            text = f"{in_flight} runs of its {owner.value} are active, and the limit is {parallel}"
             return _blocking(ReasonCode.NO_SLOT, text, {"parallel": parallel, "in_flight": in_flight})
         case NotItsTurn(order=order, ahead=ahead):
             text = f"{ahead} other ready instances go first ({order.value})"
@@ -285,5 +296,5 @@ def _plain(
             assert_never(blocker)
 
 
-def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object]) -> Reason:
-    return Reason(code=code, text=text, blocks=True, facts=facts)
+def _blocking(code: ReasonCode, text: str, facts: Mapping[str, object], command: str | None = None) -> Reason:
+    return Reason(code=code, text=text, blocks=True, facts=facts, command=command)

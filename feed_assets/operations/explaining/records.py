@@ -64,7 +64,7 @@ class ReasonCode(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """One sentence. `blocks` says that the reason holds the instance back; `facts` are JSON values by name; `causes`
-    explain the instances that the sentence mentions.
+    explain the instances that the sentence mentions. `command` is a command line that ends the reason, if one can.
     """
 
     code: ReasonCode
@@ -72,6 +72,7 @@ class Reason:
     blocks: bool = False
     facts: Mapping[str, object] = field(default_factory=dict)
     causes: tuple["Explanation", ...] = ()
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +164,8 @@ class Explanation:
         yield f"{'  ' * depth}{mark}{self.headline}"
         for reason in self.reasons:
             yield f"{'  ' * (depth + 1)}- {reason.text}{':' if reason.causes else ''}"
+            if reason.command is not None:
+                yield f"{'  ' * (depth + 1)}  $ {reason.command}"
             for cause in reason.causes:
                 yield from cause._iter_lines(depth + 2)
 

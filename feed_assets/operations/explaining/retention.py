@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.retention.protections import ProtectionQuery, find_protections
 from feed_assets.operations.context import OperationContext
@@ -14,7 +15,6 @@ from feed_assets.state.records import FeedEvent, FeedEventKind, FeedKey
 from feed_assets.state.retention_schedule import RetentionSchedule
 from feed_assets.state.sweep_records import Sweep
 from feed_assets.state.sweeps import Sweeps
-from feed_assets.timing.dates import render_datetime
 
 
 def explain_eviction(connection: Connection, key: FeedKey, events: tuple[FeedEvent, ...]) -> Iterator[Reason]:
@@ -40,20 +40,19 @@ def explain_eviction(connection: Connection, key: FeedKey, events: tuple[FeedEve
 
 
 def _whereabouts(key: FeedKey, event: FeedEvent, sweep: Sweep) -> Iterator[Reason]:
-    undo = f"`feed-assets retention undo {sweep.sweep_id} --instance {render_datetime(key.nominal_time)}`"
+    undo = command_line("retention", "undo", sweep.sweep_id, feed=key.feed, instance=key.nominal_time)
     archive = event.payload.get("archive")
     if isinstance(archive, dict):
         url = f"{str(archive['store']).rstrip('/')}/{archive['path']}"
-        text = f"it is archived at {url}; {undo} restores it"
-        yield Reason(code=ReasonCode.ARCHIVED, text=text, facts={"url": url})
+        yield Reason(code=ReasonCode.ARCHIVED, text=f"it is archived at {url}", facts={"url": url}, command=undo)
     elif sweep.purged_at is not None:
         text = f"the trash was emptied at {rendered(sweep.purged_at)}: it cannot be restored"
         yield Reason(code=ReasonCode.PURGED, text=text, facts={"at": rendered(sweep.purged_at)})
     else:
         until = rendered(sweep.purge_at)
         kept = f"until {until}" if sweep.purge_at else "until the sweep has ended and the trash expires"
-        text = f"it is in the trash {kept}; {undo} restores it"
-        yield Reason(code=ReasonCode.TRASHED, text=text, facts={"until": until, "sweep": sweep.sweep_id})
+        facts = {"until": until, "sweep": sweep.sweep_id}
+        yield Reason(code=ReasonCode.TRASHED, text=f"it is in the trash {kept}", facts=facts, command=undo)
 
 
 def explain_keeping(

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.declaring import declared_by
 from feed_assets.entities.flow_names import describe_process, is_flow
@@ -32,7 +33,7 @@ from feed_assets.state.records import (
     ProcessInstanceStatus,
     ProcessKey,
 )
-from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.dates import NEVER, render_datetime
 
 _DIGITS = 12
 _WRITTEN = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
@@ -54,7 +55,7 @@ def explain_process_state(
     row = facts.row
     reasons: list[Reason] = []
     if row is not None:
-        reasons.extend(_progress(row, is_blocked=is_blocked))
+        reasons.extend(_progress(context, row, is_blocked=is_blocked))
     if is_root:
         reasons.extend(_optional_inputs(context, facts))
         reasons.extend(_made_from(context, connection, key, facts))
@@ -62,7 +63,7 @@ def explain_process_state(
     return tuple(reasons)
 
 
-def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
+def _progress(context: OperationContext, row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
     facts: dict[str, object]
     match row.status:
         case ProcessInstanceStatus.WAITING:
@@ -86,9 +87,7 @@ def _progress(row: ProcessInstance, *, is_blocked: bool) -> Iterator[Reason]:
         case _:
             pass
     if row.status is ProcessInstanceStatus.SUCCEEDED or row.status in _FAILURES:
-        text = f"it ended at {rendered(row.ended_at)}" + (f": {row.reason}" if row.reason else "")
-        facts = {"at": rendered(row.ended_at), "reason": row.reason}
-        yield Reason(code=ReasonCode.ENDED, text=text, blocks=row.status in _FAILURES, facts=facts)
+        yield _ended(context, row)
     elif row.reason is not None:
         yield Reason(code=ReasonCode.LAST_CHANGE, text=f"last change: {row.reason}", facts={"reason": row.reason})
     yield from _retry(row)
@@ -104,11 +103,27 @@ _FAILURES = frozenset(
 )
 
 
+def _ended(context: OperationContext, row: ProcessInstance) -> Reason:
+    log = context.run_url(row.run_id)
+    facts = {"at": rendered(row.ended_at), "reason": row.reason, "run": row.run_id, "log": log}
+    text = f"it ended at {rendered(row.ended_at)}"
+    if log is not None or row.run_id:
+        text += f" in {log or describe_run(row.run_id)}"
+    if row.reason:
+        text += f": {row.reason}"
+    has_failed = row.status in _FAILURES
+    rerun = instance_command("rerun", row.process, row.nominal_time, row.cluster) if has_failed else None
+    return Reason(code=ReasonCode.ENDED, text=text, blocks=has_failed, facts=facts, command=rerun)
+
+
 def _retry(row: ProcessInstance) -> Iterator[Reason]:
     again = next_attempt(row)
     if again is not None:
         text = f"the next retry is at {rendered(again)}"
         yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": rendered(again), "retries": row.retries})
+    elif row.status in _FAILURES and row.retry_at == NEVER:
+        text = "no retry is left" if row.retries else "it is not retried"
+        yield Reason(code=ReasonCode.RETRY, text=text, facts={"at": None, "retries": row.retries})
 
 
 def describe_missing(context: OperationContext, edge: InputEdge, missing: Sequence[datetime]) -> str:
@@ -304,13 +319,16 @@ def _event_facts(event: FeedEvent) -> dict[str, object]:
 def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status: FeedInstanceStatus) -> Reason:
     url = context.feed_url(record, key.nominal_time)
     facts: dict[str, object] = {"url": url, "flag": record.flag}
+    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
     if status is FeedInstanceStatus.PARTIAL:
         text = f"{url} lacks its flag {record.flag}" if record.flag else f"{url} is being published"
-        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts)
+        return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=notify)
     if status is FeedInstanceStatus.EMPTY:
-        return Reason(code=ReasonCode.EMPTY, text=f"{url} exists, but is empty", blocks=True, facts=facts)
+        text = f"{url} exists, but is empty"
+        return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=notify)
     flag = f", and neither does its flag {record.flag}" if record.flag else ""
-    return Reason(code=ReasonCode.NOT_THERE, text=f"{url} does not exist{flag}", blocks=True, facts=facts)
+    text = f"{url} does not exist{flag}"
+    return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
 
 
 def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> Reason:
@@ -323,7 +341,13 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
 def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:
     url = context.feed_url(context.plan.feeds[key.feed, key.cluster], key.nominal_time)
     text = f"{url} cannot be polled: {obstacle}"
-    return Reason(code=ReasonCode.OBSTRUCTED, text=text, blocks=True, facts={"url": url, "obstacle": obstacle})
+    return Reason(
+        code=ReasonCode.OBSTRUCTED,
+        text=text,
+        blocks=True,
+        facts={"url": url, "obstacle": obstacle},
+        command=command_line("validate", live=True),
+    )
 
 
 def _polls(facts: FeedFacts) -> Reason:

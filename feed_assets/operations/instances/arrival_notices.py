@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from sqlalchemy import Connection
 
+from feed_assets.command_lines import instance_command
 from feed_assets.entities.common import Kind
 from feed_assets.entities.places import Places
 from feed_assets.json_form import NominalTime
@@ -111,7 +112,8 @@ def _find_record(context: OperationContext, notice: Notice) -> FeedRecord:
 def _check_notice(context: OperationContext, record: FeedRecord, notice: Notice) -> None:
     if not record.is_external:
         writer = record.outputs_of[0].process
-        _refuse(notice, record, f"process {writer!r} writes it", f"Run that with: feed-assets instance rerun {writer}.")
+        rerun = instance_command("rerun", writer, notice.nominal_time, record.cluster)
+        _refuse(notice, record, f"process {writer!r} writes it", f"Run that: {rerun}")
     if notice.nominal_time > context.as_of:
         _refuse(
             notice, record, "its nominal time is in the future", "Give notice after that time; polls also start then."

@@ -6,6 +6,7 @@ may name a flow wherever a process or feed is accepted.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from feed_assets.command_lines import command_line
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import flow_name, parse_flow
 from feed_assets.operations.context import OperationContext
@@ -191,7 +192,7 @@ def find_work(
         raise InstanceQueryError(
             subject=f"Incorrect lifecycle {Lifecycle.EVICTION}",
             reason="retention works in sweeps, not in instances",
-            next_step="See `feed-assets retention list`, `cancel` and `undo`.",
+            next_step=f"List its sweeps: {command_line('retention', 'list')}",
         )
     found = find_subjects(context, kind, name, lifecycles, clusters)
     if any(subject.kind is not Kind.PROCESS for subject in found.all):

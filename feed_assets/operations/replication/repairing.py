@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from feed_assets.command_lines import command_line, instance_command
 from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.process import Order
 from feed_assets.errors import render_some
@@ -160,7 +161,8 @@ def _require_unsuspended(context: OperationContext, scope: CopyScope) -> None:
         raise InstanceQueryError(
             subject=f"feed {scope.feed!r}",
             reason=f"it is suspended on {', '.join(suspended)}, so nothing is copied to it",
-            next_step=f"Resume it with `feed-assets entity resume feed {scope.feed}`, or choose other targets.",
+            next_step="Choose other targets, or resume it: "
+            + command_line("entity", "resume", "feed", scope.feed, clusters=suspended),
         )
 
 
@@ -177,7 +179,8 @@ def _plan(copy: VerifiedCopy) -> RepairedCopy:
         reason = f"the source no longer has it{f': {audit.reason}' if audit.reason else ''}"
         return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
     if case.run is not None and case.run.status is ProcessInstanceStatus.SUSPENDED:
-        reason = "its copy is suspended; `feed-assets instance resume` resumes it"
+        resume = instance_command("resume", case.run.process, case.run.nominal_time, case.run.cluster)
+        reason = f"its copy is suspended; resume it: {resume}"
         return RepairedCopy(copy=copy, outcome=RepairOutcome.LEFT, reason=reason)
     plan, hopeless = audit.plan, ""
     if audit.hopeless:
