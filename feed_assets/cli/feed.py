@@ -16,7 +16,9 @@ def feed() -> None:
 
 @feed.command()
 @click.argument("feed")
-@click.argument("instance")
+@click.argument("instance", required=False)
+@click.option("--start", type=MomentType(), help="Poll all instances from this nominal time on, instead of INSTANCE.")
+@click.option("--end", type=MomentType(), help="Before this nominal time; by default now.")
 @click.option("--cluster", help="The cluster; not needed if the feed arrives on one only.")
 @click.option("--key", help="A key of the notice; a repeated notice with the same key does nothing.")
 @click.option("--path", help="The location of the data; refused if the instance belongs elsewhere.")
@@ -25,7 +27,9 @@ def feed() -> None:
 @change_options
 def notify(
     feed: str,
-    instance: str,
+    instance: str | None,
+    start: datetime | None,
+    end: datetime | None,
     cluster: str | None,
     key: str | None,
     path: str | None,
@@ -40,8 +44,19 @@ def notify(
     INSTANCE is a nominal time, 2013-11-03T05:00Z, or a day or a partition key in the feed's time zone. The command
     checks in storage that the data are available and complete. A notice of an instance that has already arrived does
     nothing. The next tick runs the processes that wait for it.
+
+    With --start, all instances up to --end are looked for in storage at once, such as those of a history that has
+    landed. Those that are not there remain missing, and are polled as before.
     """
+    if (instance is None) == (start is None):
+        raise click.UsageError("Give either INSTANCE or --start.")
     context = open_context_for()
+    if instance is None:
+        assert start is not None
+        if key or path or trust or size is not None:
+            raise click.UsageError("--key, --path, --bytes and --trust are of one INSTANCE.")
+        _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
+        return
     notice = Notice(
         feed=feed,
         nominal_time=instance_of(context, Kind.FEED, feed, instance),
@@ -57,3 +72,26 @@ def notify(
         print_json(result)
     else:
         say(result.render())
+
+
+def _poll(
+    context: "OperationContext",
+    feed: str,
+    start: datetime,
+    end: datetime,
+    cluster: str | None,
+    author: str,
+    dry_run: bool,
+    output: str,
+) -> None:
+    from feed_assets.operations.instances.polled_ranges import poll_range
+
+    with progress_bar("instances polled") as show:
+        polled = poll_range(
+            context, feed, start, end, author=author, cluster=cluster, dry_run=dry_run, on_progress=show
+        )
+    if output == "json":
+        print_json(ranges=polled)
+        return
+    for each in polled:
+        say(each.render())

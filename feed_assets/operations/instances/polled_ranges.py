@@ -1,0 +1,162 @@
+"""Poll instances of a feed now, without waiting for their turn, and record those that have arrived.
+
+For a history that landed before its feed was declared, or between two polls.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from feed_assets.entities.common import Kind
+from feed_assets.json_form import NominalTime
+from feed_assets.lifecycle.arrival.polling import BATCH, Candidate, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.store_polls import poll_instances, require_unobstructed
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.ranges import render_ranges
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.rendering import counted
+from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.records import FeedKey
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledRange:
+    """The result of polling the instances of a range. `known` had arrived or were evicted before; `absent` are missing
+    or incomplete.
+    """
+
+    feed: str
+    cluster: str
+    arrived: int
+    known: int
+    absent: tuple[NominalTime, ...]
+    absent_ranges: str
+    dry_run: bool
+
+    def render(self) -> str:
+        """Return one line."""
+        would = "would be " if self.dry_run else ""
+        text = f"feed {self.feed!r} on {self.cluster}: {counted(self.arrived, 'instance')} {would}recorded"
+        if self.known:
+            text += f", {self.known:,} known already"
+        if self.absent:
+            text += f", {self.absent_ranges} not there or incomplete"
+        return text
+
+
+def poll_range(
+    context: OperationContext,
+    feed: str,
+    start: datetime,
+    end: datetime,
+    *,
+    author: str,
+    cluster: str | None = None,
+    dry_run: bool = False,
+    on_progress: Callable[[int, int], object] = lambda *_: None,
+) -> tuple[PolledRange, ...]:
+    """Poll the instances of a feed in `[start, end)` on each cluster where it arrives, and record the arrived ones.
+
+    The next tick opens the gates of the processes that read them. `on_progress` receives the instances polled and all.
+
+    Raises:
+        EntityNotFoundError: there is no such feed.
+        InstanceQueryError: it does not arrive on the cluster, or not at all, or the range has no instance by now.
+        StorageError: storage could not be read; the arrivals of the instances before are recorded.
+    """
+    records = _arriving(context, feed, cluster)
+    ranges = [(record, _indices(record, start, min(end, context.as_of))) for record in records]
+    total = sum(map(len, (indices for _, indices in ranges)))
+    if not total:
+        raise InstanceQueryError(
+            subject=f"feed {feed!r}",
+            reason="it has no instance in this range by now",
+            next_step="Give an earlier --start, or a later --end; the end is exclusive.",
+        )
+    done, results = 0, []
+    for record, indices in ranges:
+        arrived, known, absent = 0, 0, list[datetime]()
+        for first in range(indices.start, indices.stop, BATCH):
+            times = [record.sequence.at(index) for index in range(first, min(first + BATCH, indices.stop))]
+            found = poll_now(context, record, times, author=author, dry_run=dry_run)
+            arrived, known = arrived + found.arrived, known + found.known
+            absent.extend(found.absent)
+            done += len(times)
+            on_progress(done, total)
+        results.append(
+            PolledRange(
+                feed=feed,
+                cluster=record.cluster,
+                arrived=arrived,
+                known=known,
+                absent=tuple(absent),
+                absent_ranges=render_ranges(absent, record.sequence),
+                dry_run=dry_run,
+            )
+        )
+    return tuple(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledInstances:
+    """How many instances have arrived and were known before, and the times of those that are missing or incomplete."""
+
+    arrived: int
+    known: int
+    absent: tuple[datetime, ...]
+
+
+def poll_now(
+    context: OperationContext, record: FeedRecord, times: Sequence[datetime], *, author: str, dry_run: bool = False
+) -> PolledInstances:
+    """Poll some instances of an external feed, and record those that have arrived.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    with context.database.read() as connection:
+        settled = FeedInstances(connection).find_settled([FeedKey(*record.key, time) for time in times])
+    candidates = [
+        Candidate(record=record, nominal_time=time) for time in times if FeedKey(*record.key, time) not in settled
+    ]
+    looks = poll_instances(context.stores, candidates)
+    polled = [
+        decide_poll_result(candidate, look, context.as_of)
+        for candidate, look in zip(candidates, looks, strict=True)
+    ]
+    told = [
+        replace(each, event=replace(each.event, origin=f"notice:{author}")) if each.event is not None else each
+        for each in polled
+    ]
+    arrived = sum(each.event is not None for each in told)
+    if not dry_run:
+        with context.database.begin() as connection:
+            arrived = record_poll_results(connection, told)
+    require_unobstructed(candidates, looks)
+    absent = tuple(each.key.nominal_time for each in told if each.event is None)
+    return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
+
+
+def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:
+    clusters = (cluster,) if cluster else context.clusters_of(Kind.FEED, feed)
+    records = [context.feed_on(feed, each) for each in clusters]
+    arriving = [record for record in records if record.is_external]
+    if not arriving:
+        writers = ", ".join(sorted({edge.process for record in records for edge in record.outputs_of}))
+        raise InstanceQueryError(
+            subject=f"feed {feed!r}",
+            reason=f"{writers or 'a replication'} writes it, so it does not arrive",
+            next_step="Name a feed that arrives from outside.",
+        )
+    return arriving
+
+
+def _indices(record: FeedRecord, start: datetime, end: datetime) -> range:
+    sequence = record.sequence
+    stop = sequence.index_at_or_after(end)
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    return range(max(0, sequence.index_at_or_after(start)), max(0, stop))
