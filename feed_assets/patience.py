@@ -3,8 +3,9 @@
 Python cannot end a call that hangs. It is left alone in its thread, and its endpoint is not called again meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock, Thread
 from typing import Generic, TypeVar
@@ -13,6 +14,9 @@ from feed_assets.clock import Stopwatch
 from feed_assets.errors import NoAnswerError
 
 Result = TypeVar("Result")
+
+_asked: dict[object, tuple[str, ...]] = {}
+"""The endpoints of each question that is not yet answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,10 @@ class Patience:
 
         The answer of an endpoint that takes too long, or still hangs from an earlier call, is a `NoAnswerError`.
         """
+        with _asking(calls):
+            return self._ask(calls)
+
+    def _ask(self, calls: Mapping[str, Callable[[], Result]]) -> dict[str, Answer[Result]]:
         if self._seconds is None:
             return {endpoint: _answer(call) for endpoint, call in calls.items()}
         answers: dict[str, Answer[Result]] = {}
@@ -70,6 +78,21 @@ class Patience:
 
     def _no_answer(self, endpoint: str, seconds: float) -> Answer[Result]:
         return Answer(value=NoAnswerError(endpoint=endpoint, seconds=self._seconds or 0.0), seconds=seconds)
+
+
+def list_asked() -> tuple[str, ...]:
+    """Return the endpoints whose answers this process is waiting for."""
+    return tuple(dict.fromkeys(endpoint for endpoints in tuple(_asked.values()) for endpoint in endpoints))
+
+
+@contextmanager
+def _asking(endpoints: Iterable[str]) -> Iterator[None]:
+    question = object()
+    _asked[question] = tuple(endpoints)
+    try:
+        yield
+    finally:
+        del _asked[question]
 
 
 def _fulfil(future: Future[Answer[Result]], call: Callable[[], Result]) -> None:

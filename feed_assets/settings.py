@@ -23,6 +23,8 @@ from feed_assets.errors import SettingsError
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
 FILE_NAME = "feed_assets.yaml"
+STATE_FILE = "feed_assets.db"
+"""The state in the home of a Dagster instance with SQLite."""
 PROJECT_ROOT = "PROJECT_ROOT"
 """A variable that is always defined: the folder of the settings file, or the working directory."""
 

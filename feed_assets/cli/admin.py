@@ -1,15 +1,16 @@
 """`admin`: safe mode, the audit, and the messages for other programs."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
+from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option, text_output_option
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
-from feed_assets.cli.state import open_state
 from feed_assets.clock import open_clock
-from feed_assets.operations.safe_mode import SafeMode, load_safe_mode, set_safe_mode
 from feed_assets.settings import load_settings
-from feed_assets.state.audit import Audit
-from feed_assets.state.outbox import Outbox
+
+if TYPE_CHECKING:
+    from feed_assets.operations.safe_mode import SafeMode
 
 NEWEST = 50
 MESSAGES = 1_000
@@ -25,13 +26,16 @@ def admin() -> None:
 @click.option("--reason", help="The reason, shown in refusals.")
 @author_option
 @dry_run_option
-@output_option
+@text_output_option
 def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool, output: str) -> None:
     """Switch safe mode on or off, or show its status.
 
     In safe mode nothing can be declared, changed, scheduled, resumed or removed. Clusters are the exception: they can
     be changed in safe mode only.
     """
+    from feed_assets.cli.state import open_state
+    from feed_assets.operations.safe_mode import load_safe_mode, set_safe_mode
+
     settings = load_settings()
     database = open_state(settings)
     if switch == "status":
@@ -57,6 +61,9 @@ def safemode(switch: str, reason: str | None, author: str | None, dry_run: bool,
 @output_option
 def audit(limit: int, output: str) -> None:
     """Show who changed what and when, newest first."""
+    from feed_assets.cli.state import open_state
+    from feed_assets.state.audit import Audit
+
     database = open_state(load_settings())
     with database.read() as connection:
         entries, total = Audit(connection).newest(limit), Audit(connection).count()
@@ -73,7 +80,7 @@ def audit(limit: int, output: str) -> None:
         )
         for entry in entries
     ]
-    print_table(("at", "author", "action", "target", "details"), rows)
+    print_table(("at", "author", "action", "target", "details"), rows, output)
     say_shown(len(entries), total, "entries", "--limit shows more")
 
 
@@ -90,6 +97,9 @@ def messages(after: int, limit: int, output: str) -> None:
 
     A reader remembers the largest seq it has seen, and requests later messages with --after. Messages never change.
     """
+    from feed_assets.cli.state import open_state
+    from feed_assets.state.outbox import Outbox
+
     database = open_state(load_settings())
     with database.read() as connection:
         found, total = Outbox(connection).read(after, limit), Outbox(connection).count(after)
@@ -105,11 +115,11 @@ def messages(after: int, limit: int, output: str) -> None:
         )
         for each in found
     ]
-    print_table(("seq", "at", "topic", "payload"), rows)
+    print_table(("seq", "at", "topic", "payload"), rows, output)
     say_shown(len(found), total, "messages", "--after and --limit show more")
 
 
-def _sentence(mode: SafeMode) -> str:
+def _sentence(mode: "SafeMode") -> str:
     state = f"safe mode is {'on' if mode.is_on else 'off'}"
     if mode.author is None or mode.changed_at is None:
         return state

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.options import text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -16,9 +17,7 @@ from feed_assets.settings import load_settings
 
 @click.command()
 @click.argument("path", required=False)
-@click.option(
-    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format."
-)
+@text_output_option
 @click.option("--strict", is_flag=True, default=None, help="Also fail for warnings.")
 @click.option("--live", is_flag=True, help="Also contact storages, Spark, catalogs and databases.")
 @click.pass_context

@@ -1,5 +1,7 @@
 """`entity`: the group, and the verbs that change declared entities."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from feed_assets.cli import entity_questions, entity_work
@@ -7,18 +9,17 @@ from feed_assets.cli.options import (
     change_options,
     kind_argument,
     open_entity_context_for,
-    output_option,
     read_files,
     skip_checks_option,
+    text_output_option,
 )
 from feed_assets.cli.render import print_result, say
-from feed_assets.cli.state import show_changes, stop_runs
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
-from feed_assets.operations.entities import changes as entity_changes
-from feed_assets.operations.entities import cluster_dependents
-from feed_assets.operations.entities.context import EntityContext
-from feed_assets.operations.entities.verb_results import VerbResult
+
+if TYPE_CHECKING:
+    from feed_assets.operations.entities.context import EntityContext
+    from feed_assets.operations.entities.verb_results import VerbResult
 
 _FILES = click.argument("files", nargs=-1, required=True)
 
@@ -35,9 +36,11 @@ def entity() -> None:
 @entity.command()
 @_FILES
 @skip_checks_option
-@output_option
+@text_output_option
 def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
     """Check FILES as `submit` or `update` would, together with all declared entities."""
+    from feed_assets.operations.entities import changes as entity_changes
+
     context = open_entity_context_for(dry_run=True, skip_checks=skip_checks)
     finish(context, entity_changes.validate(context, read_files(files)), output)
 
@@ -48,6 +51,8 @@ def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
 @change_options
 def submit(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Declare all entities in FILES, or none. Feeds and processes then wait for `schedule`."""
+    from feed_assets.operations.entities import changes as entity_changes
+
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files)), output)
 
@@ -60,6 +65,8 @@ def submit_and_schedule(
     files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str
 ) -> None:
     """Declare the entities in FILES and schedule them."""
+    from feed_assets.operations.entities import changes as entity_changes
+
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files), and_schedule=True), output)
 
@@ -70,6 +77,8 @@ def submit_and_schedule(
 @change_options
 def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Update all declared entities in FILES, or none."""
+    from feed_assets.operations.entities import changes as entity_changes
+
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.update(context, read_files(files)), output)
 
@@ -80,6 +89,8 @@ def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
 @change_options
 def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Delete the entities NAMES. This kills their unfinished instances and ends their runs."""
+    from feed_assets.operations.entities import changes as entity_changes
+
     context = open_entity_context_for(author=author, dry_run=dry_run)
     finish(context, entity_changes.delete(context, kind, names), output)
 
@@ -90,12 +101,16 @@ def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool
 @change_options
 def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:
     """Move the feeds and processes that refer to another version of CLUSTER to its current one."""
+    from feed_assets.operations.entities import cluster_dependents
+
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, cluster_dependents.update_cluster_dependents(context, cluster), output)
 
 
-def finish(context: EntityContext, result: VerbResult, output: str) -> None:
+def finish(context: "EntityContext", result: "VerbResult", output: str) -> None:
     """Print the result, end the runs of killed instances, and reload Dagster's webserver."""
+    from feed_assets.cli.state import show_changes, stop_runs
+
     print_result(result, output)
     if result.dry_run:
         return

@@ -5,32 +5,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import ListType, MomentType, kind_argument, open_entity_context_for, output_option
-from feed_assets.cli.render import print_json, print_table, say, say_shown
-from feed_assets.definitions.verification import verify_store
+from feed_assets.cli.options import (
+    ListType,
+    MomentType,
+    kind_argument,
+    open_entity_context_for,
+    output_option,
+    text_output_option,
+)
+from feed_assets.cli.render import Output, print_json, print_table, say, say_shown, say_state
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
-from feed_assets.operations.entities.context import get_declared
-from feed_assets.operations.entities.history import blame as blame_fields
-from feed_assets.operations.entities.history import entity_history, governing_version
-from feed_assets.operations.entities.listing import PAGE, FilterField, ListField, ListQuery
 from feed_assets.operations.entities.lookup import FeedLookup
 from feed_assets.operations.entities.neighbours import find_neighbours
-from feed_assets.operations.entities.reading import (
-    SUMMARY_INSTANCES,
-    Form,
-    find_page,
-    find_status,
-    show_definition,
-    summarize,
-)
+from feed_assets.operations.entities.query_fields import PAGE, SUMMARY_INSTANCES, FilterField, Form, ListField
 from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.entities.listing import ListQuery
 
 _MORE = "--num-results and --offset show more"
 
@@ -44,12 +42,15 @@ _Known = TypeVar("_Known", bound=StrEnum)
 @output_option
 def status(kind: Kind, name: str, output: str) -> None:
     """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
+    from feed_assets.operations.entities.reading import find_status
+
     found = find_status(open_entity_context_for(dry_run=True), kind, name)
     if output == "json":
         print_json(found)
         return
-    say(found.state.value)
-    print_table(("cluster", "status"), found.clusters.items())
+    if output == Output.TABLE:
+        say_state(found.state.value)
+    print_table(("cluster", "status"), found.clusters.items(), output)
 
 
 @click.command()
@@ -66,6 +67,8 @@ def status(kind: Kind, name: str, output: str) -> None:
 )
 def definition(kind: Kind, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
+    from feed_assets.operations.entities.reading import show_definition
+
     context = open_entity_context_for(dry_run=True)
     say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
 
@@ -83,12 +86,14 @@ class _ListArguments:
     offset: int
     num_results: int
 
-    def query(self, kinds: tuple[str, ...], fields: tuple[str, ...] = ()) -> ListQuery:
+    def query(self, kinds: tuple[str, ...], fields: tuple[str, ...] = ()) -> "ListQuery":
         """Build the query from the options.
 
         Raises:
             click.BadParameter: an option has an invalid value.
         """
+        from feed_assets.operations.entities.listing import ListQuery
+
         by: dict[FilterField, tuple[str, ...]] = {}
         for text in self.filter_by:
             name, found, value = text.partition(":")
@@ -152,6 +157,8 @@ def _list_options(command: _Command) -> _Command:
 @output_option
 def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **options: Any) -> None:
     """List entities by name. All conditions must hold; several filters by one field are alternatives."""
+    from feed_assets.operations.entities.reading import find_page
+
     query = _ListArguments(**options).query(kinds, fields)
     page = find_page(open_entity_context_for(dry_run=True), query)
     if output == "json":
@@ -162,7 +169,7 @@ def list_(kinds: tuple[str, ...], fields: tuple[str, ...], output: str, **option
         (each.kind, each.name, *(_cell(getattr(each, field.value.lower())) for field in shown))
         for each in page.entities
     ]
-    print_table(("kind", "name", *(field.value.lower() for field in shown)), rows)
+    print_table(("kind", "name", *(field.value.lower() for field in shown)), rows, output)
     say_shown(len(page.entities), page.total, "entities", _MORE)
 
 
@@ -176,19 +183,21 @@ def _cell(value: object) -> str:
 @output_option
 def dependency(kind: Kind, name: str, output: str) -> None:
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
+    from feed_assets.operations.entities.context import get_declared
+
     loaded = open_entity_context_for(dry_run=True).load()
     found = find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
     if output == "json":
         print_json(dependencies=found)
         return
-    print_table(("kind", "name", "tags"), [(each.kind, each.name, ",".join(each.tags)) for each in found])
+    print_table(("kind", "name", "tags"), [(each.kind, each.name, ",".join(each.tags)) for each in found], output)
 
 
 @click.command()
 @kind_argument()
 @click.option("--cluster", required=True, help="The cluster.")
-@click.option("--start", type=MomentType(), help="Instances from this time on; by default 2 days before --end.")
-@click.option("--end", type=MomentType(), help="Instances up to this time; by default now.")
+@click.option("--start", type=MomentType(), help="From this nominal time on; by default 2 days before --end.")
+@click.option("--end", type=MomentType(), help="Before this nominal time; by default up to now.")
 @click.option(
     "--num-instances",
     type=click.IntRange(min=1),
@@ -208,6 +217,8 @@ def summary(
     **options: Any,
 ) -> None:
     """Show the feeds or processes on a cluster with their newest instances."""
+    from feed_assets.operations.entities.reading import summarize
+
     query = _ListArguments(**options).query((kind.value,))
     context = open_entity_context_for(dry_run=True)
     found = summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
@@ -219,7 +230,7 @@ def summary(
         for entity in found.entities
         for each in entity.instances
     ]
-    print_table(("name", "status", "instance", "instance status"), rows)
+    print_table(("name", "status", "instance", "instance status"), rows, output)
     say_shown(len(found.entities), found.total, "entities", _MORE)
 
 
@@ -237,7 +248,7 @@ def lookup(path: str, output: str) -> None:
         (each.feed, each.cluster, each.type.value, render_datetime(each.nominal_time) if each.nominal_time else "")
         for each in found
     ]
-    print_table(("feed", "cluster", "type", "instance"), rows)
+    print_table(("feed", "cluster", "type", "instance"), rows, output)
     if not found:
         say("No feed has this path.", err=True)
 
@@ -248,6 +259,8 @@ def lookup(path: str, output: str) -> None:
 @output_option
 def history(kind: Kind, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
+    from feed_assets.operations.entities.history import entity_history
+
     context = open_entity_context_for()
     context.record()
     found = entity_history(context.database, kind, name)
@@ -265,7 +278,7 @@ def history(kind: Kind, name: str, output: str) -> None:
         )
         for each in found
     ]
-    print_table(("version", "action", "at", "author", "by", "changed"), rows)
+    print_table(("version", "action", "at", "author", "by", "changed"), rows, output)
 
 
 @click.command()
@@ -275,6 +288,8 @@ def history(kind: Kind, name: str, output: str) -> None:
 @output_option
 def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
     """Show which version set each field of an entity, or FIELD and the fields below it."""
+    from feed_assets.operations.entities.history import blame as blame_fields
+
     context = open_entity_context_for()
     context.record()
     found = blame_fields(context.database, kind, name, field)
@@ -291,7 +306,7 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
         )
         for each in found
     ]
-    print_table(("field", "value", "version", "author", "at"), rows)
+    print_table(("field", "value", "version", "author", "at"), rows, output)
 
 
 @click.command()
@@ -301,6 +316,8 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
 @output_option
 def governing(process: str, instance: datetime, cluster: str, output: str) -> None:
     """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
+    from feed_assets.operations.entities.history import governing_version
+
     context = open_entity_context_for(dry_run=True)
     found = governing_version(context.database, process, cluster, instance)
     if output == "json":
@@ -309,19 +326,22 @@ def governing(process: str, instance: datetime, cluster: str, output: str) -> No
     if found is None:
         say(f"No release of {process!r} on {cluster!r} is in effect at {render_datetime(instance)}.", err=True)
         return
-    say(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
+    if output == Output.TABLE:
+        say(f"release {found.release} from {render_datetime(found.effective_from)} on: {found.reason}")
     rows = [
         (each.kind, each.name, each.version, each.author, f"{each.recorded_at:%Y-%m-%dT%H:%M:%SZ}")
         for each in found.versions
     ]
-    print_table(("kind", "name", "version", "author", "at"), rows)
+    print_table(("kind", "name", "version", "author", "at"), rows, output)
 
 
 @click.command("verify-store")
-@output_option
+@text_output_option
 @click.pass_context
 def verify(ctx: click.Context, output: str) -> None:
     """Verify that files, journal and history agree. Exits with 1 if they do not."""
+    from feed_assets.definitions.verification import verify_store
+
     context = open_entity_context_for()
     store = context.store
     issues = verify_store(context.database, store.folder, store.values, context.now)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
@@ -16,12 +16,12 @@ from feed_assets.cli.options import (
 )
 from feed_assets.cli.render import print_result
 from feed_assets.entities.common import Kind
-from feed_assets.operations.entities import schedules as entity_schedules
-from feed_assets.operations.entities import touch as entity_touch
-from feed_assets.operations.entities.verb_results import VerbResult
+
+if TYPE_CHECKING:
+    from feed_assets.operations.entities.verb_results import VerbResult
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_Verb: TypeAlias = Callable[..., VerbResult]
+_Verb: TypeAlias = "Callable[..., VerbResult]"
 
 
 def _work_options(command: _Command) -> _Command:
@@ -35,6 +35,8 @@ def _work_options(command: _Command) -> _Command:
 @skip_checks_option
 def schedule(**options: Any) -> None:
     """Schedule the feeds or processes NAMES, from the start of their validity."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
     _work(entity_schedules.schedule, **options)
 
 
@@ -42,6 +44,8 @@ def schedule(**options: Any) -> None:
 @_work_options
 def suspend(**options: Any) -> None:
     """Suspend the feeds or processes NAMES: nothing new starts until they are resumed."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
     _work(entity_schedules.suspend, **options)
 
 
@@ -49,6 +53,8 @@ def suspend(**options: Any) -> None:
 @_work_options
 def resume(**options: Any) -> None:
     """Resume the feeds or processes NAMES where `suspend` stopped them."""
+    from feed_assets.operations.entities import schedules as entity_schedules
+
     _work(entity_schedules.resume, **options)
 
 
@@ -83,6 +89,8 @@ def touch(
     output: str,
 ) -> None:
     """Start a new release of process NAME with unchanged definitions."""
+    from feed_assets.operations.entities import touch as entity_touch
+
     context = open_entity_context_for(author=author, dry_run=dry_run)
     print_result(entity_touch.touch(context, kind, name, clusters or None, effective_from), output)
 

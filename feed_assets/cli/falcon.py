@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import dry_run_option, output_option, read_files
+from feed_assets.cli.options import dry_run_option, read_files, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.common import Kind
@@ -56,7 +56,7 @@ def _parse_replacements(_ctx: click.Context, _parameter: click.Parameter, values
 )
 @click.option("--force", is_flag=True, help="Replace files that say something else.")
 @dry_run_option
-@output_option
+@text_output_option
 @click.pass_context
 def import_falcon(
     ctx: click.Context,
@@ -103,7 +103,7 @@ def import_falcon(
 @click.option("--to", "target", metavar="DIR", help="The folder for <kind>/<name>.xml; without it they are printed.")
 @click.option("--force", is_flag=True, help="Replace files that say something else.")
 @dry_run_option
-@output_option
+@text_output_option
 def export_falcon(
     kind: str | None,
     name: str | None,

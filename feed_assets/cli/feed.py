@@ -1,12 +1,19 @@
 """`feed notify`: producers report arrivals."""
 
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
 import click
 
 from feed_assets.cli.instance_options import instance_of, open_context_for
-from feed_assets.cli.options import author_of, change_options
+from feed_assets.cli.options import MomentType, author_of, change_options
+from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
-from feed_assets.operations.instances.arrival_notices import Notice, record_notice
+
+if TYPE_CHECKING:
+    from feed_assets.operations.context import OperationContext
 
 
 @click.group()
@@ -57,6 +64,8 @@ def notify(
             raise click.UsageError("--key, --path, --bytes and --trust are of one INSTANCE.")
         _poll(context, feed, start, end or context.as_of, cluster, author_of(author), dry_run, output)
         return
+    from feed_assets.operations.instances.arrival_notices import Notice, record_notice
+
     notice = Notice(
         feed=feed,
         nominal_time=instance_of(context, Kind.FEED, feed, instance),
@@ -86,10 +95,16 @@ def _poll(
 ) -> None:
     from feed_assets.operations.instances.polled_ranges import poll_range
 
-    with progress_bar("instances polled") as show:
-        polled = poll_range(
-            context, feed, start, end, author=author, cluster=cluster, dry_run=dry_run, on_progress=show
-        )
+    polled = poll_range(
+        context,
+        feed,
+        start,
+        end,
+        author=author,
+        cluster=cluster,
+        dry_run=dry_run,
+        on_progress=partial(status_line.show, "instances polled"),
+    )
     if output == "json":
         print_json(ranges=polled)
         return

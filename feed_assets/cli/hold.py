@@ -2,21 +2,18 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option, output_option
+from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, output_option
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
-from feed_assets.operations.retention.holding import (
-    HoldChange,
-    add_holds,
-    find_spans,
-    list_holds,
-    release_hold,
-)
 from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.retention.holding import HoldChange
 
 NEWEST = 50
 EVERY = "every"
@@ -38,7 +35,7 @@ def hold() -> None:
 @click.option("--instance", help="Only this nominal time, instead of --start and --end.")
 @click.option("--until", type=MomentType(), help="When the hold expires; by default never.")
 @click.option("--reason", required=True, help="The reason, for people who find the hold later.")
-@change_options
+@listed_change_options
 def add(
     name: str,
     feeds: tuple[str, ...],
@@ -58,6 +55,8 @@ def add(
     Several holds may protect the same instance; it stays until the last of them ends. Held instances in the trash are
     not purged. A time is UTC (`2013-11-02T04:00Z`), or a day or a partition key in the time zone of the feed.
     """
+    from feed_assets.operations.retention.holding import add_holds, find_spans
+
     if bool(feeds) == every_feed:
         raise click.UsageError("Name the feeds with --feed, or give --every-feed.")
     if instance is not None and (start is not None or end is not None):
@@ -72,9 +71,11 @@ def add(
 
 @hold.command()
 @click.argument("name")
-@change_options
+@listed_change_options
 def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
     """Release all holds of a name. The next scheduled retention removes what has expired."""
+    from feed_assets.operations.retention.holding import release_hold
+
     released = release_hold(open_context_for(), name, author=author_of(author), dry_run=dry_run)
     _print_change(released, output)
     say(f"{'would release' if dry_run else 'released'} {name!r}", err=True)
@@ -88,22 +89,24 @@ def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
 @output_option
 def list_(feed: str | None, everything: bool, limit: int, output: str) -> None:
     """List the active holds, newest first."""
+    from feed_assets.operations.retention.holding import list_holds
+
     found = list_holds(open_context_for(), everything=everything, feed=feed)
     if output == "json":
         print_list_json("holds", found[:limit], len(found))
         return
-    _print(found[:limit])
+    _print(found[:limit], output)
     say_shown(min(limit, len(found)), len(found), "holds", "--limit shows more")
 
 
-def _print_change(change: HoldChange, output: str) -> None:
+def _print_change(change: "HoldChange", output: str) -> None:
     if output == "json":
         print_json(change)
     else:
-        _print(change.holds)
+        _print(change.holds, output)
 
 
-def _print(holds: Iterable[Hold]) -> None:
+def _print(holds: Iterable[Hold], output: str) -> None:
     header = ("name", "feed", "cluster", "start", "end", "until", "by", "reason", "released")
     rows = [
         (
@@ -119,7 +122,7 @@ def _print(holds: Iterable[Hold]) -> None:
         )
         for hold in holds
     ]
-    print_table(header, rows)
+    print_table(header, rows, output)
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -1,7 +1,8 @@
 """`instance`: the group, and the verbs that read the instances of one feed or process."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,13 +25,12 @@ from feed_assets.cli.options import clusters_option, output_option
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
-from feed_assets.operations.instances.counts import summarize_instances
-from feed_assets.operations.instances.feed_listings import list_feed, render_size
-from feed_assets.operations.instances.queries import InstancePage, find_running, list_instances
-from feed_assets.operations.instances.ranges import PAGE, Lifecycle, parse_filter
-from feed_assets.operations.instances.rows import InstanceRow, rendered
-from feed_assets.operations.instances.runs import find_logs, find_params
+from feed_assets.operations.instances.query_fields import PAGE, Lifecycle
 from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.instances.queries import InstancePage
+    from feed_assets.operations.instances.rows import InstanceRow
 
 
 @click.group()
@@ -51,6 +51,8 @@ def instance() -> None:
 @click.pass_context
 def list_(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
+    from feed_assets.operations.instances.queries import list_instances
+
     _print_page(ctx, list_instances(open_context_for(), query_of(**options)), output)
 
 
@@ -64,6 +66,8 @@ instance.add_command(list_, "status")
 @click.pass_context
 def running(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the running instances of a process, or copies of a feed, whatever their time."""
+    from feed_assets.operations.instances.queries import find_running
+
     _print_page(ctx, find_running(open_context_for(), query_of(**options)), output)
 
 
@@ -75,12 +79,14 @@ def running(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def summary(ctx: click.Context, /, num_results: int | None, output: str, **options: Any) -> None:
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
+    from feed_assets.operations.instances.counts import summarize_instances
+
     found = summarize_instances(open_context_for(), query_of(**options), num_results)
     if output == "json":
         print_json(found)
     else:
         rows = [(each.cluster, status, count) for each in found.clusters for status, count in each.counts.items()]
-        print_table(("cluster", "status", "instances"), rows)
+        print_table(("cluster", "status", "instances"), rows, output)
     end_with(ctx, found.result, found.message)
 
 
@@ -100,16 +106,18 @@ def params(
     output: str,
 ) -> None:
     """Show the properties with which an instance of a process, or a copy of a feed, has run; none before it begins."""
+    from feed_assets.operations.instances.runs import find_params
+
     context = open_context_for()
     nominal_time = instance_of(context, context.kind_of(name), name, instance)
     found = find_params(context, name, nominal_time, clusters, lifecycles_of(lifecycles))
     if output == "json":
         print_consolidated(found, "instances")
     else:
+        rows = [(each.cluster, *pair) for each in found.items for pair in sorted(each.properties.items())]
+        print_table(("cluster", "property", "value"), rows, output)
         for each in found.items:
-            rows = [(each.cluster, key, value) for key, value in sorted(each.properties.items())]
-            print_table(("cluster", "property", "value"), rows)
-            if not rows:
+            if not each.properties:
                 say(f"{each.cluster}: {each.status}, it has not begun", err=True)
     end_with(ctx, found.result, found.message)
 
@@ -123,15 +131,15 @@ def params(
 @click.pass_context
 def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any) -> None:
     """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
+    from feed_assets.operations.instances.runs import find_logs
+
     found = find_logs(open_context_for(), query_of(**options), attempt)
     if output == "json":
         print_json(found)
     else:
-        for each in found.instances:
-            print_table(_HEADER, [_cells(each)])
-            for action in each.actions or ():
-                place = action.log or f"run {each.run_id}"
-                say(f"  {action.name} {action.status} {rendered(action.ended_at) or 'not ended'} {place}")
+        header = ("cluster", "instance", "attempt", "step", "status", "started", "ended", "run", "details", "log")
+        rows = [row for each in found.instances for row in _iter_steps(each)]
+        print_table(header, rows, output, spare=_SPARE)
         say_shown(found.listed, found.total, "instances", MORE)
     end_with(ctx, found.result, found.message)
 
@@ -162,7 +170,11 @@ def listing(
     look: bool,
     output: str,
 ) -> None:
-    """List the instances of a feed with availability, size and time, including --end."""
+    """List the instances of a feed with availability, size and time."""
+    from feed_assets.operations.instances.feed_listings import list_feed, render_size
+    from feed_assets.operations.instances.ranges import parse_filter
+    from feed_assets.operations.instances.rows import rendered
+
     found = list_feed(
         open_context_for(),
         feed,
@@ -190,18 +202,20 @@ def listing(
                 )
                 for each in found.instances
             ],
+            output,
         )
         say_shown(len(found.instances), found.total, "instances", "--start and --num-results show more")
     end_with(ctx, found.result, found.message)
 
 
 _DETAILS = 3
+_SPARE = ("attempt", "started", "ended", "run")
 _HEADER = ("cluster", "instance", "status", "attempt", "started", "ended", "run", "details", "copied from")
 
 
-def _cells(row: InstanceRow) -> tuple[object, ...]:
-    missing = [render_some(row.details, _DETAILS)] if row.details else []
-    details = "; ".join([*missing, *([row.reason] if row.reason else [])]) or row.url
+def _cells(row: "InstanceRow") -> tuple[object, ...]:
+    from feed_assets.operations.instances.rows import rendered
+
     return (
         row.cluster,
         render_datetime(row.nominal_time),
@@ -210,16 +224,32 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
         rendered(row.started_at),
         rendered(row.ended_at),
         row.run_id,
-        details,
+        _details(row),
         *((row.source_cluster,) if row.lifecycle is Lifecycle.REPLICATION else ()),
     )
 
 
-def _print_page(ctx: click.Context, page: InstancePage, output: str) -> None:
+def _details(row: "InstanceRow") -> str | None:
+    missing = [render_some(row.details, _DETAILS)] if row.details else []
+    return "; ".join([*missing, *([row.reason] if row.reason else [])]) or row.url
+
+
+def _iter_steps(row: "InstanceRow") -> Iterator[tuple[object, ...]]:
+    """Yield a row for an attempt, and one for each of its steps."""
+    from feed_assets.operations.instances.rows import rendered
+
+    instance = (row.cluster, render_datetime(row.nominal_time), row.attempt)
+    times = (rendered(row.started_at), rendered(row.ended_at))
+    yield (*instance, None, row.status, *times, row.run_id, _details(row), row.log)
+    for step in row.actions or ():
+        yield (*instance, step.name, step.status, None, rendered(step.ended_at), row.run_id, None, step.log)
+
+
+def _print_page(ctx: click.Context, page: "InstancePage", output: str) -> None:
     if output == "json":
         print_json(page)
     else:
-        print_table(_HEADER, map(_cells, page.instances))
+        print_table(_HEADER, map(_cells, page.instances), output, spare=_SPARE)
         say_shown(page.listed, page.total, "instances", MORE)
     end_with(ctx, page.result, page.message)
 

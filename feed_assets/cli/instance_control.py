@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
-from feed_assets.cli.options import MomentType, author_of, change_options, clusters_option
+from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options
 from feed_assets.cli.render import print_json, print_table, say
 from feed_assets.entities.existing import EXISTING, Existing
-from feed_assets.lifecycle.instances.actions import InstanceAction
-from feed_assets.operations.instances.ranges import join_consecutive, render_range
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
+    from feed_assets.lifecycle.instances.actions import InstanceAction
     from feed_assets.operations.context import OperationContext
     from feed_assets.operations.instances.control import Controlled
 
@@ -32,7 +31,7 @@ def _range_options(command: _Command) -> _Command:
         lifecycle_option,
     ):
         command = option(command)
-    return change_options(command)
+    return listed_change_options(command)
 
 
 @click.command()
@@ -42,6 +41,8 @@ def kill(**options: Any) -> None:
 
     They stay KILLED: only `rerun` runs them again. Their runs in Dagster are cancelled. SUCCEEDED instances stay so.
     """
+    from feed_assets.lifecycle.instances.actions import InstanceAction
+
     _control(InstanceAction.KILL, **options)
 
 
@@ -53,6 +54,8 @@ def suspend(**options: Any) -> None:
     Dagster cannot pause a run: the run of a running instance is cancelled, and the instance starts anew when it is
     resumed. Its partial results never become visible.
     """
+    from feed_assets.lifecycle.instances.actions import InstanceAction
+
     _control(InstanceAction.SUSPEND, **options)
 
 
@@ -60,6 +63,8 @@ def suspend(**options: Any) -> None:
 @_range_options
 def resume(**options: Any) -> None:
     """Resume suspended instances of NAME: they wait for their inputs, or run at once if those are available."""
+    from feed_assets.lifecycle.instances.actions import InstanceAction
+
     _control(InstanceAction.RESUME, **options)
 
 
@@ -78,6 +83,8 @@ def rerun(file: Path | None, properties: tuple[str, ...], force: bool, adopt: bo
     this run and all later ones, until others are given or `--force` discards them. `--adopt` is such a property:
     content that no record and no manifest knows becomes the instance as it is.
     """
+    from feed_assets.lifecycle.instances.actions import InstanceAction
+
     adopting = [f"{EXISTING}={Existing.ADOPT.value}"] if adopt else []
     given = [*(read_property_lines(file) if file else ()), *properties, *adopting]
     overrides = parse_properties(given) if given or file else None
@@ -85,7 +92,7 @@ def rerun(file: Path | None, properties: tuple[str, ...], force: bool, adopt: bo
 
 
 def _control(
-    action: InstanceAction,
+    action: "InstanceAction",
     *,
     name: str,
     start: datetime,
@@ -121,12 +128,14 @@ def _control(
     if output == "json":
         print_json(done)
     else:
-        print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done))
+        print_table(("instance", "cluster", "was", "is", "copied from"), _iter_rows(context, done), output)
     say(done.render_summary(), err=True)
 
 
 def _iter_rows(context: "OperationContext", done: "Controlled") -> Iterator[tuple[str, ...]]:
     """Yield a row for each range of consecutive instances with the same effect."""
+    from feed_assets.operations.instances.ranges import join_consecutive, render_range
+
     rows = []
     for each in done.instances:
         record = context.plan.processes.get((each.process, each.cluster))

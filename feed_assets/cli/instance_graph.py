@@ -19,10 +19,6 @@ from feed_assets.cli.instance_options import (
 from feed_assets.cli.options import KindType, ListType, output_option
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
-from feed_assets.operations.instances.neighbours import find_dependencies
-from feed_assets.operations.instances.ranges import join_consecutive, render_range
-from feed_assets.operations.instances.search import SearchQuery, search_instances
-from feed_assets.operations.instances.triage import find_triage
 from feed_assets.timing.dates import render_datetime
 
 
@@ -32,6 +28,9 @@ from feed_assets.timing.dates import render_datetime
 @click.pass_context
 def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show the instances that one depends on, and its dependents, one step away."""
+    from feed_assets.operations.instances.neighbours import find_dependencies
+    from feed_assets.operations.instances.ranges import join_consecutive, render_range
+
     context = open_context_for()
     found = find_about(context, find_dependencies, **options)
     if output == "json":
@@ -46,7 +45,7 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
             for each in found.items
         )
         rows = [(*cells[:-1], render_range(first, last), cells[-1]) for first, last, cells in joined]
-        print_table(("tag", "kind", "name", "cluster", "instance", "by"), rows)
+        print_table(("tag", "kind", "name", "cluster", "instance", "by"), rows, output)
     end_with(ctx, found.result, found.message)
 
 
@@ -62,6 +61,8 @@ def dependency(ctx: click.Context, /, output: str, **options: Any) -> None:
 @click.pass_context
 def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     """Show what an instance depends on, upstream to the first that are AVAILABLE or SUCCEEDED."""
+    from feed_assets.operations.instances.triage import find_triage
+
     found = find_about(open_context_for(), find_triage, **options)
     if output == "json":
         print_consolidated(found, "graphs")
@@ -99,6 +100,8 @@ def search(
     output: str,
 ) -> None:
     """Search the instances of all feeds and processes; without --start ten of each."""
+    from feed_assets.operations.instances.search import SearchQuery, search_instances
+
     query = SearchQuery(
         kinds=frozenset(kinds or SCHEDULABLE),
         name_sequence=nameseq,
@@ -126,5 +129,5 @@ def search(
         )
         for each in found.instances
     ]
-    print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows)
+    print_table(("kind", "name", "cluster", "instance", "status", "tags", "log"), rows, output, spare=("tags",))
     say_shown(found.listed, found.total, "instances", MORE)

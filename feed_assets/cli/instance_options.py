@@ -11,19 +11,12 @@ from feed_assets.cli.options import MomentType, clusters_option, kind_argument
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result
-from feed_assets.operations.instances.ranges import (
-    PAGE,
-    FilterField,
-    InstanceQuery,
-    Lifecycle,
-    OrderField,
-    parse_filter,
-    resolve_instance,
-)
+from feed_assets.operations.instances.query_fields import PAGE, FilterField, Lifecycle, OrderField
 from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
+    from feed_assets.operations.instances.ranges import InstanceQuery
 
 MORE = "--num-results and --offset show more"
 SCHEDULABLE = (Kind.FEED, Kind.PROCESS)
@@ -113,8 +106,10 @@ def query_of(
     num_results: int = PAGE,
     all_attempts: bool = False,
     lifecycles: tuple[str, ...] = (),
-) -> InstanceQuery:
+) -> "InstanceQuery":
     """Build the query from the options."""
+    from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
+
     return InstanceQuery(
         kind=kind,
         name=name,
@@ -171,6 +166,8 @@ def find_about(
 
 def instance_of(context: "OperationContext", kind: Kind, name: str, text: str) -> datetime:
     """Parse the nominal time of an instance, in the time zone of the entity unless it is a UTC time."""
+    from feed_assets.operations.instances.ranges import resolve_instance
+
     return resolve_instance(context, kind, name, text)
 
 

@@ -1,7 +1,7 @@
 """The command `feed-assets`: its groups, the shared options, and the only error boundary.
 
-Exit codes: 0 done, 1 the command found a problem, 2 wrong usage or settings, 3 an internal error, 4 `plan
---detailed-exitcode` has found a difference. Results go to standard output, messages to standard error.
+Exit codes: 0 done, 1 refused or a problem was found, 2 wrong usage, or something outside is away, 3 an internal error,
+4 `plan --detailed-exitcode` has found a difference. Results go to standard output, messages to standard error.
 """
 
 import logging
@@ -16,8 +16,9 @@ from feed_assets.cli.definitions import schema, validate
 from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import FAILED, OUR_MISTAKE, WRONG_USAGE
 from feed_assets.cli.falcon import export_falcon, import_falcon
+from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
-from feed_assets.errors import FeedAssetsError, SettingsError
+from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError, describe_error
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.state.errors import StateNewerError, StateUnreachableError
@@ -44,12 +45,25 @@ _LATER = {
 """Commands whose modules are imported on use. Measured: importing all of them takes half a second."""
 
 
+_OUTSIDE = (SettingsError, LocationUnreadableError, StateUnreachableError, StateNewerError, NoAnswerError)
+"""Errors of the surroundings of a command: nothing was refused, and nothing is wrong with what it was asked."""
+
+
 class Boundary(click.Group):
     """A group whose commands turn every exception into one sentence and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         return sorted({*super().list_commands(ctx), *_LATER})
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the named command; suggest similar names if there is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as exc:
+            raise click.NoSuchCommand(exc.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, and import its module."""
@@ -60,10 +74,11 @@ class Boundary(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, and translate exceptions."""
         try:
-            return super().invoke(ctx)
+            with status_line.running("at work"):
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except (SettingsError, LocationUnreadableError, StateUnreachableError, StateNewerError) as exc:
+        except _OUTSIDE as exc:
             _say(str(exc))
             ctx.exit(WRONG_USAGE)
         except FeedAssetsError as exc:
@@ -71,6 +86,9 @@ class Boundary(click.Group):
             ctx.exit(FAILED)
         except BrokenPipeError:
             raise
+        except OSError as exc:
+            _say(f"{exc.filename}: {exc.strerror}." if exc.filename else describe_error(exc))
+            ctx.exit(WRONG_USAGE)
         except Exception as exc:
             _logger.debug("unexpected error", exc_info=True)
             _say(f"internal error, {type(exc).__name__}: {exc}. Run it again with --debug and report the output.")
@@ -108,6 +126,7 @@ def main(ctx: click.Context, debug: bool) -> None:
 
 
 def _drop_traceback(record: logging.LogRecord) -> bool:
+    status_line.hush()
     record.exc_info = record.exc_text = None
     return True
 

@@ -11,7 +11,7 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.instance_control import parse_properties, read_property_lines
 from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import FrequencyType, MomentType, output_option
-from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.cli.render import Output, print_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
@@ -52,12 +52,12 @@ def plan(ctx: click.Context, process: str, cluster: str | None, removals: int | 
         print_json(plans)
     else:
         rows = [_row(planned) for planned in plans.directories]
-        print_table(("source", "target", "copies", "bytes", "removes", "of"), rows)
-        for planned in plans.directories:
-            files = list(_files(planned))
-            print_table(("", "bytes", "file"), files[:limit])
-            if len(files) > limit:
-                say(f"{limit:,} of {len(files):,} files; --limit shows more", err=True)
+        if output == Output.TABLE:
+            print_table(("source", "target", "copies", "bytes", "removes", "of"), rows)
+        files = [[(*file, planned.source) for file in _files(planned)] for planned in plans.directories]
+        shown = [file for each in files for file in each[:limit]]
+        print_table(("change", "bytes", "file", "source"), shown, output, spare=("source",))
+        say_shown(len(shown), sum(map(len, files)), "files", "--limit shows more")
     for planned in plans.directories:
         if planned.refusal is not None:
             say(f"feed-assets: {planned.refusal}", err=True)
@@ -90,10 +90,14 @@ def snapshots(process: str, cluster: str | None, output: str) -> None:
     if output == "json":
         print_json(found)
         return
+    rows = [
+        (one.shelf.value, one.name, f"{one.files:,}", f"{one.bytes:,}", one.content, url)
+        for url, each in found.snapshots.items()
+        for one in each
+    ]
+    print_table(("side", "snapshot", "files", "bytes", "content", "directory"), rows, output, spare=("directory",))
     for url, each in found.snapshots.items():
-        rows = [(one.shelf.value, one.name, f"{one.files:,}", f"{one.bytes:,}", one.content or "") for one in each]
-        print_table(("side", "snapshot", "files", "bytes", "content"), rows)
-        if not rows:
+        if not each:
             say(f"{url}: there is no snapshot", err=True)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.settings import load_settings
@@ -28,14 +29,23 @@ _Value = TypeVar("_Value")
 
 
 def output_option(command: _Command) -> _Command:
-    """Add `--output text|json`."""
+    """Add `--output table|csv|json`, for commands that print rows."""
+    return _output_option(*(form.value for form in Output))(command)
+
+
+def text_output_option(command: _Command) -> _Command:
+    """Add `--output text|json`, for commands that print sentences."""
+    return _output_option("text", Output.JSON.value)(command)
+
+
+def _output_option(default: str, *others: str) -> Callable[[_Command], _Command]:
     return click.option(
         "--output",
-        type=click.Choice(["text", "json"]),
-        default="text",
+        type=click.Choice([default, *others]),
+        default=default,
         show_default=True,
-        help="The output format.",
-    )(command)
+        help="The form of the result.",
+    )
 
 
 def dry_run_option(command: _Command) -> _Command:
@@ -60,7 +70,12 @@ def skip_checks_option(command: _Command) -> _Command:
 
 
 def change_options(command: _Command) -> _Command:
-    """Add the options of every command that changes something."""
+    """Add the options of commands that change something and print sentences."""
+    return author_option(dry_run_option(text_output_option(command)))
+
+
+def listed_change_options(command: _Command) -> _Command:
+    """Add the options of commands that change something and print rows."""
     return author_option(dry_run_option(output_option(command)))
 
 

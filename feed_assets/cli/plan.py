@@ -1,6 +1,7 @@
 """`plan` and `apply`: preview a change of the definitions, and apply exactly that change."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,16 +10,17 @@ from feed_assets.cli.exit_codes import DIFFERENT, FAILED
 from feed_assets.cli.options import (
     change_options,
     open_entity_context_for,
-    output_option,
     read_files,
     skip_checks_option,
+    text_output_option,
 )
-from feed_assets.cli.render import print_json, say
+from feed_assets.cli.render import confirm, print_json, say
 from feed_assets.issues import Severity
-from feed_assets.operations.entities.applying import apply_planned, require_digest
-from feed_assets.operations.entities.context import EntityContext
-from feed_assets.operations.entities.planning import PlannedChanges, plan_edits, plan_folder, read_edits
 from feed_assets.plan.rendering import render_difference
+
+if TYPE_CHECKING:
+    from feed_assets.operations.entities.context import EntityContext
+    from feed_assets.operations.entities.planning import PlannedChanges
 
 _FILES = click.argument("files", nargs=-1)
 _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FILES do not contain.")
@@ -27,7 +29,7 @@ _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FI
 @click.command()
 @_FILES
 @_PRUNE
-@output_option
+@text_output_option
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 4 if something would change.")
 @click.pass_context
 def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, detailed_exitcode: bool) -> None:
@@ -71,6 +73,8 @@ def apply(
     Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
     declared entities at once needs --digest or --delete-all instead of --yes.
     """
+    from feed_assets.operations.entities.applying import apply_planned, require_digest
+
     context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all)
     planned = _plan(context, files, prune=prune)
     if digest is not None and not planned.difference.is_empty:
@@ -83,12 +87,14 @@ def apply(
     is_confirmed = delete_all or digest is not None
     if not (is_confirmed or yes or planned.difference.is_empty or planned.errors):
         say(render_difference(planned.difference), err=True)
-        click.confirm("Apply this?", abort=True, err=True)
+        confirm("Apply this?")
         is_confirmed = True
     finish(context, apply_planned(context, planned, may_delete_all=is_confirmed), output)
 
 
-def _plan(context: EntityContext, paths: Sequence[str], *, prune: bool) -> PlannedChanges:
+def _plan(context: "EntityContext", paths: Sequence[str], *, prune: bool) -> "PlannedChanges":
+    from feed_assets.operations.entities.planning import plan_edits, plan_folder, read_edits
+
     if not paths:
         if prune:
             raise click.UsageError("--prune needs FILES: it removes what they do not contain.")
@@ -96,7 +102,7 @@ def _plan(context: EntityContext, paths: Sequence[str], *, prune: bool) -> Plann
     return plan_edits(context, read_edits(context, read_files(paths), prune=prune))
 
 
-def _show(planned: PlannedChanges, output: str) -> None:
+def _show(planned: "PlannedChanges", output: str) -> None:
     for issue in planned.issues:
         prefix = "warning: " if issue.severity is Severity.WARNING else ""
         say(f"{prefix}{issue.render()}", err=True)

@@ -1,21 +1,23 @@
 """`state`: rebuild a state that was lost, or restored from an old backup."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.hold import EVERY
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
-from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table, say, say_unsettled
-from feed_assets.cli.state import open_state
-from feed_assets.operations.rebuilding.feeds import RebuiltFeed
-from feed_assets.operations.rebuilding.rebuilding import Rebuilt, rebuild_state
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import Output, confirm, print_json, print_table, say, say_unsettled
 from feed_assets.plan.rendering import counted
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
+
+if TYPE_CHECKING:
+    from feed_assets.operations.rebuilding.feeds import RebuiltFeed
+    from feed_assets.operations.rebuilding.rebuilding import Rebuilt
 
 
 @click.group()
@@ -39,37 +41,38 @@ def rebuild(ctx: click.Context, yes: bool, author: str | None, dry_run: bool, ou
 
     Exits with 1 if the storage of a feed, or a trace of a hold, cannot be read.
     """
+    from feed_assets.cli.state import open_state
+    from feed_assets.operations.rebuilding.rebuilding import rebuild_state
+
     settings = load_settings()
     database, author = open_state(settings), author_of(author)
     if not (yes or dry_run):
-        with Progress() as progress:
-            planned = rebuild_state(settings, database, author=author, dry_run=True, on_progress=progress.show)
+        planned = rebuild_state(settings, database, author=author, dry_run=True, on_progress=status_line.show)
         if not planned.is_empty:
-            _print_rows(planned)
-            click.confirm(f"{_summary(planned)} Record this?", abort=True, err=True)
-    with Progress() as progress:
-        rebuilt = rebuild_state(settings, database, author=author, dry_run=dry_run, on_progress=progress.show)
+            _print_rows(planned, Output.TABLE)
+            confirm(f"{_summary(planned)} Record this?")
+    rebuilt = rebuild_state(settings, database, author=author, dry_run=dry_run, on_progress=status_line.show)
     if output == "json":
         print_json(rebuilt)
     else:
-        _print_rows(rebuilt)
+        _print_rows(rebuilt, output)
     say(_summary(rebuilt), err=True)
     say_unsettled(rebuilt.unsettled)
     if not rebuilt.is_complete:
         ctx.exit(FAILED)
 
 
-def _print_rows(rebuilt: Rebuilt) -> None:
+def _print_rows(rebuilt: "Rebuilt", output: str) -> None:
     rows = [("feed", each.feed, each.cluster, each.complete, each.recorded, _remark(each)) for each in rebuilt.feeds]
     rows += [
         ("process", each.process, each.cluster, each.finished, each.recorded, _describe_begin(each.begins_at))
         for each in rebuilt.processes
     ]
     rows += [("hold", each.name, each.cluster or EVERY, 1, 1, _describe_hold(each)) for each in rebuilt.holds]
-    print_table(["kind", "name", "cluster", "on storage", "new", "remark"], rows)
+    print_table(["kind", "name", "cluster", "on storage", "new", "remark"], rows, output)
 
 
-def _remark(feed: RebuiltFeed) -> str:
+def _remark(feed: "RebuiltFeed") -> str:
     if feed.problem is not None:
         return feed.problem
     return f"{feed.unknown} without a manifest are left out" if feed.unknown else ""
@@ -86,7 +89,7 @@ def _describe_hold(hold: Hold) -> str:
     return f"{feed}{span}, by {hold.author}: {hold.reason}"
 
 
-def _summary(rebuilt: Rebuilt) -> str:
+def _summary(rebuilt: "Rebuilt") -> str:
     if rebuilt.is_empty:
         return "The state has everything that lies on storage."
     feeds, processes = (sum(each.recorded for each in found) for found in (rebuilt.feeds, rebuilt.processes))

@@ -1,12 +1,19 @@
-"""Printing of results: tables on a terminal, plain lines elsewhere, or JSON."""
+"""Printing of results: tables, CSV or JSON, from the same rows and results."""
 
+import csv
+import io
 import json
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.table_layout import lay_out
 from feed_assets.issues import Severity
 from feed_assets.json_form import render_document
 from feed_assets.masking import mask
@@ -15,34 +22,94 @@ if TYPE_CHECKING:
     from feed_assets.lifecycle.retention.hold_traces import UnsettledStore
     from feed_assets.operations.entities.verb_results import EntityOutcome, VerbResult
 
+_COLOURS = {
+    "green": ("SUCCEEDED", "AVAILABLE", "COMPLETED", "DONE", "IN SYNC", "REPAIRED", "RESTORED"),
+    "cyan": ("RUNNING", "SCHEDULED"),
+    "yellow": ("WAITING", "READY", "SUSPENDED", "PARTIAL", "EMPTY", "ASKING", "BEHIND", "UNKNOWN"),
+    "red": ("FAILED", "KILLED", "TIMEDOUT", "MISSING", "ROTTEN", "EXTRA", "OCCUPIED", "LOST", "REFUSED"),
+}
+_COLOUR_OF = {state: colour for colour, states in _COLOURS.items() for state in states}
+_BLANKS = str.maketrans("\t\r\n", "   ")
+
+
+class Output(StrEnum):
+    """The forms of a result: a table for people, CSV for spreadsheets, JSON for programs."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a text without secrets, on standard output or on standard error. Nothing else here prints text."""
+    status_line.hush()
     click.echo(mask(text), err=err, nl=nl)
+
+
+def confirm(question: str) -> None:
+    """Ask a person on standard error; abort the command unless the answer is yes."""
+    with status_line.paused():
+        click.confirm(question, abort=True, err=True)
 
 
 def print_json(result: object = None, /, **members: object) -> None:
     """Print a result, or members by name, as a JSON document (see `render_document`)."""
+    status_line.hush()
     click.echo(json.dumps(render_document(result, **members), indent=2, ensure_ascii=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows on standard output: as a table on a terminal, else one line each with tabs between the cells and no
-    header. Columns at the end that no row has are omitted.
+def print_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    output: str = Output.TABLE,
+    *,
+    spare: Collection[str] = (),
+) -> None:
+    """Print rows on standard output: as CSV; or as a table on a terminal, and elsewhere as lines with tabs between the
+    cells. The first line has the names of the columns. On narrow terminals `spare` columns are left out.
     """
-    cells = [["" if cell is None else mask(str(cell)) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for row in cells:
-            click.echo("\t".join(row))
+    values = [(*row, *[None] * (len(header) - len(row))) for row in rows]
+    cells = [["" if cell is None else mask(str(cell)) for cell in row] for row in values]
+    if output == Output.CSV:
+        stream = io.StringIO()
+        csv.writer(stream, lineterminator="\n").writerows([header, *cells])
+        say(stream.getvalue(), nl=False)
         return
-    # Only terminals need rich.
-    from rich.console import Console
-    from rich.table import Table
+    if not sys.stdout.isatty():
+        for row in (header, *cells):
+            say("\t".join(cell.translate(_BLANKS) for cell in row))
+        return
+    layout = lay_out(
+        header,
+        cells,
+        width=shutil.get_terminal_size().columns,
+        spare=spare,
+        numbers=[at for at, column in enumerate(zip(*values, strict=True)) if all(map(_is_number, column))],
+        paint=paint_state if _has_colours() else str,
+    )
+    for line in layout.lines:
+        say(line)
+    if layout.left_out:
+        say(f"not shown for want of room: {', '.join(layout.left_out)} (--output csv has them)", err=True)
 
-    table = Table(*header[: max(map(len, cells), default=None)], box=None, pad_edge=False)
-    for row in cells:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+
+def paint_state(state: str) -> str:
+    """Return a state in its colour, and any other text as it is."""
+    colour = _COLOUR_OF.get(state.upper())
+    return click.style(state, fg=colour) if colour else state
+
+
+def say_state(state: str) -> None:
+    """Print a state, in its colour on a terminal."""
+    say(paint_state(state) if _has_colours() else state)
+
+
+def _has_colours() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, int | float)
 
 
 def print_list_json(name: str, items: Sequence[object], total: int) -> None:

@@ -7,13 +7,10 @@ import click
 
 from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.instance_options import range_options
-from feed_assets.cli.options import author_of, change_options, output_option
-from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_table, say, say_shown
-from feed_assets.operations.instances.feed_listings import render_size
-from feed_assets.operations.instances.ranges import PAGE, join_consecutive, render_range
-from feed_assets.operations.instances.rows import rendered
-from feed_assets.operations.replication.scope import CopyQuery, render_lag
+from feed_assets.cli.options import author_of, listed_change_options, output_option
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import Output, print_json, print_table, say, say_shown
+from feed_assets.operations.instances.query_fields import PAGE
 from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
@@ -72,21 +69,22 @@ def status(output: str, results: int, **options: Any) -> None:
     Starts with a line for each flow: the number of all copies by state, the newest copied instance, and how far it is
     behind the newest instance of the source. The newest copies follow, or with --start the oldest.
     """
+    from feed_assets.operations.replication.scope import CopyQuery
     from feed_assets.operations.replication.status import find_status
 
     context = _open()
-    with Progress() as progress:
-        found = find_status(
-            context,
-            CopyQuery(**options),
-            page=results,
-            progress=lambda settled, total: progress.show("status", settled, total),
-        )
+    found = find_status(
+        context,
+        CopyQuery(**options),
+        page=results,
+        progress=lambda settled, total: status_line.show("status", settled, total),
+    )
     if output == "json":
         print_json(found)
         return
-    print_table(_FLOWS, map(_flow_cells, found.flows))
-    print_table(_COPIES, map(_copy_cells, found.instances))
+    if output == Output.TABLE:
+        print_table(_FLOWS, map(_flow_cells, found.flows), spare=_SPARE)
+    print_table(_COPIES, map(_copy_cells, found.instances), output, spare=_SPARE)
     say_shown(len(found.instances), found.total, "copies", "--num-results shows more")
 
 
@@ -103,19 +101,19 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
     missing. The exit code is 1 if something was found, or could not be checked.
     """
     from feed_assets.operations.replication.auditing import verify as verify_copies
+    from feed_assets.operations.replication.scope import CopyQuery
 
     context = _open()
-    with Progress() as progress:
-        found = verify_copies(
-            context,
-            CopyQuery(**options),
-            deep=deep,
-            progress=lambda settled, total: progress.show("verify", settled, total),
-        )
+    found = verify_copies(
+        context,
+        CopyQuery(**options),
+        deep=deep,
+        progress=lambda settled, total: status_line.show("verify", settled, total),
+    )
     if output == "json":
         print_json(found)
     else:
-        _print_verified(found)
+        _print_verified(found, output)
     say(found.render_summary(), err=True)
     if found.findings:
         ctx.exit(FAILED)
@@ -125,7 +123,7 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
 @_copy_options
 @_newest_option
 @_deep_option
-@change_options
+@listed_change_options
 @click.pass_context
 def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool, output: str, **options: Any) -> None:
     """Repair what `verify` finds: only what is missing, rotten, extra or behind.
@@ -135,22 +133,22 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
     Then, or if a copy fails, the exit code is 1. A repeat does the rest.
     """
     from feed_assets.operations.replication.repairing import repair as repair_copies
+    from feed_assets.operations.replication.scope import CopyQuery
 
     context = _open()
-    with Progress() as progress:
-        done = repair_copies(
-            context,
-            CopyQuery(**options),
-            author=author_of(author),
-            deep=deep,
-            dry_run=dry_run,
-            progress=lambda settled, total: progress.show("verify", settled, total),
-            on_copied=progress.show,
-        )
+    done = repair_copies(
+        context,
+        CopyQuery(**options),
+        author=author_of(author),
+        deep=deep,
+        dry_run=dry_run,
+        progress=lambda settled, total: status_line.show("verify", settled, total),
+        on_copied=status_line.show,
+    )
     if output == "json":
         print_json(done)
     else:
-        _print_repaired(done)
+        _print_repaired(done, output)
     say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
@@ -166,6 +164,18 @@ def _open() -> "OperationContext":
 
 
 _FLOWS = ("source", "target", "copies", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")
+_SPARE = (
+    "newest at source",
+    "bytes",
+    "files",
+    "removed",
+    "seconds",
+    "a second",
+    "resumed",
+    "source digest",
+    "target digest",
+    "attempts",
+)
 _COPIES = (
     "source",
     "target",
@@ -187,6 +197,8 @@ _COPIES = (
 
 
 def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
+    from feed_assets.operations.replication.scope import render_lag
+
     return (
         flow.source,
         flow.target,
@@ -201,6 +213,9 @@ def _flow_cells(flow: "FlowStatus") -> tuple[object, ...]:
 
 
 def _copy_cells(copy: "CopyRow") -> tuple[object, ...]:
+    from feed_assets.operations.instances.feed_listings import render_size
+    from feed_assets.operations.instances.rows import rendered
+
     figures = copy.figures
     done = (
         (
@@ -234,7 +249,9 @@ def _short(digest: str | None) -> str | None:
     return digest and digest.partition(":")[2][:12]
 
 
-def _print_verified(found: "Verified") -> None:
+def _print_verified(found: "Verified", output: str) -> None:
+    from feed_assets.operations.instances.ranges import join_consecutive, render_range
+
     sequences = {flow.cluster: flow.sequence for flow in found.scope.flows}
     joined = join_consecutive(
         (
@@ -245,10 +262,10 @@ def _print_verified(found: "Verified") -> None:
         for each in found.copies
     )
     rows = [(source, target, render_range(first, last), *more) for first, last, (source, target, *more) in joined]
-    print_table(("source", "target", "instance", "verdict", "status", "reason"), rows)
+    print_table(("source", "target", "instance", "verdict", "status", "reason"), rows, output)
 
 
-def _print_repaired(done: "Repaired") -> None:
+def _print_repaired(done: "Repaired", output: str) -> None:
     rows = [
         (
             each.copy.source,
@@ -265,4 +282,4 @@ def _print_repaired(done: "Repaired") -> None:
         for each in done.copies
     ]
     header = ("source", "target", "instance", "verdict", "outcome", "bytes", "files", "removed", "seconds", "reason")
-    print_table(header, rows)
+    print_table(header, rows, output, spare=_SPARE)

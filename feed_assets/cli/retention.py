@@ -10,13 +10,14 @@ from feed_assets.cli.options import (
     MomentType,
     author_of,
     author_option,
-    change_options,
     clusters_option,
     dry_run_option,
+    listed_change_options,
     output_option,
+    text_output_option,
 )
-from feed_assets.cli.progress import Progress
-from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.render import Output, print_json, print_list_json, print_table, say, say_shown, say_unsettled
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
 from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
@@ -43,7 +44,7 @@ def retention() -> None:
 @click.option("--feed", "feeds", multiple=True, help="Only this feed, scheduled or not; may be repeated.")
 @clusters_option
 @click.option("--at", type=MomentType(), help="As of this time, 2015-02-28T06:30Z; by default now.")
-@change_options
+@listed_change_options
 def plan(
     feeds: tuple[str, ...],
     clusters: tuple[str, ...],
@@ -60,20 +61,19 @@ def plan(
     from feed_assets.operations.retention.planning import plan_retention
 
     context, _ = _open(author)
-    with Progress() as progress:
-        planned = plan_retention(
-            context,
-            author=author_of(author),
-            feeds=feeds,
-            clusters=clusters,
-            as_of=at,
-            dry_run=dry_run,
-            progress=progress.show,
-        )
+    planned = plan_retention(
+        context,
+        author=author_of(author),
+        feeds=feeds,
+        clusters=clusters,
+        as_of=at,
+        dry_run=dry_run,
+        progress=status_line.show,
+    )
     if output == "json":
         print_json(planned)
     else:
-        print_plan(planned)
+        print_plan(planned, output)
     for sweep in planned.superseded:
         say(f"it supersedes {sweep.sweep_id}", err=True)
     say(planned.render_summary(), err=True)
@@ -88,7 +88,7 @@ def plan(
     help="Continue, or plan and run, the sweeps of this feed unless they ask; may be repeated.",
 )
 @clusters_option
-@change_options
+@listed_change_options
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -121,19 +121,18 @@ def run(
         _tell_who_waits(planned)
     else:
         sweeps = find_runnable(context, clusters)
-    with Progress() as progress:
-        ran = run_sweeps(
-            context,
-            sweep_context,
-            sweeps,
-            author=author_of(author),
-            dry_run=dry_run,
-            progress=lambda sweep, settled, total: progress.show(sweep.sweep_id, settled, total),
-        )
+    ran = run_sweeps(
+        context,
+        sweep_context,
+        sweeps,
+        author=author_of(author),
+        dry_run=dry_run,
+        progress=lambda sweep, settled, total: status_line.show(sweep.sweep_id, settled, total),
+    )
     if output == "json":
         print_json(ran)
     else:
-        print_sweeps(ran.sweeps)
+        print_sweeps(ran.sweeps, output)
     _end_run(ctx, ran)
 
 
@@ -162,7 +161,7 @@ def _end_run(ctx: click.Context, ran: "SweepRuns") -> None:
 
 @retention.command()
 @click.argument("plan")
-@change_options
+@listed_change_options
 def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
 
@@ -177,7 +176,7 @@ def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 
 @retention.command()
 @click.argument("plan")
-@change_options
+@listed_change_options
 def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
     from feed_assets.operations.retention.reading import find_sweep
@@ -209,8 +208,9 @@ def show(plan: str, feed: str | None, outcomes: tuple[str, ...], limit: int, out
     if output == "json":
         print_json(shown)
         return
-    print_sweep(shown.sweep)
-    print_items(shown.items)
+    if output == Output.TABLE:
+        print_sweep(shown.sweep)
+    print_items(shown.items, output)
     say_shown(len(shown.items), shown.matching, "paths", "--limit shows more")
 
 
@@ -235,7 +235,7 @@ def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output
     if output == "json":
         print_list_json("sweeps", sweeps, total)
     else:
-        print_sweeps(sweeps)
+        print_sweeps(sweeps, output)
         say_shown(len(sweeps), total, "sweeps", "--limit shows more")
 
 
@@ -244,7 +244,7 @@ def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output
 @click.option("--feed", "feeds", multiple=True, help="Only instances of this feed; may be repeated.")
 @click.option("--instance", "times", multiple=True, help="Only this nominal time; may be repeated.")
 @click.option("--no-hold", is_flag=True, help="Do not hold what is restored; the next sweep removes it again.")
-@change_options
+@listed_change_options
 @click.pass_context
 def undo(
     ctx: click.Context,
@@ -268,22 +268,23 @@ def undo(
 
     context, sweep_context = _open(author)
     sweep = find_sweep(context, plan)
-    with Progress() as progress:
-        done = undo_removals(
-            context,
-            sweep_context,
-            sweep,
-            author=author_of(author),
-            feeds=feeds,
-            times=find_times(context, sweep, feeds, times),
-            with_hold=not no_hold,
-            dry_run=dry_run,
-            progress=lambda settled, total: progress.show(sweep.sweep_id, settled, total),
-        )
+    done = undo_removals(
+        context,
+        sweep_context,
+        sweep,
+        author=author_of(author),
+        feeds=feeds,
+        times=find_times(context, sweep, feeds, times),
+        with_hold=not no_hold,
+        dry_run=dry_run,
+        progress=lambda settled, total: status_line.show(sweep.sweep_id, settled, total),
+    )
     if output == "json":
         print_json(done)
     else:
-        print_table(("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left])
+        print_table(
+            ("path", "outcome", "reason"), [(each.path, each.outcome.value, each.reason) for each in done.left], output
+        )
     say(done.render_summary(), err=True)
     say_unsettled(done.unsettled)
     if not done.is_complete:
@@ -328,7 +329,7 @@ def purge(
         print_json(done)
     else:
         rows = [(each.sweep.sweep_id, each.sweep.cluster, each.files, each.obstacle) for each in done.purged]
-        print_table(("sweep", "cluster", "files", "obstacle"), rows)
+        print_table(("sweep", "cluster", "files", "obstacle"), rows, output)
     say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
@@ -336,7 +337,7 @@ def purge(
 
 @retention.command()
 @click.argument("plan")
-@output_option
+@text_output_option
 def report(plan: str, output: str) -> None:
     """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
     from feed_assets.operations.retention.reading import find_sweep, report_evictions
@@ -367,4 +368,4 @@ def _show(sweep: Any, output: str) -> None:
     if output == "json":
         print_json(sweep=sweep)
     else:
-        print_sweeps([sweep])
+        print_sweeps([sweep], output)

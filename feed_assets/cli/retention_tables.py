@@ -1,16 +1,19 @@
 """Printing of retention plans, sweeps and their paths."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from feed_assets.cli.render import print_table, say
-from feed_assets.operations.instances.feed_listings import render_size
-from feed_assets.operations.retention.planning import RetentionPlan
-from feed_assets.operations.retention.reading import ShownItem
 from feed_assets.state.sweep_records import Sweep
 from feed_assets.timing.dates import render_datetime
 
+if TYPE_CHECKING:
+    from feed_assets.operations.retention.planning import RetentionPlan
+    from feed_assets.operations.retention.reading import ShownItem
+
 _ITEM = ("feed", "kind", "instance", "path", "size", "files", "rule", "outcome", "reason")
 _SWEEP = ("plan", "cluster", "state", "as of", "by", "feeds", "instances", "paths", "size", "evicted", "kept", "failed")
+_SPARE = ("as of", "by", "paths", "files", "rule", "kept", "failed", "oldest", "newest", "kind")
 _PLAN = (
     "plan",
     "cluster",
@@ -27,8 +30,10 @@ _PLAN = (
 )
 
 
-def print_plan(planned: RetentionPlan) -> None:
+def print_plan(planned: "RetentionPlan", output: str) -> None:
     """Print a row for each feed: the planned removals, what stays and why, and what stops the plan from running."""
+    from feed_assets.operations.instances.feed_listings import render_size
+
     rows: list[tuple[object, ...]] = []
     for feed in planned.feeds:
         remarks = [feed.left_out] if feed.left_out else [f"asks: {each.sentence}" for each in feed.obstacles]
@@ -55,11 +60,13 @@ def print_plan(planned: RetentionPlan) -> None:
                 "; ".join(remarks),
             )
         )
-    print_table(_PLAN, rows)
+    print_table(_PLAN, rows, output, spare=_SPARE)
 
 
-def print_sweeps(sweeps: Iterable[Sweep]) -> None:
+def print_sweeps(sweeps: Iterable[Sweep], output: str) -> None:
     """Print a row for each sweep; questions and reasons for its end go to standard error."""
+    from feed_assets.operations.instances.feed_listings import render_size
+
     sweeps = list(sweeps)
     rows = [
         (
@@ -78,7 +85,7 @@ def print_sweeps(sweeps: Iterable[Sweep]) -> None:
         )
         for sweep in sweeps
     ]
-    print_table(_SWEEP, rows)
+    print_table(_SWEEP, rows, output, spare=_SPARE)
     for sweep in sweeps:
         remarks = [obstacle.sentence for obstacle in sweep.obstacles] if not sweep.approved_by else []
         remarks += [sweep.note] if sweep.note else []
@@ -88,6 +95,8 @@ def print_sweeps(sweeps: Iterable[Sweep]) -> None:
 
 def print_sweep(sweep: Sweep) -> None:
     """Print the facts of one sweep, a line each."""
+    from feed_assets.operations.instances.feed_listings import render_size
+
     facts = {
         "plan": sweep.sweep_id,
         "cluster": sweep.cluster,
@@ -118,8 +127,10 @@ def print_sweep(sweep: Sweep) -> None:
         )
 
 
-def print_items(items: Iterable[ShownItem]) -> None:
+def print_items(items: "Iterable[ShownItem]", output: str) -> None:
     """Print a row for each path of a sweep."""
+    from feed_assets.operations.instances.feed_listings import render_size
+
     rows = [
         (
             shown.feed,
@@ -134,4 +145,4 @@ def print_items(items: Iterable[ShownItem]) -> None:
         )
         for shown in items
     ]
-    print_table(_ITEM, rows)
+    print_table(_ITEM, rows, output, spare=_SPARE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from feed_assets.cli.options import FrequencyType, MomentType, output_option
+from feed_assets.cli.options import FrequencyType, MomentType, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.settings import load_settings
@@ -43,7 +43,7 @@ from feed_assets.timing.frequency import Frequency
     help="Share of runs whose worker dies, of lost requests, and of ticks after which the sensors pause or the clock "
     "is set wrong.",
 )
-@output_option
+@text_output_option
 def simulate(
     start: datetime,
     end: datetime,

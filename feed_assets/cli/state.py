@@ -2,16 +2,23 @@
 DAGSTER_HOME.
 """
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from feed_assets.cli.dagster_home import find_state_url
+from feed_assets.cli.progress import status_line
 from feed_assets.errors import FeedAssetsError, SettingsError
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.settings import Settings
-from feed_assets.state.database import Database, open_database
 from feed_assets.state.records import ProcessInstance
 
+if TYPE_CHECKING:
+    from feed_assets.state.database import Database
 
-def open_state(settings: Settings, *, may_take_over: bool = False) -> Database:
+
+def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database":
     """Open the state database, and make its tables if necessary. `may_take_over` allows that of another project.
 
     Raises:
@@ -20,11 +27,13 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> Database:
         ForeignDefinitionsError: it records the definitions of another project.
     """
     from feed_assets.operations.recording import require_own_database
+    from feed_assets.state.database import open_database
 
     database = open_database(settings.state or _url_beside_dagster(), settings.namespace)
-    database.migrate()
-    if not may_take_over:
-        require_own_database(database, settings)
+    with status_line.waiting_for(f"the state database {database.name}"):
+        database.migrate()
+        if not may_take_over:
+            require_own_database(database, settings)
     return database
 
 
@@ -57,6 +66,11 @@ def show_changes(settings: Settings) -> str | None:
 
 
 def _url_beside_dagster() -> str:
+    home = os.environ.get("DAGSTER_HOME")
+    url = find_state_url(Path(home), os.environ) if home else None
+    if url is not None:
+        return url
+    # Measured: importing Dagster takes a second, and a home that is not as usual needs it.
     from dagster import DagsterInstance
     from dagster._core.errors import DagsterHomeNotSetError
 

@@ -3,11 +3,9 @@
 import click
 
 from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
-from feed_assets.cli.options import KindType, ListType, output_option
+from feed_assets.cli.options import KindType, ListType, author_of, text_output_option
 from feed_assets.cli.render import say
 from feed_assets.entities.common import Kind
-from feed_assets.operations.explaining.explanations import explain
-from feed_assets.operations.explaining.summaries import render_summary
 
 
 @click.command()
@@ -20,7 +18,8 @@ from feed_assets.operations.explaining.summaries import render_summary
     help="For a feed and a process with the same name; by default the process.",
 )
 @click.option("--all", "show_all", is_flag=True, help="Show everything upstream, also what the short form leaves out.")
-@output_option
+@click.option("--look", is_flag=True, help="Ask storage now for the missing data, and record what has arrived.")
+@text_output_option
 @click.pass_context
 def why(
     ctx: click.Context,
@@ -29,6 +28,7 @@ def why(
     clusters: tuple[str, ...],
     kind: Kind | None,
     show_all: bool,
+    look: bool,
     output: str,
 ) -> None:
     """Explain the state of INSTANCE of the process or feed NAME: the root causes, and the commands that end them.
@@ -37,10 +37,19 @@ def why(
     them and why it has not; full slots, leases and suspensions. For an instance that has run: its cause and its inputs.
     For missing data: whether they were evicted.
     """
+    from feed_assets.operations.explaining.explanations import explain
+    from feed_assets.operations.explaining.summaries import render_summary
+    from feed_assets.operations.instances.polled_ranges import poll_instances_now
+    from feed_assets.state.records import FeedKey
+
     context = open_context_for()
     of_kind = kind or context.kind_of(name)
     nominal_time = instance_of(context, of_kind, name, instance)
     found = explain(context, of_kind, name, nominal_time, clusters)
+    roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
+    missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
+    if look and poll_instances_now(context, missing, author_of(None)):
+        found = explain(context, of_kind, name, nominal_time, clusters)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]
         print_consolidated(found, "instances", root_causes=causes)

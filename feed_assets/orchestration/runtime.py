@@ -20,7 +20,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
-from feed_assets.settings import Settings
+from feed_assets.settings import STATE_FILE, Settings
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from feed_assets.patience import Patience
     from feed_assets.state.database import Database
     from feed_assets.storage.pool import StorePool
-
-STATE_FILE = "feed_assets.db"
 
 
 @dataclass

@@ -19,7 +19,7 @@ from feed_assets.state.upserts import build_upsert
 _T = feed_instances.c
 _ROWS = RowMapper(feed_instances, FeedInstance)
 _IS_AVAILABLE = _T.status == FeedInstanceStatus.AVAILABLE
-_SETTLED = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
+SETTLED = frozenset({FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED})
 
 
 class FeedInstances:
@@ -100,7 +100,7 @@ class FeedInstances:
             lock_log(self._connection)
             values = list(map(_ROWS.values, last_of_key.values()))
             self._connection.execute(build_upsert(self._dialect, feed_instances), values)
-            ArrivalPolls(self._connection).remove(key for key, row in last_of_key.items() if row.status in _SETTLED)
+            ArrivalPolls(self._connection).remove(key for key, row in last_of_key.items() if row.status in SETTLED)
 
     def find_settled(self, keys: Collection[tuple[str, str, datetime]]) -> set[FeedKey]:
         """Return the instances that are AVAILABLE or EVICTED, which a poll must not change.
@@ -112,7 +112,7 @@ class FeedInstances:
         lock_log(self._connection)
         columns = (_T.feed, _T.cluster, _T.nominal_time)
         statement = select_keyed(self._dialect, feed_instances, FeedKey._fields, columns)
-        is_settled = _T.status.in_(sorted(_SETTLED))
+        is_settled = _T.status.in_(sorted(SETTLED))
         found = self._connection.execute(statement.where(is_settled), {KEY_ROWS: render_rows(keys)})
         return {FeedKey(*row) for row in found}
 

@@ -20,6 +20,16 @@ def prepare(folder: Path, *, schedule: str = "automatic") -> None:
     (folder / "all.yaml").write_text(yaml.safe_dump_all(ALL, sort_keys=False))
 
 
+def below(text: str) -> str:
+    """What stands below the names of the columns."""
+    return text.partition("\n")[2]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a piped table, without the names of the columns."""
+    return [line.split("\t") for line in below(text).splitlines()]
+
+
 def run(*arguments: str, stdin: str | None = None) -> Result:
     """Give a command; the result has output and exit code."""
     return CliRunner().invoke(cli.main, list(arguments), prog_name="feed-assets", input=stdin)

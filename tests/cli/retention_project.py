@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import Result
 
-from tests.cli.project import run
+from tests.cli.project import rows, run
 from tests.databases import lay_tables
 from tests.operations.harness import CLICKS, CLUSTER, with_validity
 
@@ -63,7 +63,7 @@ def refused(result: Result) -> str:
 
 def table(result: Result) -> list[list[str]]:
     """The rows of what a command prints."""
-    return [line.split("\t") for line in ok(result).splitlines()]
+    return rows(ok(result))
 
 
 def retention(*arguments: str, exit_code: int = 0) -> Any:

@@ -7,7 +7,7 @@ import yaml
 from feed_assets.state.database import open_database
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus
-from tests.cli.project import prepare, run
+from tests.cli.project import below, prepare, rows, run
 from tests.lifecycle.harness import at
 from tests.operations.harness import ALL, COUNTING, changed
 
@@ -87,7 +87,7 @@ def test_from_submit_to_delete(submitted: Path) -> None:
     assert run("entity", "suspend", "process", "counting").stdout == (
         "process 'counting': suspended (primary SUSPENDED)\n"
     )
-    assert run("entity", "status", "process", "counting").stdout == "SUSPENDED\nprimary\tSUSPENDED\n"
+    assert run("entity", "status", "process", "counting").stdout == "SUSPENDED\ncluster\tstatus\nprimary\tSUSPENDED\n"
     assert run("entity", "resume", "process", "counting").exit_code == 0
     dry = run("entity", "update", write(submitted, tags={"owner": "bob"}), "--dry-run")
     assert dry.stdout.splitlines() == ["process 'counting': would be updated", '  tags.owner: (nothing) -> "bob"']
@@ -95,13 +95,13 @@ def test_from_submit_to_delete(submitted: Path) -> None:
     document = json.loads(updated.stdout)
     assert (document["is_change"], document["outcomes"][0]["version"]) == (True, 2)
     assert run("entity", "touch", "process", "counting").exit_code == 0
-    history = [line.split("\t") for line in run("entity", "history", "process", "counting").stdout.splitlines()]
+    history = rows(run("entity", "history", "process", "counting").stdout)
     assert [(row[0], row[1], row[3], row[4]) for row in history] == [
         ("1", "SUBMITTED", "ann", "submit"),
         ("2", "UPDATED", "bob", "update"),
     ]
     assert history[1][5] == "1 field"
-    assert run("entity", "blame", "process", "counting", "tags").stdout.split("\t")[:4] == [
+    assert rows(run("entity", "blame", "process", "counting", "tags").stdout)[0][:4] == [
         "tags.owner",
         '"bob"',
         "2",
@@ -118,18 +118,19 @@ def test_from_submit_to_delete(submitted: Path) -> None:
 def test_reading_commands_print_lines_with_tabs_or_json(submitted: Path) -> None:
     listed = run("entity", "list", "--kind", "feed", "--fields", "CLUSTERS", "--num-results", "1")
     assert (listed.stdout, listed.stderr) == (
-        "feed\tclicks\tprimary\n",
+        "kind\tname\tclusters\nfeed\tclicks\tprimary\n",
         "1 of 2 entities; --num-results and --offset show more\n",
     )
     assert json.loads(run("entity", "list", "--output", "json").stdout)["total"] == 4
-    assert run("entity", "dependency", "feed", "counts").stdout == "cluster\tprimary\t\nprocess\tcounting\tOutput\n"
+    neighbours = rows(run("entity", "dependency", "feed", "counts").stdout)
+    assert neighbours == [["cluster", "primary", ""], ["process", "counting", "Output"]]
     looked = run("entity", "lookup", "/clicks/2013-11-02/05")
-    assert looked.stdout == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
+    assert below(looked.stdout) == "clicks\tprimary\tdata\t2013-11-02T05:00Z\n"
     assert run("entity", "lookup", "/clicks").stderr == "No feed has this path.\n"
     shown = run("entity", "definition", "feed", "clicks", "--format", "json")
     assert json.loads(shown.stdout)["name"] == "clicks"
-    summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T01:00Z", "--num-results=1")
-    assert summary.stdout.splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
+    summary = run("entity", "summary", "feed", "--cluster", "primary", "--end", "2013-11-02T02:00Z", "--num-results=1")
+    assert below(summary.stdout).splitlines()[0] == "clicks\tSUBMITTED\t2013-11-02T01:00Z\tMISSING"
     for command in (["dependency", "feed", "counts"], ["lookup", "/x"], ["status", "feed", "clicks"]):
         assert json.loads(run("entity", *command, "--output", "json").stdout)["version"] == 2
 
@@ -165,7 +166,7 @@ def test_safe_mode_is_switched_and_shown_and_refuses(submitted: Path) -> None:
     assert run("admin", "safemode", "off", "--dry-run").exit_code == 0
     assert json.loads(run("admin", "safemode", "status", "--output", "json").stdout)["is_on"] is True
     assert run("admin", "safemode", "off").exit_code == 0
-    lines = [line.split("\t")[1:4] for line in run("admin", "audit", "--limit", "2").stdout.splitlines()]
+    lines = [row[1:4] for row in rows(run("admin", "audit", "--limit", "2").stdout)]
     assert lines == [["ann", "safemode off", ""], ["ann", "safemode on", ""]]
     assert json.loads(run("admin", "audit", "--output", "json").stdout)["audit"][-1]["action"] == "submit"
 

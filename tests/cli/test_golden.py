@@ -70,7 +70,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance summary": ("instance", "summary", "process", "counting", *RANGE),
     "instance params": ("instance", "params", "counting", FIRST),
     "instance logs": ("instance", "logs", "process", "counting", *RANGE),
-    "instance listing": ("instance", "listing", "clicks", *ONE, "--clusters", "primary", "--look"),
+    "instance listing": (
+        "instance",
+        "listing",
+        "clicks",
+        "--start",
+        FIRST,
+        "--end",
+        "2013-11-03T01:01Z",
+        "--clusters",
+        "primary",
+        "--look",
+    ),
     "instance dependency": ("instance", "dependency", "process", "counting", FIRST),
     "instance triage": ("instance", "triage", "process", "counting", LAST),
     "instance search": ("instance", "search", "--kind", "process", "--nameseq", "counting", *RANGE),
@@ -118,20 +129,20 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 def _tell_story(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     prepare(folder, patch)
-    for name, result in run_commands(folder):
+    for name, result in run_commands(folder, "--output", "json"):
         assert result.stdout.startswith("{"), (name, result.output)
         yield name, _stable(result, folder)
 
 
-def run_commands(folder: Path, output: str = "json") -> Iterator[tuple[str, Result]]:
-    """Give all commands to a prepared project, and yield what each prints."""
+def run_commands(folder: Path, *form: str) -> Iterator[tuple[str, Result]]:
+    """Give all commands to a prepared project, and yield what each prints: as JSON, or in its own form without one."""
     sweeps: dict[str, str] = {}
     for name, arguments in COMMANDS.items():
         if name == "instance list":
             _record_instances(folder)
         if name == "mirror snapshots":
             _run_mirror(folder)
-        result = run(*(sweeps.get(text, text) for text in arguments), "--output", output)
+        result = run(*(sweeps.get(text, text) for text in arguments), *form)
         if name == "retention plan":
             listed = run("retention", "list", "--output", "json").stdout
             sweeps = {_SWEEPS[sweep["state"]]: sweep["sweep_id"] for sweep in json.loads(listed)["sweeps"]}

@@ -72,7 +72,7 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(database: Database) ->
     before = instances(database)
     result = instance("suspend", "--dry-run")
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[2].split("\t") == ["2015-01-03T00:00Z", "primary", "WAITING", "SUSPENDED"]
+    assert result.stdout.splitlines()[3].split("\t") == ["2015-01-03T00:00Z", "primary", "WAITING", "SUSPENDED", ""]
     assert "would change 1 of 3 instances of count" in result.stderr
     assert instances(database) == before
 

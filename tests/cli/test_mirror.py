@@ -7,7 +7,7 @@ import pytest
 
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
-from tests.cli.project import run
+from tests.cli.project import rows, run
 from tests.lifecycle.harness import START
 from tests.lifecycle.replication.test_mirror_runs import NOON, LifecycleHarness, read, write
 from tests.lifecycle.replication.test_mirror_runs import run as run_instance
@@ -86,9 +86,11 @@ def test_plan_says_what_a_run_would_do_and_a_run_does_it(project: Path) -> None:
     planned = run("mirror", "plan", "models")
     assert planned.exit_code == 0, planned.output
     assert planned.stdout.splitlines() == [
+        "source\ttarget\tcopies\tbytes\tremoves\tof",
         f"file://{project}/primary/models\tfile://{project}/backup/models\t2\t3\t0\t0",
-        "copy\t1\ta.bin",
-        "copy\t2\tsub/b.bin",
+        "change\tbytes\tfile\tsource",
+        f"copy\t1\ta.bin\tfile://{project}/primary/models",
+        f"copy\t2\tsub/b.bin\tfile://{project}/primary/models",
     ]
     assert not (project / "backup").exists()
     lifecycle.tick(NOON)
@@ -106,7 +108,7 @@ def test_plan_says_that_a_run_would_fail_and_what_allows_it(project: Path) -> No
     (project / "primary/models/sub/b.bin").unlink()
     planned = run("mirror", "plan", "models", "--limit", "1")
     assert planned.exit_code == 1
-    assert planned.stdout.splitlines()[1:] == ["remove\t\ta.bin"]
+    assert planned.stdout.splitlines()[3:] == [f"remove\t\ta.bin\tfile://{project}/primary/models"]
     assert "2 of the 2 files there would be removed, more than the share 0.5" in planned.stderr
     assert "1 of 3 files; --limit shows more" in planned.stderr
     assert run("mirror", "plan", "models", "--removals", "2").exit_code == 0
@@ -123,7 +125,7 @@ def test_snapshots_are_listed_with_the_place_of_their_content(project: Path) -> 
     assert "there is no snapshot" in run("mirror", "snapshots", "models").stderr
     lifecycle.tick(NOON)
     run_instance(lifecycle, START, NOON)
-    source, target = (line.split("\t") for line in run("mirror", "snapshots", "models").stdout.splitlines())
+    source, target = rows(run("mirror", "snapshots", "models").stdout)
     assert (source[0], source[2:4], target[0]) == ("source", ["2", "3"], "target")
     assert source[1] == target[1]
     assert (Path(target[4].removeprefix("file://")) / "a.bin").read_text() == "a"

@@ -26,7 +26,7 @@ def test_the_state_is_rebuilt_from_storage_and_says_what_it_said(project: Path) 
     assert [(each["name"], each["last"], each["reason"]) for each in planned["holds"]] == [
         ("audit", "2013-11-01T01:59Z", "numbers")
     ]
-    assert (sync(project) != before, ok(run("hold", "list"))) == (True, "")
+    assert (sync(project) != before, table(run("hold", "list"))) == (True, [])
     asked = run("state", "rebuild", stdin="n\n")
     assert asked.exit_code == 1
     assert "6 feed instances, 3 process instances and 1 hold would be recorded. Record this?" in asked.output

@@ -12,7 +12,7 @@ from feed_assets.state.audit import Audit
 from feed_assets.state.database import open_database
 from feed_assets.state.sweep_records import SweepState
 from feed_assets.state.sweeps import Sweeps
-from tests.cli.project import run
+from tests.cli.project import rows, run
 from tests.cli.retention_project import EXPIRED, NOON, ok, planned, project, refused, retention, set_clock, table
 from tests.lifecycle.retention.harness import Tree, tree_of
 from tests.storage.hanging import hanging
@@ -127,7 +127,7 @@ def test_nothing_to_remove_is_no_mistake(project: Path) -> None:
     result = run("retention", "plan", "--feed", "clicks")
     assert (result.exit_code, result.stderr) == (0, f"nothing to remove as of {NOON}\n")
     result = run("retention", "run")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no sweep waits to run\n")
+    assert (result.exit_code, rows(result.stdout), result.stderr) == (0, [], "no sweep waits to run\n")
 
 
 def test_a_plan_is_shown_with_its_paths_and_found_by_the_beginning_of_its_id(project: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_plan_is_shown_with_its_paths_and_found_by_the_beginning_of_its_id(pro
 
     lines = ok(result).splitlines()
     assert lines[:3] == [f"plan: {sweep}", "cluster: primary", "state: PLANNED"]
-    assert lines[-3:] == [
+    assert [lines[-4], *lines[-2:]] == [
         "feed clicks: 6 instances, 6 paths, 48 bytes; evicted 0, kept 0, failed 0",
         f"clicks\tdata\t2013-11-03T00:00Z\t{EXPIRED[0]}\t8 bytes\t2\tage\t\tit is older than hours(6) as of {NOON}",
         f"clicks\tdata\t2013-11-03T01:00Z\t{EXPIRED[1]}\t8 bytes\t2\tage\t\tit is older than hours(6) as of {NOON}",
@@ -219,7 +219,7 @@ def test_an_undo_brings_all_back_and_holds_it(project: Path) -> None:
 
     result = run("retention", "undo", sweep)
 
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, rows(result.stdout)) == (0, [])
     assert result.stderr == (f"undo of {sweep}: restored 6 paths; held until 2013-11-10T12:00Z by 'undo-{sweep}'\n")
     assert tree_of(project / "data") == before
     assert state(sweep) == "UNDONE"
@@ -280,7 +280,7 @@ def test_an_undo_replaces_nothing_and_says_so(project: Path) -> None:
 
     result = run("retention", "undo", sweep)
 
-    assert (result.exit_code, result.stdout.split("\t")[:2]) == (1, [EXPIRED[0], "OCCUPIED"])
+    assert (result.exit_code, rows(result.stdout)[0][:2]) == (1, [EXPIRED[0], "OCCUPIED"])
     assert "restored 5 paths, could not restore 1" in result.stderr
     assert (folder / "part.csv").read_text() == "newer"
 
@@ -292,7 +292,7 @@ def test_the_trash_is_purged_after_its_time_or_at_once(project: Path) -> None:
     let_a_week_pass(project)
     result = run("retention", "purge", sweep)
 
-    assert ok(result) == f"{sweep}\tprimary\t13\t\n"
+    assert table(result) == [[sweep, "primary", "13", ""]]
     assert result.stderr == "purged 1 sweep, 13 files\n"
     assert state(sweep) == "PURGED"
     assert not (project / "data/.feed-assets/trash" / sweep).exists()
@@ -316,7 +316,7 @@ def test_the_trash_of_what_is_held_stays_and_that_of_what_is_back_does_not_matte
     result = run("retention", "purge", "--now")
 
     assert result.exit_code == 1
-    assert result.stdout == f"{sweep}\tprimary\t0\thold 'audit' of ann is on feed 'clicks': numbers\n"
+    assert rows(result.stdout) == [[sweep, "primary", "0", "hold 'audit' of ann is on feed 'clicks': numbers"]]
     assert result.stderr == "purged 0 sweeps, 0 files; 1 had to stay\n"
     ok(run("hold", "release", "audit"))
     assert retention("purge", "--now")["purged"][0]["obstacle"] is None

@@ -16,7 +16,7 @@ IN_CLEAR = "Cl3ar-planted-7"
 DEFINITIONS = {"all.yaml", "changed.yaml", "updated.yaml", "wrong.yaml", "entities", "imported"}
 
 
-@pytest.fixture(scope="module", params=["text", "json"])
+@pytest.fixture(scope="module", params=[(), ("--output", "json")], ids=["text", "json"])
 def project(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, Result]]]:
@@ -30,7 +30,7 @@ def project(
             wrong = WRONG if file.stem == "wrong" else ()
             file.write_text(yaml.safe_dump_all([*documents, *wrong], sort_keys=False))
         printed = {}
-        for name, result in run_commands(folder, request.param):
+        for name, result in run_commands(folder, *request.param):
             printed[name] = result
             patch.setattr(masking, "_secrets", masking._Secrets())  # the next command is another process
         printed["entity definition"] = run("entity", "definition", "process", "counting")

@@ -138,9 +138,7 @@ def test_what_is_no_instance_or_not_yet_one_or_made_here_is_refused(tmp_path: Pa
         notify(lifecycle, when=START + HOUR / 2)
     with pytest.raises(ArrivalRefusedError, match="its nominal time is in the future"):
         notify(lifecycle, when=NOON + HOUR)
-    with pytest.raises(
-        ArrivalRefusedError, match=r"process 'count' writes it\. Run that: feed-assets instance rerun"
-    ):
+    with pytest.raises(ArrivalRefusedError, match=r"process 'count' writes it\. Run that: feed-assets instance rerun"):
         notify(lifecycle, "counts")
     with pytest.raises(EntityNotFoundError, match="clicks"):
         notify(lifecycle, "cliks")

@@ -8,7 +8,8 @@ from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.json_form import render_document
 from feed_assets.loading.entity_files import EntityFile
 from feed_assets.operations.entities import changes as entity_changes
-from feed_assets.operations.entities.reading import Form, show_definition
+from feed_assets.operations.entities.query_fields import Form
+from feed_assets.operations.entities.reading import show_definition
 from feed_assets.operations.entities.schedules import schedule
 from feed_assets.operations.entities.verb_results import VerbOutcome, VerbResult
 from feed_assets.operations.errors import (

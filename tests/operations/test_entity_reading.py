@@ -8,10 +8,11 @@ from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.json_form import render_document
 from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.context import get_declared
-from feed_assets.operations.entities.listing import FilterField, ListField, ListQuery
+from feed_assets.operations.entities.listing import ListQuery
 from feed_assets.operations.entities.lookup import FeedLookup, LocationType
 from feed_assets.operations.entities.neighbours import Neighbour, find_neighbours
-from feed_assets.operations.entities.reading import Form, find_page, show_definition, summarize
+from feed_assets.operations.entities.query_fields import FilterField, Form, ListField
+from feed_assets.operations.entities.reading import find_page, show_definition, summarize
 from feed_assets.operations.entities.schedules import schedule
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.feed_instances import FeedInstances
@@ -172,7 +173,7 @@ def test_row_96_instances_of_feeds_are_there_or_missing(harness: EntityHarness) 
     with harness.database.begin() as connection:
         FeedInstances(connection).put([arrived])
     query = ListQuery(kinds=frozenset({Kind.FEED}), name_sequence="clicks")
-    (found,) = summarize(harness.context(), Kind.FEED, "primary", query, start=at("03T10"), end=at("03T12")).entities
+    (found,) = summarize(harness.context(), Kind.FEED, "primary", query, start=at("03T10"), end=at("03T13")).entities
     assert [(each.nominal_time, each.status) for each in found.instances] == [
         (at("03T12"), "MISSING"),
         (at("03T11"), "AVAILABLE"),

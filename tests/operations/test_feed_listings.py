@@ -20,7 +20,7 @@ def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path
     lifecycle.tick(at("01T02:00"))
     context = context_of(lifecycle, at("01T02:30"))
 
-    clicks = list_feed(context, "clicks", start=START, end=at("01T02:00"))
+    clicks = list_feed(context, "clicks", start=START, end=at("01T03:00"))
 
     assert [each.status for each in clicks.instances] == ["AVAILABLE", "PARTIAL", "MISSING"]
     first, partial, missing = render_document(clicks)["instances"]
@@ -37,7 +37,7 @@ def test_row_117_a_listing_has_the_four_states_with_size_and_time(tmp_path: Path
     }
     assert (partial["bytes"], partial["created_at"]) == (5, None)
     assert (missing["bytes"], missing["created_at"]) == (None, None)
-    (empty,) = list_feed(context, "weather", start=START, end=START).instances
+    (empty,) = list_feed(context, "weather", start=START, end=at("01T01:00")).instances
     assert (empty.status, empty.bytes) == (FeedInstanceStatus.EMPTY, 0)
 
 
@@ -71,11 +71,12 @@ def test_row_117_what_was_evicted_is_told_from_what_never_came(tmp_path: Path) -
     assert [each.nominal_time for each in only.instances] == [START]
 
 
-def test_both_ends_belong_to_a_listing_inside_the_validity_and_not_beyond_now(tmp_path: Path) -> None:
+def test_the_end_is_not_in_a_listing_and_without_one_it_goes_up_to_now(tmp_path: Path) -> None:
     lifecycle = LifecycleHarness.of(tmp_path, feed("clicks", end=at("01T03:00")))
     context = context_of(lifecycle, at("01T01:30"))
     listing = list_feed(context, "clicks", start=START, end=at("09"))
     assert [each.nominal_time for each in listing.instances] == hours(2)
+    assert [each.nominal_time for each in list_feed(context, "clicks", end=at("01T01:00")).instances] == hours(1)
     later = list_feed(context_of(lifecycle, at("09")), "clicks")
     assert [each.nominal_time for each in later.instances] == hours(3)
 

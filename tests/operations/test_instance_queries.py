@@ -9,13 +9,8 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.feed_listings import list_feed
 from feed_assets.operations.instances.queries import find_running, list_instances
-from feed_assets.operations.instances.ranges import (
-    InstanceFilter,
-    InstanceQuery,
-    OrderField,
-    decide_range,
-    parse_filter,
-)
+from feed_assets.operations.instances.query_fields import OrderField
+from feed_assets.operations.instances.ranges import InstanceFilter, InstanceQuery, decide_range, parse_filter
 from feed_assets.state.records import ProcessInstanceStatus
 from feed_assets.timing.errors import DateTimeError
 from tests.lifecycle.harness import START, LifecycleHarness, at, counted_statements, feed, hours, process

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import assert_never
 
 from feed_assets.entities.bundle import AnyEntity
@@ -10,30 +9,9 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.process import Process
 from feed_assets.json_form import Hidden, shown
+from feed_assets.operations.entities.query_fields import PAGE, FilterField, ListField
 from feed_assets.operations.entities.states import EntityStatus
 from feed_assets.operations.errors import VerbRefusedError
-
-PAGE = 10
-
-
-class ListField(StrEnum):
-    """The fields shown of an entity besides its kind and name."""
-
-    STATUS = "STATUS"
-    TAGS = "TAGS"
-    PIPELINES = "PIPELINES"
-    CLUSTERS = "CLUSTERS"
-
-
-class FilterField(StrEnum):
-    """The fields by which entities are filtered."""
-
-    TYPE = "TYPE"
-    NAME = "NAME"
-    STATUS = "STATUS"
-    PIPELINES = "PIPELINES"
-    CLUSTER = "CLUSTER"
-
 
 _SHOWN_BY_FILTER = {FilterField.STATUS: ListField.STATUS, FilterField.PIPELINES: ListField.PIPELINES}
 

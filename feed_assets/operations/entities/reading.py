@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from sqlalchemy import Connection
 
@@ -21,6 +20,7 @@ from feed_assets.loading.falcon.writing import render_falcon
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.operations.entities.context import EntityContext, get_declared
 from feed_assets.operations.entities.listing import EntityPage, ListQuery, StatusOf, list_entities, select_entities
+from feed_assets.operations.entities.query_fields import SUMMARY_INSTANCES, Form
 from feed_assets.operations.entities.states import EntityStatus, entity_status
 from feed_assets.operations.errors import VerbRefusedError
 from feed_assets.state.definition_records import DocumentFormat
@@ -30,16 +30,6 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus
 
 SUMMARY_SPAN = timedelta(days=2)
-SUMMARY_INSTANCES = 7
-
-
-class Form(StrEnum):
-    """The form in which a definition is shown: as written, or rendered anew."""
-
-    WRITTEN = "written"
-    YAML = "yaml"
-    XML = "xml"
-    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +98,7 @@ def summarize(
     instances: int = SUMMARY_INSTANCES,
 ) -> EntitySummary:
     """Return entities on a cluster with their newest instances from `start` (by default two days before the end) to
-    `end` (by default now).
+    before `end`, by default up to now.
 
     Raises:
         EntityNotFoundError: there is no such cluster.
@@ -120,9 +110,9 @@ def summarize(
             reason=f"a {kind.value} has no instances",
             next_step="Use feed or process.",
         )
-    end = end or context.now
-    start = start or end - SUMMARY_SPAN
-    if start > end:
+    last = context.now if end is None else end - timedelta.resolution
+    start = start or (end or last) - SUMMARY_SPAN
+    if start > (end or last):
         raise VerbRefusedError(
             subject="the summary", reason="it would start after its end", next_step="Move --start before --end."
         )
@@ -142,7 +132,7 @@ def summarize(
                 kind=entity.kind,
                 name=entity.name,
                 status=status_of(entity).clusters[cluster].value,
-                instances=tuple(_newest(connection, entity, cluster, start, end, instances)),
+                instances=tuple(_newest(connection, entity, cluster, start, last, instances)),
             )
             for entity in found[offset : offset + query.results]
         )

@@ -11,7 +11,7 @@ from feed_assets.lifecycle.instances.actions import ActionResult, InstanceAction
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.lifecycles import find_work
-from feed_assets.operations.instances.ranges import Lifecycle
+from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.operations.safe_mode import Operation, require_mode
 from feed_assets.state.audit import Audit
 from feed_assets.state.definition_records import AuditEntry

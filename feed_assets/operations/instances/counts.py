@@ -10,14 +10,8 @@ from feed_assets.operations.consolidation import Result, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.lifecycles import require_statuses, subjects_of
-from feed_assets.operations.instances.ranges import (
-    SUMMARY_FILTERS,
-    ClusterQuery,
-    InstanceQuery,
-    Lifecycle,
-    OrderField,
-    decide_range,
-)
+from feed_assets.operations.instances.query_fields import SUMMARY_FILTERS, Lifecycle, OrderField
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceQuery, decide_range
 from feed_assets.operations.instances.removed_instances import find_evictions
 from feed_assets.operations.instances.rows import due_between
 from feed_assets.state.instance_pages import InstancePages

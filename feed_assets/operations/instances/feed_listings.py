@@ -41,8 +41,8 @@ class ListedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedListing:
-    """The instances with `start <= nominal time <= end` that are due, by cluster, oldest first. `total` counts, by the
-    record, all up to the end; `has_more` says that there are others before the start.
+    """The instances of the range that are due, by cluster, oldest first. `total` counts, by the record, all up to the
+    end; `has_more` says that there are others before the start.
     """
 
     result: Result
@@ -69,12 +69,14 @@ def list_feed(
     results: int = 10,
     look: bool = False,
 ) -> FeedListing:
-    """Return the recorded instances of a feed in a range, both ends included. With `look`, storage is checked instead,
-    and nothing is recorded. A cluster with unreachable storage fails without the others. Ranges default to those of
-    `decide_range`, with `results` instances.
+    """Return the recorded instances of a feed with `start <= nominal time < end`; without an end, up to now.
 
-    Differs from Falcon: an evicted instance is EVICTED, not MISSING, unless storage is checked; a missing instance has
-    no size, where Falcon says -1; sizes count no replicas; and instances follow the feed's time zone and validity.
+    With `look`, storage is checked instead, and nothing is recorded. A cluster with unreachable storage fails without
+    the others. Ranges default to those of `decide_range`, with `results` instances.
+
+    Differs from Falcon: the end is not in the range; an evicted instance is EVICTED, not MISSING, unless storage is
+    checked; a missing instance has no size, where Falcon says -1; sizes count no replicas; and instances follow the
+    feed's time zone and validity.
 
     Raises:
         EntityNotFoundError: there is no such feed.
@@ -90,7 +92,7 @@ def list_feed(
 
         def read(cluster: str) -> Sequence[ListedInstance]:
             nonlocal total
-            record, beyond = context.feed_on(name, cluster), last + _MOMENT
+            record, beyond = context.feed_on(name, cluster), last if end is not None else last + _MOMENT
             total += count_listed(
                 ClusterQuery(
                     context=context, connection=connection, query=query, cluster=cluster, start=since, stop=beyond

@@ -11,7 +11,8 @@ from feed_assets.entities.common import Kind, label_of
 from feed_assets.entities.flow_names import flow_name, parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
-from feed_assets.operations.instances.ranges import ClusterQuery, InstanceQuery, Lifecycle, statuses_of
+from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceQuery, statuses_of
 from feed_assets.operations.instances.rows import source_cluster
 from feed_assets.timing.sequence import InstanceSequence
 

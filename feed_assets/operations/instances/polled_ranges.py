@@ -3,23 +3,22 @@
 For a history that landed before its feed was declared, or between two polls.
 """
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from feed_assets.entities.common import Kind
 from feed_assets.json_form import NominalTime
-from feed_assets.lifecycle.arrival.polling import BATCH, Candidate, decide_poll_result, record_poll_results
-from feed_assets.lifecycle.arrival.store_polls import poll_instances, require_unobstructed
+from feed_assets.lifecycle.arrival.polling import BATCH, decide_poll_result, record_poll_results
+from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
-from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_instances import SETTLED, FeedInstances
 from feed_assets.state.records import FeedKey
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +117,12 @@ def poll_now(
         StorageError: storage could not be read.
     """
     with context.database.read() as connection:
-        settled = FeedInstances(connection).find_settled([FeedKey(*record.key, time) for time in times])
-    candidates = [
-        Candidate(record=record, nominal_time=time) for time in times if FeedKey(*record.key, time) not in settled
-    ]
+        rows = FeedInstances(connection).get_many([FeedKey(*record.key, time) for time in times])
+    settled = {row.nominal_time for row in rows.values() if row.status in SETTLED}
+    candidates = [Candidate(record=record, nominal_time=time) for time in times if time not in settled]
     looks = poll_instances(context.stores, candidates)
     polled = [
-        decide_poll_result(candidate, look, context.as_of)
-        for candidate, look in zip(candidates, looks, strict=True)
+        decide_poll_result(candidate, look, context.as_of) for candidate, look in zip(candidates, looks, strict=True)
     ]
     told = [
         replace(each, event=replace(each.event, origin=f"notice:{author}")) if each.event is not None else each
@@ -138,6 +135,20 @@ def poll_now(
     require_unobstructed(candidates, looks)
     absent = tuple(each.key.nominal_time for each in told if each.event is None)
     return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
+
+
+def poll_instances_now(context: OperationContext, keys: Iterable[FeedKey], author: str) -> int:
+    """Poll those of some feed instances that arrive from outside and are due; return how many have arrived.
+
+    Raises:
+        StorageError: storage could not be read.
+    """
+    times: dict[FeedRecord, list[datetime]] = defaultdict(list)
+    for key in keys:
+        record = context.plan.feeds.get((key.feed, key.cluster))
+        if record is not None and record.is_external and key.nominal_time <= context.as_of:
+            times[record].append(key.nominal_time)
+    return sum(poll_now(context, record, found, author=author).arrived for record, found in times.items())
 
 
 def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list[FeedRecord]:

@@ -17,13 +17,8 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.lifecycles import Subjects, require_statuses, subjects_of
-from feed_assets.operations.instances.ranges import (
-    ClusterQuery,
-    InstanceQuery,
-    Lifecycle,
-    OrderField,
-    decide_range,
-)
+from feed_assets.operations.instances.query_fields import Lifecycle, OrderField
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceQuery, decide_range
 from feed_assets.operations.instances.removed_instances import find_evictions
 from feed_assets.operations.instances.rows import (
     InstanceRow,

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
@@ -14,6 +13,7 @@ from feed_assets.entities.common import Kind
 from feed_assets.entities.flow_names import parse_flow
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.query_fields import PAGE, FilterField, Lifecycle, OrderField
 from feed_assets.plan.records import FeedRecord, Key
 from feed_assets.state.records import FeedEventKind, FeedInstanceStatus, ProcessInstanceStatus
 from feed_assets.timing.dates import parse_datetime, render_datetime
@@ -23,41 +23,10 @@ from feed_assets.timing.sequence import InstanceSequence
 
 _Cells = TypeVar("_Cells")
 
-PAGE = 10
 _DAYS_OF_A_MONTH = 30
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _UTC = ZoneInfo("UTC")
 _LOCAL = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[-T ](\d{2}):?(\d{2}))?")  # 2013-11-03, 2013-11-03-05:00
-
-
-class FilterField(StrEnum):
-    """The fields by which instances are filtered, with Falcon's names."""
-
-    STATUS = "STATUS"
-    CLUSTER = "CLUSTER"
-    SOURCE_CLUSTER = "SOURCECLUSTER"
-    STARTED_AFTER = "STARTEDAFTER"
-
-
-class Lifecycle(StrEnum):
-    """The lifecycles of instances, with Falcon's names: execution of a process; replication and eviction of a feed."""
-
-    EXECUTION = "execution"
-    REPLICATION = "replication"
-    EVICTION = "eviction"
-
-
-class OrderField(StrEnum):
-    """The fields by which instances are ordered: Falcon's names, and the nominal time, the default."""
-
-    STATUS = "status"
-    CLUSTER = "cluster"
-    START_TIME = "startTime"
-    END_TIME = "endTime"
-    NOMINAL_TIME = "nominalTime"
-
-
-SUMMARY_FILTERS = frozenset({FilterField.STATUS, FilterField.CLUSTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from feed_assets.entities.common import Kind, LocationKind
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.ranges import ClusterQuery, Lifecycle
+from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.ranges import ClusterQuery
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.event_log import EventLog

@@ -12,7 +12,7 @@ from feed_assets.entities.flow_names import parse_flow
 from feed_assets.json_form import NominalTime
 from feed_assets.lifecycle.input_windows import InputState, closed_gates, input_states_many
 from feed_assets.operations.context import OperationContext
-from feed_assets.operations.instances.ranges import Lifecycle
+from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.plan.records import FeedRecord, InputEdge, Plan
 from feed_assets.state.attempts import Attempts
 from feed_assets.state.feed_instances import FeedInstances

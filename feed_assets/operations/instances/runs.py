@@ -23,7 +23,8 @@ from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import find_work
 from feed_assets.operations.instances.queries import InstancePage, list_instances
-from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle
+from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.ranges import InstanceQuery
 from feed_assets.operations.instances.rows import Action, attempt_row
 from feed_assets.plan.records import InputEdge
 from feed_assets.state.attempts import Attempts

@@ -12,7 +12,8 @@ from feed_assets.operations.context import OperationContext
 from feed_assets.operations.entities.listing import is_subsequence
 from feed_assets.operations.instances.counts import count_listed
 from feed_assets.operations.instances.queries import InstancePage, find_rows
-from feed_assets.operations.instances.ranges import PAGE, ClusterQuery, InstanceFilter, InstanceQuery, clip_range
+from feed_assets.operations.instances.query_fields import PAGE
+from feed_assets.operations.instances.ranges import ClusterQuery, InstanceFilter, InstanceQuery, clip_range
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.plan.records import FeedRecord, ProcessRecord
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus

@@ -15,7 +15,7 @@ from feed_assets.operations.consolidation import Consolidated, consolidate
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.lifecycles import Subject, find_single
 from feed_assets.operations.instances.neighbours import iter_writers
-from feed_assets.operations.instances.ranges import Lifecycle
+from feed_assets.operations.instances.query_fields import Lifecycle
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import FeedInstanceStatus, ProcessInstanceStatus

@@ -18,7 +18,8 @@ from feed_assets.operations.instances.control import Controlled, control_instanc
 from feed_assets.operations.instances.counts import summarize_instances
 from feed_assets.operations.instances.neighbours import find_dependencies
 from feed_assets.operations.instances.queries import find_running, list_instances
-from feed_assets.operations.instances.ranges import InstanceQuery, Lifecycle, parse_filter
+from feed_assets.operations.instances.query_fields import Lifecycle
+from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
 from feed_assets.operations.instances.rows import InstanceRow
 from feed_assets.operations.instances.runs import find_logs, find_params
 from feed_assets.operations.instances.triage import find_triage
@@ -250,4 +251,7 @@ def test_why_of_a_copy_whose_feed_is_suspended_says_how_it_goes_on(lifecycle: Li
     schedule(lifecycle, ScheduleState.SUSPENDED, AS_OF)
     context = context_of(lifecycle, AS_OF)
     (flow,) = explain(context, Kind.PROCESS, FLOW, START + 2 * HOUR).items
-    assert f"  - its feed is suspended\n    $ feed-assets entity resume feed clicks --clusters {flow.cluster}" in flow.render()
+    assert (
+        f"  - its feed is suspended\n    $ feed-assets entity resume feed clicks --clusters {flow.cluster}"
+        in flow.render()
+    )
