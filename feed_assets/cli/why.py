@@ -40,6 +40,7 @@ def why(
     from feed_assets.operations.explaining.explanations import explain
     from feed_assets.operations.explaining.summaries import render_summary
     from feed_assets.operations.instances.polled_ranges import poll_instances_now
+    from feed_assets.plan.rendering import counted
     from feed_assets.state.records import FeedKey
 
     context = open_context_for()
@@ -48,7 +49,9 @@ def why(
     found = explain(context, of_kind, name, nominal_time, clusters)
     roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
     missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
-    if look and poll_instances_now(context, missing, author_of(None)):
+    arrived = poll_instances_now(context, missing, author_of(None)) if look else 0
+    if arrived:
+        say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
         found = explain(context, of_kind, name, nominal_time, clusters)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]

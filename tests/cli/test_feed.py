@@ -61,3 +61,41 @@ def test_a_wrong_notice_is_refused_with_a_sentence(project: Path, arguments: lis
 def test_a_trusted_notice_needs_no_data(project: Path) -> None:
     result = run("feed", "notify", "clicks", "2013-11-03T05:00Z", "--trust", "--bytes", "9")
     assert (result.exit_code, "recorded" in result.stdout) == (0, True), result.output
+
+
+def test_a_range_is_polled_at_once_and_what_is_absent_is_named(project: Path) -> None:
+    land(project)
+    dry = run("feed", "notify", "clicks", "--start", "2013-11-03T04:00Z", "--end", "2013-11-03T08:00Z", "--dry-run")
+    absent = "2013-11-03T04:00Z, 2013-11-03T06:00Z to 2013-11-03T07:00Z not there or incomplete"
+    assert dry.stdout == f"feed 'clicks' on primary: 1 instance would be recorded, {absent}\n"
+    assert "is MISSING" in run("why", "clicks", "2013-11-03T05:00Z").stdout
+    first = run("feed", "notify", "clicks", "--start", "2013-11-03T04:00Z", "--end", "2013-11-03T08:00Z")
+    assert first.stdout == f"feed 'clicks' on primary: 1 instance recorded, {absent}\n"
+    again = run("feed", "notify", "clicks", "--start", "2013-11-03T05:00Z", "--end", "2013-11-03T06:00Z")
+    assert again.stdout == "feed 'clicks' on primary: 0 instances recorded, 1 known already\n"
+    assert "by notice:ann" in run("why", "clicks", "2013-11-03T05:00Z").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clicks"], "Give either INSTANCE or --start."),
+        (["clicks", "2013-11-03T05:00Z", "--start", "2013-11-03T05:00Z"], "Give either INSTANCE or --start."),
+        (["clicks", "--start", "2013-11-03T05:00Z", "--trust"], "are of one INSTANCE"),
+        (["counts", "--start", "2013-11-03T05:00Z"], "counting writes it"),
+        (["clicks", "--start", "2013-11-03T05:00Z", "--end", "2013-11-03T05:00Z"], "no instance in this range"),
+    ],
+)
+def test_a_wrong_range_is_refused_with_a_sentence(project: Path, arguments: list[str], message: str) -> None:
+    result = run("feed", "notify", *arguments)
+    assert result.exit_code != 0
+    assert message in result.stderr
+
+
+def test_why_can_look_now_and_records_what_has_arrived(project: Path) -> None:
+    assert run("feed", "notify", "clicks", "--start", "2013-11-03T05:00Z", "--end", "2013-11-03T06:00Z").exit_code == 0
+    land(project)
+    assert "is MISSING" in run("why", "counting", "2013-11-03T05:00Z").stdout
+    looked = run("why", "counting", "2013-11-03T05:00Z", "--look")
+    assert looked.stderr == "1 instance found in storage and recorded\n"
+    assert "is MISSING" not in looked.stdout
