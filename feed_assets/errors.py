@@ -24,7 +24,9 @@ FeedAssetsError
 │   │   ├── MassDeletionError         many entities have disappeared from the files at once
 │   │   ├── ForeignDefinitionsError   the database records the definitions of another project
 │   │   └── ReplacedDefinitionsError  another place has replaced this one as the declaration of the entities
-│   └── ColumnsError              a schema that is not a list of names and types
+│   ├── ColumnsError              a schema that is not a list of names and types
+│   ├── TranslationError          a translator of assets fails, or changes what follows from the entities
+│   └── AssetKeyClashError        two feeds or processes have the same asset key
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared
 │   ├── EntityReferencedError     other entities refer to the entity to remove

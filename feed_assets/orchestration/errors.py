@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import LifecycleError
 
@@ -33,4 +34,22 @@ class PartitionKeyError(LifecycleError):
         super().__init__(
             f"partition {key!r} is not an instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
             "Choose a partition from the asset's page."
+        )
+
+
+class TranslationError(DefinitionsError):
+    """A translator fails for a feed or process, or changes what follows from the entities."""
+
+    def __init__(self, *, translator: str, entity: str, reason: str, next_step: str) -> None:
+        super().__init__(location=entity, reason=f"the translator {translator} {reason}", next_step=next_step)
+
+
+class AssetKeyClashError(DefinitionsError):
+    """Two feeds or processes have the same asset key."""
+
+    def __init__(self, *, asset_key: str, first: str, second: str) -> None:
+        super().__init__(
+            location=f"asset key {asset_key}",
+            reason=f"{first} and {second} both have it",
+            next_step="Let the translator give them different keys.",
         )

@@ -52,9 +52,10 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
 def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
     """Return the materializations of a process that is an asset of its own and has published an instance."""
     process = layout.plan.processes.get((str(event.payload.get("process")), event.cluster))
-    if event.kind not in _PUBLISHED or process is None or not layout.is_own_asset(process):
+    own = layout.find_own_asset(process) if process is not None else None
+    if event.kind not in _PUBLISHED or process is None or own is None:
         return []
-    asset_key, grid = names.process_key(layout.plan, process), layout.process_grid(process)
+    asset_key, grid = own
     return [
         AssetMaterialization(
             asset_key=asset_key,

@@ -1,4 +1,4 @@
-"""Every name that Dagster sees: asset keys, op, pool, sensor and resource names, tags and metadata keys."""
+"""Every name that Dagster sees but those of assets: op, pool, sensor and resource names, tags and metadata keys."""
 
 import hashlib
 import re
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dagster import AssetKey
 
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.records import ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
 PREFIX = "feed_assets/"
@@ -18,6 +18,9 @@ TAG_REQUEST = PREFIX + "request"
 TAG_QUEUE = PREFIX + "queue"
 TAG_LATE = PREFIX + "late"
 
+META_FEED = PREFIX + "feed"
+META_PROCESS = PREFIX + "process"
+META_CLUSTER = PREFIX + "cluster"
 META_FREQUENCY = PREFIX + "frequency"
 META_VALIDITY = PREFIX + "validity"
 META_TIMEZONE = PREFIX + "timezone"
@@ -64,18 +67,6 @@ _NOT_TAG = re.compile(r"[^A-Za-z0-9_.-]")
 def location_key(namespace: str | None) -> AssetKey:
     """Return the asset key of a location itself. Locations that share a Dagster instance differ by their namespaces."""
     return AssetKey(["feed_assets", *([namespace] if namespace else []), "definitions"])
-
-
-def feed_key(record: FeedRecord) -> AssetKey:
-    """Return the asset key of a feed, `[cluster, feed]`."""
-    return AssetKey([record.cluster, record.feed])
-
-
-def process_key(plan: Plan, process: ProcessRecord) -> AssetKey:
-    """Return `[cluster, process]`, or `[cluster, "process", process]` if a feed on the cluster has the same name."""
-    if process.key in plan.feeds:
-        return AssetKey([process.cluster, "process", process.process])
-    return AssetKey([process.cluster, process.process])
 
 
 def op_name(process: ProcessRecord) -> str:

@@ -124,11 +124,7 @@ def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterato
 
 def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple[AssetKey, str]]:
     process = layout.plan.processes[explanation.name, explanation.cluster]
-    if layout.is_own_asset(process):
-        assets = [(names.process_key(layout.plan, process), layout.process_grid(process))]
-    else:
-        assets = [layout.feed_asset(edge.feed_key) for edge in process.outputs]
-    for key, grid in assets:
+    for key, grid in layout.run_assets(process):
         if grid.sequence.contains(explanation.nominal_time):
             yield key, grid.key(explanation.nominal_time)
 

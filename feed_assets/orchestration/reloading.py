@@ -17,7 +17,6 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.masking import get_logger
 from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
 from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
-from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime
@@ -43,32 +42,33 @@ def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database
     revision = int(cursors.get(REVISION_CURSOR) or 0)
     with runtime.reloading:
         if revision != runtime.revision:
-            _reload(runtime, revision, as_of)
+            _reload(runtime, loaded, revision, as_of)
         active = runtime.active
         if active is None or active.location is not runtime.location:
-            active = runtime.active = _activate(runtime.location, loaded)
+            active = runtime.active = _activate(runtime, runtime.location, loaded)
     return replace(
         active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=parse_restored(cursors)
     )
 
 
-def _activate(location: Location, loaded: AssetLayout) -> ActiveDefinitions:
+def _activate(runtime: Runtime, location: Location, loaded: AssetLayout) -> ActiveDefinitions:
     if location.plan.digest == loaded.plan.digest:
         return ActiveDefinitions(location=location, layout=loaded, not_yet=frozenset())
-    layout = lay_out(location.plan)
+    layout = lay_out(location.plan, runtime.translator)
     return ActiveDefinitions(location=location, layout=layout, not_yet=_find_unlaunchable(loaded, layout))
 
 
-def _reload(runtime: Runtime, revision: int, as_of: datetime) -> None:
+def _reload(runtime: Runtime, loaded: AssetLayout, revision: int, as_of: datetime) -> None:
     if runtime.reload is not None:
         try:
             location = runtime.reload(as_of)
+            if location.plan.digest != runtime.location.plan.digest:
+                runtime.active = _activate(runtime, location, loaded)
+                runtime.location = location
+                _logger.info("definitions have changed: %s", location.plan.digest)
         except DefinitionsError as exc:
             _logger.warning("the changed definitions cannot be loaded; the previous ones stay in effect: %s", exc)
             return
-        if location.plan.digest != runtime.location.plan.digest:
-            _logger.info("definitions have changed: %s", location.plan.digest)
-            runtime.location = location
     runtime.revision = revision
 
 
@@ -83,11 +83,7 @@ def _find_unlaunchable(loaded: AssetLayout, current: AssetLayout) -> frozenset[K
 
 def _run_shape(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...]:
     """Return what Dagster must know to run a process: the selected assets and their partitions."""
-    selected = (
-        [names.process_key(layout.plan, process)]
-        if layout.is_own_asset(process)
-        else [layout.feed_asset(edge.feed_key)[0] for edge in process.outputs]
-    )
+    selected = [key for key, _ in layout.run_assets(process)]
     return (selected, id(layout.process_grid(process).definition()))
 
 

@@ -18,6 +18,7 @@ from feed_assets.clock import Clock, SystemClock, open_clock
 from feed_assets.errors import SettingsError
 from feed_assets.orchestration import names
 from feed_assets.orchestration.active_definitions import ActiveDefinitions
+from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.plan.location import Location
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE, Settings
@@ -35,8 +36,8 @@ class Runtime:
     """The shared objects of one process. `clock` gives the data's time, `real_clock` the real time; they differ only in
     replays.
 
-    `reload` loads the location again; None if it is not made of files. `revision`, `active` and `requested_digest`
-    belong to `reloading.py`, which uses them while it holds the lock `reloading`.
+    `reload` loads the location again; None if it is not made of files. `translator` names the assets. `revision`,
+    `active` and `requested_digest` belong to `reloading.py`, which uses them while it holds the lock `reloading`.
     """
 
     settings: Settings
@@ -44,6 +45,7 @@ class Runtime:
     clock: Clock
     real_clock: Clock = field(default_factory=SystemClock)
     reload: Callable[[datetime], Location] | None = None
+    translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR
     revision: int = 0
     active: ActiveDefinitions | None = None
     requested_digest: str | None = None
@@ -145,10 +147,15 @@ class Runtime:
 
 
 def open_runtime(
-    settings: Settings, location: Location, reload: Callable[[datetime], Location] | None = None
+    settings: Settings,
+    location: Location,
+    reload: Callable[[datetime], Location] | None = None,
+    translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
 ) -> Runtime:
     """Return a runtime for a location; opens nothing yet."""
-    return Runtime(settings=settings, location=location, clock=open_clock(settings), reload=reload)
+    return Runtime(
+        settings=settings, location=location, clock=open_clock(settings), reload=reload, translator=translator
+    )
 
 
 def state_url(instance: DagsterInstance) -> str:

@@ -309,11 +309,7 @@ def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest
         **({names.TAG_QUEUE: process.queue} if process.queue else {}),
         **names.late_tags(request.late),
     }
-    selection = (
-        [names.process_key(layout.plan, process)]
-        if layout.is_own_asset(process)
-        else [layout.feed_asset(edge.feed_key)[0] for edge in process.outputs]
-    )
+    selection = [key for key, _ in layout.run_assets(process)]
     first, last = run_grid.key(request.first), run_grid.key(request.last)
     if first == last:
         return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)

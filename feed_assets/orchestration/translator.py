@@ -1,0 +1,207 @@
+"""The assets that feeds and processes become in Dagster, and what users may change of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from dagster import AssetKey, AssetSpec, PartitionsDefinition
+
+from feed_assets.entities.common import Kind
+from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import describe_error
+from feed_assets.masking import mask
+from feed_assets.orchestration import names
+from feed_assets.orchestration.asset_metadata import (
+    asset_owners,
+    asset_tags,
+    feed_metadata,
+    feed_url,
+    process_metadata,
+)
+from feed_assets.orchestration.errors import TranslationError
+from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.timing.sequence import InstanceSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedAssetsTranslatorData:
+    """A feed on a cluster, or a process on a cluster that is an asset of its own. Texts contain no secrets.
+
+    Attributes:
+        kind: `feed` or `process`.
+        name: the name of the entity.
+        cluster: the name of the cluster.
+        frequency: the frequency of the instances, such as `days(1)`.
+        timezone: the IANA name of their time zone.
+        description: the description of the entity.
+        owner: the owner of the entity, as declared.
+        groups: the groups of the entity.
+        tags: the tags of the entity, as declared.
+        url: the URL of a feed's data, such as `s3://lake/clicks/${YEAR}/${MONTH}`; None for a process.
+        format: the format of a feed's data, such as `parquet`; None for a process.
+        made_by: the process whose runs materialize the feed, as `feed@source` for a replica; None for other feeds.
+        engine: the engine of the process: `python`, `sql`, `spark-submit`, `replication`; None for a feed that no
+            process materializes.
+        asset_key: the asset key by default.
+        asset_owners: the owners in Dagster's form.
+        asset_tags: the tags in Dagster's form.
+        metadata: the metadata of the asset.
+        partitions_def: the partitions of the asset, which are the instances.
+    """
+
+    kind: Kind
+    name: str
+    cluster: str
+    frequency: str
+    timezone: str
+    asset_key: AssetKey
+    partitions_def: PartitionsDefinition[str] | None = None
+    description: str | None = None
+    owner: str | None = None
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = EMPTY
+    url: str | None = None
+    format: str | None = None
+    made_by: str | None = None
+    engine: str | None = None
+    asset_owners: tuple[str, ...] = ()
+    asset_tags: Mapping[str, str] = EMPTY
+    metadata: Mapping[str, object] = EMPTY
+
+
+class FeedAssetsTranslator:
+    """Describes feeds and processes as assets. Subclass it to change what Dagster shows.
+
+    ```python
+    class LakeTranslator(FeedAssetsTranslator):
+        def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+            spec = super().get_asset_spec(data)
+            return spec.replace_attributes(key=spec.key.with_prefix("lake")).merge_attributes(tags={"tier": "gold"})
+    ```
+    """
+
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+        """Return the asset of a feed or process.
+
+        It may have any attributes but other partitions or dependencies, which follow from the entities. It is called
+        for every feed and process whenever the definitions are loaded, also by sensors: equal data must give equal
+        keys.
+        """
+        kinds = {data.format} if data.format is not None else {"process"}
+        return AssetSpec(
+            data.asset_key,
+            partitions_def=data.partitions_def,
+            group_name=names.word(data.groups[0] if data.groups else data.cluster),
+            description=data.description,
+            metadata=data.metadata,
+            owners=list(data.asset_owners),
+            tags=data.asset_tags,
+            kinds=kinds | ({"spark", data.engine} if data.engine is not None else {"feed"}),
+        )
+
+
+DEFAULT_TRANSLATOR = FeedAssetsTranslator()
+
+
+def feed_data(
+    record: FeedRecord, made_by: ProcessRecord | None, partitions: PartitionsDefinition[str]
+) -> FeedAssetsTranslatorData:
+    """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it."""
+    return FeedAssetsTranslatorData(
+        kind=Kind.FEED,
+        name=record.feed,
+        cluster=record.cluster,
+        asset_key=AssetKey([record.cluster, record.feed]),
+        url=mask(feed_url(record)),
+        format=record.format.value,
+        made_by=made_by.process if made_by is not None else None,
+        engine=made_by.engine if made_by is not None else None,
+        metadata=feed_metadata(record, made_by),
+        partitions_def=partitions,
+        **_declared(record.facts, record.sequence),
+    )
+
+
+def process_data(plan: Plan, process: ProcessRecord, partitions: PartitionsDefinition[str]) -> FeedAssetsTranslatorData:
+    """Return what a translator is told about a process that is an asset of its own."""
+    is_clear = process.key not in plan.feeds
+    return FeedAssetsTranslatorData(
+        kind=Kind.PROCESS,
+        name=process.process,
+        cluster=process.cluster,
+        asset_key=AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process]),
+        engine=process.engine,
+        metadata=process_metadata(process),
+        partitions_def=partitions,
+        **_declared(process.facts, process.sequence),
+    )
+
+
+class _Declared(TypedDict):
+    """What feeds and processes have in common."""
+
+    frequency: str
+    timezone: str
+    description: str | None
+    owner: str | None
+    groups: tuple[str, ...]
+    tags: Mapping[str, str]
+    asset_owners: tuple[str, ...]
+    asset_tags: Mapping[str, str]
+
+
+def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
+    return {
+        "frequency": sequence.frequency.render(),
+        "timezone": sequence.timezone.key,
+        "description": facts.description and mask(facts.description),
+        "owner": facts.owner,
+        "groups": facts.groups,
+        "tags": {name: mask(value) for name, value in facts.tags},
+        "asset_owners": tuple(asset_owners(facts)),
+        "asset_tags": asset_tags(facts),
+    }
+
+
+def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) -> AssetSpec:
+    """Return the asset that a translator makes of a feed or process, still without dependencies.
+
+    Raises:
+        TranslationError: the translator fails, or changes what follows from the entities.
+    """
+    try:
+        spec: object = translator.get_asset_spec(data)
+    except Exception as exc:
+        raise _refusal(translator, data, f"raises {describe_error(exc)}", "Correct the translator.") from exc
+    if not isinstance(spec, AssetSpec):
+        returned = type(spec).__name__
+        raise _refusal(translator, data, f"returns {returned}", "Return an AssetSpec, as super() does.")
+    if spec.partitions_def != data.partitions_def:
+        raise _refusal(
+            translator,
+            data,
+            "changes the partitions, which are the instances",
+            "Leave partitions_def alone; frequency and validity of the entity decide it.",
+        )
+    if list(spec.deps):
+        raise _refusal(
+            translator,
+            data,
+            "adds dependencies, which follow from the inputs and outputs of processes",
+            "Leave deps alone; declare the feed as an input of a process, or name it in deps of your own asset.",
+        )
+    identity = (names.META_CLUSTER, names.META_FEED if data.kind is Kind.FEED else names.META_PROCESS)
+    if all(name in spec.metadata for name in identity):
+        return spec
+    return spec.merge_attributes(metadata={name: data.metadata[name] for name in identity})
+
+
+def _refusal(
+    translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData, reason: str, next_step: str
+) -> TranslationError:
+    return TranslationError(
+        translator=type(translator).__qualname__,
+        entity=f"{data.kind} {data.name!r} on cluster {data.cluster!r}",
+        reason=reason,
+        next_step=next_step,
+    )
