@@ -9,70 +9,232 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feed_assets.engines.port import Context as Context
     from feed_assets.entities.cluster import Cluster as Cluster
+    from feed_assets.entities.cluster import ClusterInterface as ClusterInterface
+    from feed_assets.entities.cluster import ClusterLocations as ClusterLocations
+    from feed_assets.entities.cluster import InterfaceType as InterfaceType
+    from feed_assets.entities.cluster import SparkConfig as SparkConfig
+    from feed_assets.entities.common import Acl as Acl
+    from feed_assets.entities.common import Channel as Channel
+    from feed_assets.entities.common import Kind as Kind
+    from feed_assets.entities.common import Level as Level
     from feed_assets.entities.common import Locations as Locations
+    from feed_assets.entities.common import Notification as Notification
     from feed_assets.entities.common import Retention as Retention
+    from feed_assets.entities.common import RetentionAction as RetentionAction
+    from feed_assets.entities.common import RetentionType as RetentionType
+    from feed_assets.entities.common import Sla as Sla
+    from feed_assets.entities.common import SweepLimits as SweepLimits
     from feed_assets.entities.common import Validity as Validity
+    from feed_assets.entities.copying import Preserve as Preserve
+    from feed_assets.entities.copying import RemovedFiles as RemovedFiles
+    from feed_assets.entities.copying import Verification as Verification
+    from feed_assets.entities.datasource import Credential as Credential
     from feed_assets.entities.datasource import Datasource as Datasource
+    from feed_assets.entities.datasource import DatasourceType as DatasourceType
+    from feed_assets.entities.datasource import Driver as Driver
+    from feed_assets.entities.datasource import Interface as Interface
+    from feed_assets.entities.datasource import Interfaces as Interfaces
+    from feed_assets.entities.datasource import PasswordAlias as PasswordAlias
+    from feed_assets.entities.existing import Existing as Existing
+    from feed_assets.entities.feed import ClusterRole as ClusterRole
     from feed_assets.entities.feed import Feed as Feed
     from feed_assets.entities.feed import FeedCluster as FeedCluster
+    from feed_assets.entities.feed import FeedFormat as FeedFormat
     from feed_assets.entities.feed import LateArrival as LateArrival
+    from feed_assets.entities.feed import Lifecycle as Lifecycle
+    from feed_assets.entities.feed import RetentionStage as RetentionStage
+    from feed_assets.entities.feed import SchemaSource as SchemaSource
+    from feed_assets.entities.mirror import Mirror as Mirror
+    from feed_assets.entities.mirror import MirrorSnapshots as MirrorSnapshots
+    from feed_assets.entities.mirror import MirrorSource as MirrorSource
+    from feed_assets.entities.mirror import MirrorTarget as MirrorTarget
+    from feed_assets.entities.mirror import Removal as Removal
+    from feed_assets.entities.mirror import RemovalLimits as RemovalLimits
+    from feed_assets.entities.process import CatchUp as CatchUp
     from feed_assets.entities.process import Input as Input
     from feed_assets.entities.process import LateProcess as LateProcess
+    from feed_assets.entities.process import Order as Order
     from feed_assets.entities.process import Output as Output
     from feed_assets.entities.process import Process as Process
     from feed_assets.entities.process import ProcessCluster as ProcessCluster
+    from feed_assets.entities.process import ProcessSla as ProcessSla
     from feed_assets.entities.process import Retry as Retry
+    from feed_assets.entities.process import RetryPolicy as RetryPolicy
     from feed_assets.entities.process import Workflow as Workflow
+    from feed_assets.entities.process import WorkflowEngine as WorkflowEngine
+    from feed_assets.entities.replication import Replication as Replication
+    from feed_assets.entities.transfers import Export as Export
+    from feed_assets.entities.transfers import ExportTarget as ExportTarget
+    from feed_assets.entities.transfers import Extract as Extract
+    from feed_assets.entities.transfers import ExtractType as ExtractType
+    from feed_assets.entities.transfers import Fields as Fields
+    from feed_assets.entities.transfers import Import as Import
+    from feed_assets.entities.transfers import ImportSource as ImportSource
+    from feed_assets.entities.transfers import Load as Load
+    from feed_assets.entities.transfers import LoadType as LoadType
+    from feed_assets.entities.transfers import MergePolicy as MergePolicy
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
+    from feed_assets.orchestration.asset_keys import get_asset_key as get_asset_key
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
+    from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
+    from feed_assets.orchestration.translator import FeedAssetsTranslator as FeedAssetsTranslator
+    from feed_assets.orchestration.translator import FeedAssetsTranslatorData as FeedAssetsTranslatorData
 
     __version__: str
 
 _HOMES = {
+    "Acl": "feed_assets.entities.common",
+    "CatchUp": "feed_assets.entities.process",
+    "Channel": "feed_assets.entities.common",
     "Cluster": "feed_assets.entities.cluster",
+    "ClusterInterface": "feed_assets.entities.cluster",
+    "ClusterLocations": "feed_assets.entities.cluster",
+    "ClusterRole": "feed_assets.entities.feed",
     "Context": "feed_assets.engines.port",
+    "Credential": "feed_assets.entities.datasource",
     "Datasource": "feed_assets.entities.datasource",
+    "DatasourceType": "feed_assets.entities.datasource",
+    "Driver": "feed_assets.entities.datasource",
+    "Existing": "feed_assets.entities.existing",
+    "Export": "feed_assets.entities.transfers",
+    "ExportTarget": "feed_assets.entities.transfers",
+    "Extract": "feed_assets.entities.transfers",
+    "ExtractType": "feed_assets.entities.transfers",
     "Feed": "feed_assets.entities.feed",
     "FeedAssetsComponent": "feed_assets.orchestration.component",
     "FeedAssetsError": "feed_assets.errors",
+    "FeedAssetsTranslator": "feed_assets.orchestration.translator",
+    "FeedAssetsTranslatorData": "feed_assets.orchestration.translator",
     "FeedCluster": "feed_assets.entities.feed",
+    "FeedFormat": "feed_assets.entities.feed",
+    "Fields": "feed_assets.entities.transfers",
+    "Import": "feed_assets.entities.transfers",
+    "ImportSource": "feed_assets.entities.transfers",
     "Input": "feed_assets.entities.process",
+    "Interface": "feed_assets.entities.datasource",
+    "InterfaceType": "feed_assets.entities.cluster",
+    "Interfaces": "feed_assets.entities.datasource",
+    "Kind": "feed_assets.entities.common",
     "LateArrival": "feed_assets.entities.feed",
     "LateProcess": "feed_assets.entities.process",
+    "Level": "feed_assets.entities.common",
+    "Lifecycle": "feed_assets.entities.feed",
+    "Load": "feed_assets.entities.transfers",
+    "LoadType": "feed_assets.entities.transfers",
     "Locations": "feed_assets.entities.common",
+    "MergePolicy": "feed_assets.entities.transfers",
+    "Mirror": "feed_assets.entities.mirror",
+    "MirrorSnapshots": "feed_assets.entities.mirror",
+    "MirrorSource": "feed_assets.entities.mirror",
+    "MirrorTarget": "feed_assets.entities.mirror",
+    "Notification": "feed_assets.entities.common",
+    "Order": "feed_assets.entities.process",
     "Output": "feed_assets.entities.process",
+    "PasswordAlias": "feed_assets.entities.datasource",
+    "Preserve": "feed_assets.entities.copying",
     "Process": "feed_assets.entities.process",
     "ProcessCluster": "feed_assets.entities.process",
+    "ProcessSla": "feed_assets.entities.process",
+    "Removal": "feed_assets.entities.mirror",
+    "RemovalLimits": "feed_assets.entities.mirror",
+    "RemovedFiles": "feed_assets.entities.copying",
+    "Replication": "feed_assets.entities.replication",
     "Retention": "feed_assets.entities.common",
+    "RetentionAction": "feed_assets.entities.common",
+    "RetentionStage": "feed_assets.entities.feed",
+    "RetentionType": "feed_assets.entities.common",
     "Retry": "feed_assets.entities.process",
+    "RetryPolicy": "feed_assets.entities.process",
+    "SchemaSource": "feed_assets.entities.feed",
+    "Sla": "feed_assets.entities.common",
+    "SparkConfig": "feed_assets.entities.cluster",
+    "SweepLimits": "feed_assets.entities.common",
     "Validity": "feed_assets.entities.common",
+    "Verification": "feed_assets.entities.copying",
     "Workflow": "feed_assets.entities.process",
+    "WorkflowEngine": "feed_assets.entities.process",
+    "build_assets": "feed_assets.orchestration.definitions",
     "build_definitions": "feed_assets.orchestration.definitions",
+    "get_asset_key": "feed_assets.orchestration.asset_keys",
     "process": "feed_assets.loading.process_functions",
 }
 
 __all__ = [
+    "Acl",
+    "CatchUp",
+    "Channel",
     "Cluster",
+    "ClusterInterface",
+    "ClusterLocations",
+    "ClusterRole",
     "Context",
+    "Credential",
     "Datasource",
+    "DatasourceType",
+    "Driver",
+    "Existing",
+    "Export",
+    "ExportTarget",
+    "Extract",
+    "ExtractType",
     "Feed",
     "FeedAssetsComponent",
     "FeedAssetsError",
+    "FeedAssetsTranslator",
+    "FeedAssetsTranslatorData",
     "FeedCluster",
+    "FeedFormat",
+    "Fields",
+    "Import",
+    "ImportSource",
     "Input",
+    "Interface",
+    "InterfaceType",
+    "Interfaces",
+    "Kind",
     "LateArrival",
     "LateProcess",
+    "Level",
+    "Lifecycle",
+    "Load",
+    "LoadType",
     "Locations",
+    "MergePolicy",
+    "Mirror",
+    "MirrorSnapshots",
+    "MirrorSource",
+    "MirrorTarget",
+    "Notification",
+    "Order",
     "Output",
+    "PasswordAlias",
+    "Preserve",
     "Process",
     "ProcessCluster",
+    "ProcessSla",
+    "Removal",
+    "RemovalLimits",
+    "RemovedFiles",
+    "Replication",
     "Retention",
+    "RetentionAction",
+    "RetentionStage",
+    "RetentionType",
     "Retry",
+    "RetryPolicy",
+    "SchemaSource",
+    "Sla",
+    "SparkConfig",
+    "SweepLimits",
     "Validity",
+    "Verification",
     "Workflow",
+    "WorkflowEngine",
+    "build_assets",
     "build_definitions",
+    "get_asset_key",
     "process",
     "__version__",
 ]

@@ -26,7 +26,8 @@ FeedAssetsError
 │   │   └── ReplacedDefinitionsError  another place has replaced this one as the declaration of the entities
 │   ├── ColumnsError              a schema that is not a list of names and types
 │   ├── TranslationError          a translator of assets fails, or changes what follows from the entities
-│   └── AssetKeyClashError        two feeds or processes have the same asset key
+│   ├── AssetKeyClashError        two feeds or processes have the same asset key
+│   └── NoAssetError              a feed or process that has no asset in what has been built
 ├── VerbRefusedError          a command on an entity is refused in the current state; nothing was changed
 │   ├── EntityExistsError         another definition with that name is declared
 │   ├── EntityReferencedError     other entities refer to the entity to remove

@@ -1,6 +1,6 @@
 """Build Dagster assets for feeds and processes: dependencies and computations."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
     AssetDep,
@@ -12,6 +12,7 @@ from dagster import (
     multi_asset,
 )
 
+from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
@@ -21,14 +22,19 @@ from feed_assets.plan.records import FeedRecord, InputEdge, Key, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
 
-def build_assets(runtime: Runtime, layout: AssetLayout) -> list[AssetSpec | AssetsDefinition]:
-    """Build every asset of the location: external feeds, and processes with the feeds they write."""
+def build_feed_assets(
+    runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object] = EMPTY
+) -> list[AssetSpec | AssetsDefinition]:
+    """Build every asset of the location: external feeds, and processes with the feeds they write.
+
+    `resources` are attached to the assets that need them.
+    """
     plan = layout.plan
     built: list[AssetSpec | AssetsDefinition] = []
     for record in plan.feeds.values():
         if record.key not in layout.makers:
             built.append(_with_deps(layout.feed_specs[record.key], _writers(layout, record)))
-    built.extend(_build_process(runtime, layout, process) for process in plan.processes.values())
+    built.extend(_build_process(runtime, layout, process, resources) for process in plan.processes.values())
     return built
 
 
@@ -46,7 +52,10 @@ def _with_deps(spec: AssetSpec, deps: Sequence[AssetDep]) -> AssetSpec:
     return spec.replace_attributes(deps=deps) if deps else spec
 
 
-def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord) -> AssetsDefinition:
+def _build_process(
+    runtime: Runtime, layout: AssetLayout, process: ProcessRecord, resources: Mapping[str, object]
+) -> AssetsDefinition:
+    spark = names.spark_resource(process.cluster)
     run_grid = layout.process_grid(process)
     deps = _input_deps(layout, process, run_grid.sequence)
     own = layout.process_specs.get(process.key)
@@ -58,7 +67,8 @@ def _build_process(runtime: Runtime, layout: AssetLayout, process: ProcessRecord
         specs=[_with_deps(spec, deps) for spec in specs],
         pool=names.pool_name(process),
         backfill_policy=BackfillPolicy.single_run(),
-        required_resource_keys={names.spark_resource(process.cluster)},
+        required_resource_keys={spark},
+        resource_defs={spark: resources[spark]} if spark in resources else None,
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
     def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dagster import (
+    AssetSpec,
     Component,
     ComponentLoadContext,
     Definitions,
@@ -14,10 +15,12 @@ from dagster import (
     scaffold_component,
     scaffold_with,
 )
+from dagster.components.utils.translation import ResolvedTranslationFn
 from pydantic import Field
 
 from feed_assets.clock import SystemClock
 from feed_assets.orchestration.definitions import build_definitions
+from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator, FeedAssetsTranslatorData
 from feed_assets.settings import PROJECT_ROOT, Settings, load_settings
 
 
@@ -41,7 +44,11 @@ class FeedAssetsComponent(Component, Model, Resolvable):
     type: feed_assets.FeedAssetsComponent
     attributes:
       entities: ./entities
+      translation:
+        key: "lake/{{ data.cluster }}/{{ data.name }}"
     ```
+
+    A subclass may override `get_asset_spec`. Materializations run with the executor of the project.
     """
 
     entities: str | None = Field(
@@ -59,6 +66,15 @@ class FeedAssetsComponent(Component, Model, Resolvable):
         description="Folder of feed_assets.yaml, or a folder below it; relative to the folder of this defs.yaml. "
         "By default the root of the project.",
     )
+    translation: ResolvedTranslationFn[FeedAssetsTranslatorData] = Field(
+        default=None,
+        description="Attributes of the assets, as templates over `data`, the feed or process (see "
+        "FeedAssetsTranslatorData), and `spec`, the asset by default.",
+    )
+
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+        """Return the asset of a feed or process, before `translation` changes it (see `FeedAssetsTranslator`)."""
+        return DEFAULT_TRANSLATOR.get_asset_spec(data)
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:
         """Build the definitions.
@@ -67,7 +83,8 @@ class FeedAssetsComponent(Component, Model, Resolvable):
             SettingsError: an attribute is wrong, or a setting that no attribute overrides.
             DefinitionsError: the entities cannot be read, or are wrong and `strict` is set.
         """
-        return build_definitions(settings=self.load_settings(Path(context.path), Path(context.project_root)))
+        settings = self.load_settings(Path(context.path), Path(context.project_root))
+        return build_definitions(settings=settings, translator=_ComponentTranslator(self), executor=None)
 
     def load_settings(self, folder: Path, project: Path) -> Settings:
         """Return the settings. Attributes override the environment, which overrides the file, which overrides the
@@ -82,6 +99,18 @@ class FeedAssetsComponent(Component, Model, Resolvable):
             given["entities"] = self.entities if "://" in self.entities else str((folder / self.entities).resolve())
         start = project if self.settings is None else folder / self.settings
         return load_settings({name: value for name, value in given.items() if value is not None}, start=start)
+
+
+class _ComponentTranslator(FeedAssetsTranslator):
+    """Describes assets as a component and its YAML say."""
+
+    def __init__(self, component: FeedAssetsComponent) -> None:
+        self._component = component
+
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+        spec = self._component.get_asset_spec(data)
+        translation = self._component.translation
+        return spec if translation is None else translation(spec, data)
 
 
 def _module_of(folder: Path) -> str:

@@ -3,37 +3,47 @@
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dagster import (
     AssetCheckExecutionContext,
     AssetCheckResult,
     AssetChecksDefinition,
+    AssetsDefinition,
     AssetSpec,
     BetaWarning,
     Definitions,
+    ExecutorDefinition,
     ResourceDefinition,
     asset_check,
     in_process_executor,
 )
-from dagster_pyspark import LazyPySparkResource
+from dagster._core.execution.build_resources import wrap_resources_for_execution  # all assets need the same objects
+from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
 from feed_assets.engines.sessions import session_conf
 from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
-from feed_assets.orchestration.assets import build_assets
+from feed_assets.orchestration.assets import build_feed_assets
 from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.sensors import build_arrival_sensor, build_instances_sensor, build_late_sensor
+from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from dagster_pyspark import LazyPySparkResource
 
 _logger = get_logger(__name__)
 
@@ -44,6 +54,8 @@ def build_definitions(
     folder: Path | None = None,
     settings: Settings | None = None,
     resources: Mapping[str, object] | None = None,
+    translator: FeedAssetsTranslator | None = None,
+    executor: ExecutorDefinition | None = in_process_executor,
 ) -> Definitions:
     """Build Dagster definitions for everything that is declared.
 
@@ -54,12 +66,56 @@ def build_definitions(
             None. Dagster loads all code locations of a workspace in one working directory.
         settings: None reads them (see `load_settings`).
         resources: resources that replace those built here, such as `spark_<cluster>`.
+        translator: names the assets, and decides what else Dagster shows of them.
+        executor: the executor of asset runs. Dagster has one for each code location: give None to merge these
+            definitions with others that are not to run in one process.
 
     Raises:
         SettingsError: a setting is wrong.
         DefinitionsError: entities built in Python are wrong, or a file is wrong and the settings are strict, or the
-            location cannot be read. Without strict, a wrong file excludes only itself and its dependents.
+            location cannot be read, or the translator is wrong. Without strict, a wrong file excludes only itself and
+            its dependents.
     """
+    with _quiet():
+        runtime, layout = _open(entities, folder, settings, translator)
+        return _build(runtime, layout, resources or {}, executor)
+
+
+def build_assets(
+    entities: Sequence[Declared] | None = None,
+    *,
+    folder: Path | None = None,
+    settings: Settings | None = None,
+    resources: Mapping[str, object] | None = None,
+    translator: FeedAssetsTranslator | None = None,
+) -> list[AssetSpec | AssetsDefinition]:
+    """Build only the assets, with their resources, for locations where something else starts all work.
+
+    Without sensors, schedules and jobs, no arrival is noticed, no run is requested, no late data are found, and nothing
+    is evicted. A run started by hand, a job or an automation condition does the same work, with the same guarantees.
+    The arguments and errors are those of `build_definitions`.
+    """
+    with _quiet():
+        runtime, layout = _open(entities, folder, settings, translator)
+        return build_feed_assets(
+            runtime, layout, wrap_resources_for_execution({**_sparks(runtime), **(resources or {})})
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)
+        yield
+
+
+def _open(
+    entities: Sequence[Declared] | None,
+    folder: Path | None,
+    settings: Settings | None,
+    translator: FeedAssetsTranslator | None,
+) -> tuple[Runtime, AssetLayout]:
+    DagsterLibraryRegistry.register("feed-assets", version("feed-assets"), is_dagster_package=False)
     settings = settings or load_settings(start=folder)
     now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
@@ -67,23 +123,19 @@ def build_definitions(
     for issue in location.issues:
         level = logging.ERROR if issue.severity is Severity.ERROR else logging.WARNING
         _logger.log(level, "%s", issue.render())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BetaWarning)
-        runtime = open_runtime(settings, location, reload=load if entities is None else None)
-        return _build(runtime, lay_out(location.plan), resources or {})
+    translator = translator or DEFAULT_TRANSLATOR
+    runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
+    return runtime, lay_out(location.plan, translator)
 
 
-def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object]) -> Definitions:
-    location, settings = runtime.location, runtime.settings
-    sparks = {
-        names.spark_resource(cluster.name): _spark_definition(cluster, settings.root)
-        for cluster in location.plan.clusters.values()
-    }
-    clusters = list(location.plan.clusters)
+def _build(
+    runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object], executor: ExecutorDefinition | None
+) -> Definitions:
+    clusters = list(runtime.plan.clusters)
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
     return Definitions(
-        assets=[*build_assets(runtime, layout), _location_asset(runtime)],
+        assets=[*build_feed_assets(runtime, layout), _location_asset(runtime)],
         asset_checks=[_location_check(runtime)],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),
@@ -99,13 +151,22 @@ def _build(runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
         ],
-        resources={**sparks, **resources},
-        executor=in_process_executor,
+        resources={**_sparks(runtime), **resources},
+        executor=executor,
     )
 
 
-def spark_resource(cluster: ClusterRecord, root: Path) -> LazyPySparkResource:
+def _sparks(runtime: Runtime) -> dict[str, ResourceDefinition]:
+    return {
+        names.spark_resource(cluster.name): _spark_definition(cluster, runtime.root)
+        for cluster in runtime.plan.clusters.values()
+    }
+
+
+def spark_resource(cluster: ClusterRecord, root: Path) -> "LazyPySparkResource":
     """Return the resource for a cluster's Spark session. Each run opens one session, when its work first needs it."""
+    from dagster_pyspark import LazyPySparkResource
+
     conf = session_conf(
         master=cluster.spark_master,
         remote=cluster.spark_remote,

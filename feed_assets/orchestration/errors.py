@@ -53,3 +53,29 @@ class AssetKeyClashError(DefinitionsError):
             reason=f"{first} and {second} both have it",
             next_step="Let the translator give them different keys.",
         )
+
+
+class NoAssetError(DefinitionsError):
+    """A feed or process has no asset in what has been built; `writes` are the feeds that stand for the process."""
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        name: str,
+        cluster: str,
+        clusters: tuple[str, ...],
+        writes: tuple[str, ...],
+        suggestions: tuple[str, ...],
+    ) -> None:
+        if writes:
+            next_step = f"Its assets are the feeds that it writes; ask for feed {' or '.join(map(repr, writes))}."
+        elif clusters:
+            next_step = f"It is on {', '.join(clusters)}."
+        elif suggestions:
+            next_step = f"Did you mean {' or '.join(map(repr, suggestions))}?"
+        else:
+            next_step = f"Declare a {kind} {name!r}, or look for the issues of its file with `feed-assets validate`."
+        super().__init__(
+            location=f"{kind} {name!r} on cluster {cluster!r}", reason="it has no asset", next_step=next_step
+        )

@@ -36,7 +36,7 @@ from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
-from feed_assets.state.records import ProcessInstanceStatus, ProcessKey
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.executors import run_where_worth
 from feed_assets.transfer.requests import Progress
@@ -235,19 +235,33 @@ class InstanceRun:
         return _session(queued, self.runtime.plan.clusters[cluster], self.context.run.run_id)
 
     def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
-        """Return whether the instance still needs the run that the sensor requested; always True for a run started by
-        hand.
+        """Return whether the instance still needs the run that the sensor or an automation condition requested; always
+        True for a run started by hand.
         """
-        if request is None:
+        is_automated = names.TAG_AUTOMATED in self.context.run.tags
+        if request is None and not is_automated:
             return True
         with self.runtime.database(self.context.instance).read() as connection:
             row = ProcessInstances(connection).get(*ProcessKey(*self.process.key, nominal_time))
-        is_requested = row is None or (
-            row.request_key == request and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
+        is_requested = (
+            row is None
+            or (request is None and not self._has_succeeded_since(row))
+            or (
+                row.request_key == request
+                and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
+            )
         )
         if not is_requested:
             self.context.log.info(f"{label} no longer needs a run")
         return is_requested
+
+    def _has_succeeded_since(self, row: ProcessInstance) -> bool:
+        """Return whether another run has made the instance since this run was requested."""
+        record = self.context.instance.get_run_record_by_id(self.context.run.run_id)
+        if record is None or row.status is not ProcessInstanceStatus.SUCCEEDED or row.ended_at is None:
+            return False
+        waited = self.runtime.real_clock.now() - record.create_timestamp
+        return row.ended_at >= self.runtime.clock.now() - waited
 
     def _report(self, done: Published) -> None:
         found = self.find_asset(done.record.key)

@@ -56,6 +56,7 @@ META_SWEEP = PREFIX + "sweep"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 PRIORITY = "dagster/priority"
+TAG_AUTOMATED = "dagster/from_automation_condition"
 
 LOCATION_CHECK = "entities_are_valid"
 

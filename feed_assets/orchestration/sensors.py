@@ -3,15 +3,17 @@
 Every Dagster run loads the location, so the modules of a sensor are imported by its first tick.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dagster import (
     AssetSelection,
     DefaultSensorStatus,
+    RepositoryDefinition,
     SensorDefinition,
     SensorEvaluationContext,
     SensorResult,
     SkipReason,
+    multi_or_in_process_executor,
     sensor,
 )
 
@@ -22,6 +24,7 @@ from feed_assets.orchestration.runtime import Runtime
 
 ARRIVAL_SECONDS = 4
 OTHER_SECONDS = 10
+IN_PROCESS: Mapping[str, object] = {"execution": {"config": {"in_process": {}}}}
 
 
 def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
@@ -33,7 +36,7 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
 
         result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
         renew_code_server(runtime, layout, context)
-        return result
+        return in_one_process(result, context.repository_def)
 
     return _build_sensor(
         names.arrival_sensor(cluster),
@@ -41,6 +44,18 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         description=f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready.",
         minimum_seconds=ARRIVAL_SECONDS,
     )
+
+
+def in_one_process(result: SensorResult, repository: RepositoryDefinition | None) -> SensorResult:
+    """Let the requested runs work in one process, with one start of Spark, if the location has Dagster's default
+    executor. Another executor is the choice of whoever merged the definitions with others.
+    """
+    if not result.run_requests or repository is None:
+        return result
+    if repository.get_implicit_global_asset_job_def().executor_def is not multi_or_in_process_executor:
+        return result
+    requests = [each.with_replaced_attrs(run_config=IN_PROCESS) for each in result.run_requests]
+    return result._replace(run_requests=requests)
 
 
 def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:

@@ -8,6 +8,7 @@ from feed_assets.clock import FrozenClock
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.ticks import run_tick
+from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.plan.location import Location, load_location
 from feed_assets.settings import Settings, load_settings
 from feed_assets.state.process_instances import ProcessInstances
@@ -22,11 +23,18 @@ class LocationHarness:
     """A location on a frozen clock, ticked by hand."""
 
     def __init__(
-        self, home: Home, instance: DagsterInstance, entities: str = ENTITIES, *, state: str | None = None
+        self,
+        home: Home,
+        instance: DagsterInstance,
+        entities: str = ENTITIES,
+        *,
+        state: str | None = None,
+        translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR,
     ) -> None:
         home.prepare(entities, JOBS)
         self.home = home
         self.instance = instance
+        self.translator = translator
         self.cursor: str | None = None
         self.settings: Settings = load_settings(
             {} if state is None else {"state": state},
@@ -38,8 +46,8 @@ class LocationHarness:
     def reopen(self) -> None:
         """Load the location anew, as a code server that starts."""
         self.location: Location = load_location(self.settings, NOON)
-        self.layout: AssetLayout = lay_out(self.location.plan)
-        self.runtime: Runtime = open_runtime(self.settings, self.location)
+        self.layout: AssetLayout = lay_out(self.location.plan, self.translator)
+        self.runtime: Runtime = open_runtime(self.settings, self.location, translator=self.translator)
         self.at(NOON)
 
     def at(self, moment: datetime) -> None:

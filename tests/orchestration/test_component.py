@@ -135,3 +135,26 @@ def test_a_whole_project_loads_from_its_defs_folder(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['feed_assets/definitions', 'primary/clicks']"
+
+
+def test_a_translation_names_and_describes_the_assets_by_templates(tmp_path: Path) -> None:
+    attributes = {
+        "entities": "entities",
+        "variables": {"DATA_ROOT": str(tmp_path)},
+        "translation": {
+            "key": "lake/{{ data.cluster }}/{{ data.name }}",
+            "group_name": "raw",
+            "tags": {"engine": "{{ data.engine or 'none' }}"},
+            "description": "{{ data.name }} every {{ data.frequency }} at {{ data.url }}",
+        },
+    }
+    graph = load(attributes).resolve_asset_graph()
+    node = graph.get(AssetKey(["lake", "primary", "clicks"]))
+    assert (node.group_name, node.tags["engine"], node.kinds) == ("raw", "none", {"feed", "parquet"})
+    assert (
+        node.description == f"clicks every hours(1) at file://{tmp_path}/clicks/${{YEAR}}/${{MONTH}}/${{DAY}}/${{HOUR}}"
+    )
+
+
+def test_the_executor_is_the_one_of_the_project(tmp_path: Path) -> None:
+    assert load({"entities": "entities", "variables": {"DATA_ROOT": str(tmp_path)}}).executor is None
