@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option, text_output_option
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
@@ -16,7 +17,7 @@ NEWEST = 50
 MESSAGES = 1_000
 
 
-@click.group()
+@click.group(cls=Verbs)
 def admin() -> None:
     """Manage safe mode, and show the audit and the messages for other programs."""
 

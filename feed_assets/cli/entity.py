@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli import entity_questions, entity_work
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.options import (
     change_options,
     kind_argument,
+    name_argument,
     open_entity_context_for,
     read_files,
     skip_checks_option,
     text_output_option,
 )
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_result, say
 from feed_assets.entities.common import Kind
 from feed_assets.errors import FeedAssetsError
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 _FILES = click.argument("files", nargs=-1, required=True)
 
 
-@click.group()
+@click.group(cls=Verbs)
 def entity() -> None:
     """Declare, schedule and inspect clusters, datasources, feeds and processes.
 
@@ -85,7 +88,7 @@ def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
 
 @entity.command()
 @kind_argument()
-@click.argument("names", nargs=-1, required=True)
+@name_argument("names", names_of(*Kind), nargs=-1, required=True)
 @change_options
 def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool, output: str) -> None:
     """Delete the entities NAMES. This kills their unfinished instances and ends their runs."""
@@ -96,7 +99,7 @@ def delete(kind: Kind, names: tuple[str, ...], author: str | None, dry_run: bool
 
 
 @entity.command("update-cluster-dependents")
-@click.argument("cluster")
+@name_argument("cluster", names_of(Kind.CLUSTER))
 @skip_checks_option
 @change_options
 def update_cluster_dependents(cluster: str, skip_checks: bool, author: str | None, dry_run: bool, output: str) -> None:

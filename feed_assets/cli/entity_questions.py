@@ -13,13 +13,19 @@ from feed_assets.cli.exit_codes import FAILED
 from feed_assets.cli.options import (
     ListType,
     MomentType,
+    cluster_option,
     kind_argument,
+    name_argument,
     open_entity_context_for,
     output_option,
+    subject_arguments,
     text_output_option,
+    the_kind,
 )
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_table, say, say_shown, say_state
 from feed_assets.entities.common import Kind
+from feed_assets.entities.errors import EntityNotFoundError
 from feed_assets.issues import Severity
 from feed_assets.operations.entities.lookup import FeedLookup
 from feed_assets.operations.entities.neighbours import find_neighbours
@@ -28,6 +34,7 @@ from feed_assets.plan.rendering import counted
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
+    from feed_assets.operations.entities.context import EntityContext
     from feed_assets.operations.entities.listing import ListQuery
 
 _MORE = "--num-results and --offset show more"
@@ -37,14 +44,14 @@ _Known = TypeVar("_Known", bound=StrEnum)
 
 
 @click.command()
-@kind_argument()
-@click.argument("name")
+@subject_arguments()
 @output_option
-def status(kind: Kind, name: str, output: str) -> None:
+def status(kind: Kind | None, name: str, output: str) -> None:
     """Show the status of an entity: SUBMITTED, RUNNING, SUSPENDED or COMPLETED, overall and on each cluster."""
     from feed_assets.operations.entities.reading import find_status
 
-    found = find_status(open_entity_context_for(dry_run=True), kind, name)
+    context = open_entity_context_for(dry_run=True)
+    found = find_status(context, _kind_of(context, kind, name), name)
     if output == "json":
         print_json(found)
         return
@@ -54,8 +61,7 @@ def status(kind: Kind, name: str, output: str) -> None:
 
 
 @click.command()
-@kind_argument()
-@click.argument("name")
+@subject_arguments()
 @click.option("--version", type=int, help="This version; see history.")
 @click.option(
     "--format",
@@ -65,12 +71,12 @@ def status(kind: Kind, name: str, output: str) -> None:
     show_default=True,
     help="As it was written, or converted.",
 )
-def definition(kind: Kind, name: str, version: int | None, form: str) -> None:
+def definition(kind: Kind | None, name: str, version: int | None, form: str) -> None:
     """Print the definition of an entity."""
     from feed_assets.operations.entities.reading import show_definition
 
     context = open_entity_context_for(dry_run=True)
-    say(show_definition(context, kind, name, version=version, form=Form(form)).rstrip("\n"))
+    say(show_definition(context, _kind_of(context, kind, name), name, version=version, form=Form(form)).rstrip("\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +154,9 @@ def _list_options(command: _Command) -> _Command:
     return command
 
 
-@click.command("list")
+@click.command(
+    "list", epilog="Example: feed-assets entity list --kind feed,process --filter-by STATUS:SUSPENDED --fields TAGS"
+)
 @click.option("--kind", "kinds", type=ListType(), default=(), help="Only these kinds, separated by commas.")
 @click.option(
     "--fields", type=ListType(), default=(), help="Also show these fields: STATUS, TAGS, PIPELINES, CLUSTERS."
@@ -178,14 +186,14 @@ def _cell(value: object) -> str:
 
 
 @click.command()
-@kind_argument()
-@click.argument("name")
+@subject_arguments()
 @output_option
-def dependency(kind: Kind, name: str, output: str) -> None:
+def dependency(kind: Kind | None, name: str, output: str) -> None:
     """Show the entities that an entity depends on, and its dependents; feeds as Input or Output of processes."""
     from feed_assets.operations.entities.context import get_declared
 
-    loaded = open_entity_context_for(dry_run=True).load()
+    context = open_entity_context_for(dry_run=True)
+    loaded, kind = context.load(), _kind_of(context, kind, name)
     found = find_neighbours(loaded.bundle.bundle, get_declared(loaded, kind, name))
     if output == "json":
         print_json(dependencies=found)
@@ -195,7 +203,7 @@ def dependency(kind: Kind, name: str, output: str) -> None:
 
 @click.command()
 @kind_argument()
-@click.option("--cluster", required=True, help="The cluster.")
+@cluster_option("The cluster; not needed if there is only one.")
 @click.option("--start", type=MomentType(), help="From this nominal time on; by default 2 days before --end.")
 @click.option("--end", type=MomentType(), help="Before this nominal time; by default up to now.")
 @click.option(
@@ -209,7 +217,7 @@ def dependency(kind: Kind, name: str, output: str) -> None:
 @output_option
 def summary(
     kind: Kind,
-    cluster: str,
+    cluster: str | None,
     start: datetime | None,
     end: datetime | None,
     num_instances: int,
@@ -221,7 +229,9 @@ def summary(
 
     query = _ListArguments(**options).query((kind.value,))
     context = open_entity_context_for(dry_run=True)
-    found = summarize(context, kind, cluster, query, start=start, end=end, instances=num_instances)
+    found = summarize(
+        context, kind, _cluster_of(context, cluster), query, start=start, end=end, instances=num_instances
+    )
     if output == "json":
         print_json(found)
         return
@@ -234,7 +244,7 @@ def summary(
     say_shown(len(found.entities), found.total, "entities", _MORE)
 
 
-@click.command()
+@click.command(epilog="Example: feed-assets entity lookup /weather/2013/11/03/05")
 @click.argument("path")
 @output_option
 def lookup(path: str, output: str) -> None:
@@ -254,16 +264,15 @@ def lookup(path: str, output: str) -> None:
 
 
 @click.command()
-@kind_argument()
-@click.argument("name")
+@subject_arguments()
 @output_option
-def history(kind: Kind, name: str, output: str) -> None:
+def history(kind: Kind | None, name: str, output: str) -> None:
     """Show all versions of an entity: time, author, command and number of changed fields."""
     from feed_assets.operations.entities.history import entity_history
 
     context = open_entity_context_for()
     context.record()
-    found = entity_history(context.database, kind, name)
+    found = entity_history(context.database, _kind_of(context, kind, name), name)
     if output == "json":
         print_json(history=found)
         return
@@ -281,9 +290,9 @@ def history(kind: Kind, name: str, output: str) -> None:
     print_table(("version", "action", "at", "author", "by", "changed"), rows, output)
 
 
-@click.command()
+@click.command(epilog="Example: feed-assets entity blame feed flights clusters.primary")
 @kind_argument()
-@click.argument("name")
+@name_argument("name", names_of(*Kind))
 @click.argument("field", required=False)
 @output_option
 def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
@@ -310,15 +319,16 @@ def blame(kind: Kind, name: str, field: str | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("process")
+@name_argument("process", names_of(Kind.PROCESS))
 @click.argument("instance", type=MomentType())
-@click.option("--cluster", required=True, help="The cluster of the instance.")
+@cluster_option("The cluster of the instance; not needed if there is only one.")
 @output_option
-def governing(process: str, instance: datetime, cluster: str, output: str) -> None:
+def governing(process: str, instance: datetime, cluster: str | None, output: str) -> None:
     """Show the definitions that govern INSTANCE of PROCESS: the release and its versions."""
     from feed_assets.operations.entities.history import governing_version
 
     context = open_entity_context_for(dry_run=True)
+    cluster = _cluster_of(context, cluster)
     found = governing_version(context.database, process, cluster, instance)
     if output == "json":
         print_json(governing=found)
@@ -355,6 +365,28 @@ def verify(ctx: click.Context, output: str) -> None:
     say(f"{len(errors)} errors, {len(issues) - len(errors)} warnings", err=True)
     if errors:
         ctx.exit(FAILED)
+
+
+def _kind_of(context: "EntityContext", kind: Kind | None, name: str) -> Kind:
+    """Return the given kind, else the only kind in which the name is declared."""
+    if kind is not None:
+        return kind
+    bundle = context.load().bundle.bundle
+    found = [each for each in Kind if bundle.find((each, name)) is not None]
+    if not found:
+        known = [each for kind in Kind for each in bundle.suggest(kind, name)]
+        raise EntityNotFoundError(kind="entity", name=name, suggestions=tuple(dict.fromkeys(known)))
+    return the_kind(found, name)
+
+
+def _cluster_of(context: "EntityContext", cluster: str | None) -> str:
+    """Return the given cluster, else the only one that is declared."""
+    if cluster is not None:
+        return cluster
+    names = context.load().bundle.bundle.names(Kind.CLUSTER)
+    if len(names) != 1:
+        raise click.UsageError(f"Name one of the clusters {', '.join(names)} with --cluster.")
+    return next(iter(names))
 
 
 COMMANDS = (status, definition, list_, dependency, summary, lookup, history, blame, governing, verify)

@@ -11,9 +11,11 @@ from feed_assets.cli.options import (
     change_options,
     clusters_option,
     kind_argument,
+    name_argument,
     open_entity_context_for,
     skip_checks_option,
 )
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_result
 from feed_assets.entities.common import Kind
 
@@ -26,7 +28,7 @@ _Verb: TypeAlias = "Callable[..., VerbResult]"
 
 def _work_options(command: _Command) -> _Command:
     """Add the arguments of verbs on several entities: a kind, names, and clusters."""
-    names = click.argument("names", nargs=-1, required=True)
+    names = name_argument("names", names_of(*Kind), nargs=-1, required=True)
     return kind_argument()(names(clusters_option(change_options(command))))
 
 
@@ -75,7 +77,7 @@ def _work(
 
 @click.command()
 @kind_argument()
-@click.argument("name")
+@name_argument("name", names_of(*Kind))
 @clusters_option
 @click.option("--effective-from", type=MomentType(), help="The effective time, such as 2015-02-28T06:30Z.")
 @change_options

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import instance_of, open_context_for
-from feed_assets.cli.options import MomentType, author_of, change_options
+from feed_assets.cli.options import MomentType, author_of, change_options, cluster_option, name_argument
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 
@@ -16,17 +18,17 @@ if TYPE_CHECKING:
     from feed_assets.operations.context import OperationContext
 
 
-@click.group()
+@click.group(cls=Verbs)
 def feed() -> None:
     """Report arrivals of feed instances."""
 
 
-@feed.command()
-@click.argument("feed")
-@click.argument("instance", required=False)
+@feed.command(epilog="Example: feed-assets feed notify flights 2013-11-03 --key delivery-4711")
+@name_argument("feed", names_of(Kind.FEED))
+@name_argument("instance", find_times, required=False)
 @click.option("--start", type=MomentType(), help="Poll all instances from this nominal time on, instead of INSTANCE.")
 @click.option("--end", type=MomentType(), help="Before this nominal time; by default now.")
-@click.option("--cluster", help="The cluster; not needed if the feed arrives on one only.")
+@cluster_option("The cluster; not needed if the feed arrives on one only.")
 @click.option("--key", help="A key of the notice; a repeated notice with the same key does nothing.")
 @click.option("--path", help="The location of the data; refused if the instance belongs elsewhere.")
 @click.option("--bytes", "size", type=click.IntRange(min=0), help="The size of the data; refused if it differs.")

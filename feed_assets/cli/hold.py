@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, output_option
+from feed_assets.cli.options import (
+    MomentType,
+    author_of,
+    clusters_option,
+    feeds_option,
+    listed_change_options,
+    name_argument,
+    output_option,
+)
+from feed_assets.cli.proposals import find_holds
 from feed_assets.cli.render import print_json, print_list_json, print_table, say, say_shown, say_unsettled
 from feed_assets.state.sweep_records import Hold
 from feed_assets.timing.dates import render_datetime
@@ -20,14 +30,16 @@ EVERY = "every"
 _MINUTE = timedelta(minutes=1)
 
 
-@click.group()
+@click.group(cls=Verbs)
 def hold() -> None:
     """Manage holds: they protect instances against retention until they are released or expire."""
 
 
-@hold.command()
+@hold.command(
+    epilog="Example: feed-assets hold add audit --feed flights --end 2014-01-01T00:00Z --reason 'audit until March'"
+)
 @click.argument("name")
-@click.option("--feed", "feeds", multiple=True, help="The feed; may be repeated.")
+@feeds_option("The feed; may be repeated.")
 @click.option("--every-feed", is_flag=True, help="Hold every feed.")
 @clusters_option
 @click.option("--start", help="From this nominal time on; by default from the first.")
@@ -70,7 +82,7 @@ def add(
 
 
 @hold.command()
-@click.argument("name")
+@name_argument("name", find_holds)
 @listed_change_options
 def release(name: str, author: str | None, dry_run: bool, output: str) -> None:
     """Release all holds of a name. The next scheduled retention removes what has expired."""

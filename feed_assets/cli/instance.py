@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_control import kill, rerun, resume, suspend
 from feed_assets.cli.instance_graph import dependency, search, triage
 from feed_assets.cli.instance_options import (
     MORE,
+    SCHEDULABLE,
     end_with,
     instance_of,
     lifecycle_option,
@@ -21,7 +23,8 @@ from feed_assets.cli.instance_options import (
     range_options,
     subject_options,
 )
-from feed_assets.cli.options import clusters_option, output_option
+from feed_assets.cli.options import clusters_option, name_argument, output_option
+from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import print_json, print_table, say, say_shown
 from feed_assets.entities.common import Kind
 from feed_assets.errors import render_some
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.instances.rows import InstanceRow
 
 
-@click.group()
+@click.group(cls=Verbs)
 def instance() -> None:
     """Inspect and control instances of feeds and processes.
 
@@ -42,7 +45,9 @@ def instance() -> None:
     """
 
 
-@instance.command("list")
+@instance.command(
+    "list", epilog="Example: feed-assets instance list flights --start 2013-11-03T05:00Z --filter-by STATUS:MISSING"
+)
 @subject_options
 @range_options
 @page_options
@@ -53,7 +58,8 @@ def list_(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the instances of a process, the copies of a feed, or its data; waiting ones with what they lack."""
     from feed_assets.operations.instances.queries import list_instances
 
-    _print_page(ctx, list_instances(open_context_for(), query_of(**options)), output)
+    context = open_context_for()
+    _print_page(ctx, list_instances(context, query_of(context, **options)), output)
 
 
 instance.add_command(list_, "status")
@@ -68,7 +74,8 @@ def running(ctx: click.Context, /, output: str, **options: Any) -> None:
     """List the running instances of a process, or copies of a feed, whatever their time."""
     from feed_assets.operations.instances.queries import find_running
 
-    _print_page(ctx, find_running(open_context_for(), query_of(**options)), output)
+    context = open_context_for()
+    _print_page(ctx, find_running(context, query_of(context, **options)), output)
 
 
 @instance.command()
@@ -81,7 +88,8 @@ def summary(ctx: click.Context, /, num_results: int | None, output: str, **optio
     """Count the instances of a range by state, on each cluster; UNSCHEDULED ones are not yet created."""
     from feed_assets.operations.instances.counts import summarize_instances
 
-    found = summarize_instances(open_context_for(), query_of(**options), num_results)
+    context = open_context_for()
+    found = summarize_instances(context, query_of(context, **options), num_results)
     if output == "json":
         print_json(found)
     else:
@@ -91,8 +99,8 @@ def summary(ctx: click.Context, /, num_results: int | None, output: str, **optio
 
 
 @instance.command()
-@click.argument("name")
-@click.argument("instance")
+@name_argument("name", names_of(*SCHEDULABLE))
+@name_argument("instance", find_times)
 @clusters_option
 @lifecycle_option
 @output_option
@@ -133,7 +141,8 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
     """Show the run of each attempt, its steps, and links to them (with the setting `webserver`)."""
     from feed_assets.operations.instances.runs import find_logs
 
-    found = find_logs(open_context_for(), query_of(**options), attempt)
+    context = open_context_for()
+    found = find_logs(context, query_of(context, **options), attempt)
     if output == "json":
         print_json(found)
     else:
@@ -144,8 +153,8 @@ def logs(ctx: click.Context, /, attempt: int | None, output: str, **options: Any
     end_with(ctx, found.result, found.message)
 
 
-@instance.command()
-@click.argument("feed")
+@instance.command(epilog="Example: feed-assets instance listing flights --start 2013-11-01T04:00Z --look")
+@name_argument("feed", names_of(Kind.FEED))
 @range_options
 @clusters_option
 @click.option("--filter-by", "filters", multiple=True, help="STATUS:value; may be repeated.")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of
-from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options
+from feed_assets.cli.instance_options import lifecycle_option, lifecycles_of, open_context_for
+from feed_assets.cli.options import MomentType, author_of, clusters_option, listed_change_options, name_argument
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import print_json, print_table, say
+from feed_assets.entities.common import Kind
 from feed_assets.entities.existing import EXISTING, Existing
-from feed_assets.settings import load_settings
 
 if TYPE_CHECKING:
     from feed_assets.lifecycle.instances.actions import InstanceAction
@@ -24,7 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def _range_options(command: _Command) -> _Command:
     """Add the arguments of all four verbs: a process or feed, a range with both ends, clusters and lifecycle."""
     for option in (
-        click.argument("name"),
+        name_argument("name", names_of(Kind.PROCESS, Kind.FEED)),
         click.option("--start", type=MomentType(), required=True, help="The first nominal time, 2015-02-28T06:30Z."),
         click.option("--end", type=MomentType(), required=True, help="The nominal time before which the range ends."),
         clusters_option,
@@ -68,7 +69,9 @@ def resume(**options: Any) -> None:
     _control(InstanceAction.RESUME, **options)
 
 
-@click.command()
+@click.command(
+    epilog="Example: feed-assets instance rerun daily-delays --start 2013-11-03T05:00Z --end 2013-11-04T05:00Z"
+)
 @_range_options
 @click.option(
     "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of properties, name=value."
@@ -105,12 +108,10 @@ def _control(
     overrides: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> None:
-    from feed_assets.cli.state import open_state, stop_runs
-    from feed_assets.operations.context import open_context
+    from feed_assets.cli.state import stop_runs
     from feed_assets.operations.instances.control import control_instances
 
-    settings = load_settings()
-    context = open_context(settings, open_state(settings))
+    context = open_context_for()
     done = control_instances(
         context,
         action,

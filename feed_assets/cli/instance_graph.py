@@ -72,7 +72,7 @@ def triage(ctx: click.Context, /, output: str, **options: Any) -> None:
     end_with(ctx, found.result, found.message)
 
 
-@click.command()
+@click.command(epilog="Example: feed-assets instance search --status FAILED,TIMEDOUT")
 @click.option(
     "--kind",
     "kinds",

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import MomentType, clusters_option, kind_argument
+from feed_assets.cli.options import MomentType, clusters_option, name_argument, subject_arguments, the_kind
+from feed_assets.cli.progress import status_line
+from feed_assets.cli.proposals import find_times
 from feed_assets.cli.render import print_json, say
 from feed_assets.entities.common import Kind
 from feed_assets.operations.consolidation import Consolidated, Result
@@ -31,7 +33,9 @@ def open_context_for() -> "OperationContext":
     from feed_assets.operations.context import open_context
 
     settings = load_settings()
-    return open_context(settings, open_state(settings))
+    database = open_state(settings)
+    with status_line.waiting_for(f"the definitions in {settings.entities_location}"):
+        return open_context(settings, database)
 
 
 def range_options(command: _Command) -> _Command:
@@ -92,9 +96,15 @@ def lifecycles_of(texts: Iterable[str]) -> frozenset[Lifecycle]:
     return frozenset(map(Lifecycle, texts))
 
 
+def kind_of(context: "OperationContext", kind: Kind | None, name: str) -> Kind:
+    """Return the given kind, else the only kind in which the name is declared."""
+    return kind or the_kind(context.kinds_of(name), name)
+
+
 def query_of(
+    context: "OperationContext",
     *,
-    kind: Kind,
+    kind: Kind | None,
     name: str,
     start: datetime | None = None,
     end: datetime | None = None,
@@ -110,6 +120,7 @@ def query_of(
     """Build the query from the options."""
     from feed_assets.operations.instances.ranges import InstanceQuery, parse_filter
 
+    kind = kind_of(context, kind, name)
     return InstanceQuery(
         kind=kind,
         name=name,
@@ -135,8 +146,7 @@ def subject_options(command: _Command) -> _Command:
         filter_option,
         lifecycle_option,
         clusters_option,
-        click.argument("name"),
-        kind_argument(*SCHEDULABLE),
+        subject_arguments(*SCHEDULABLE),
     ):
         command = option(command)
     return command
@@ -144,22 +154,22 @@ def subject_options(command: _Command) -> _Command:
 
 def instance_options(command: _Command) -> _Command:
     """Add the options of verbs on one instance; see `find_about`."""
-    instance = click.argument("instance")
-    name = click.argument("name")
-    return kind_argument(*SCHEDULABLE)(name(instance(clusters_option(lifecycle_option(command)))))
+    instance = name_argument("instance", find_times)
+    return subject_arguments(*SCHEDULABLE)(instance(clusters_option(lifecycle_option(command))))
 
 
 def find_about(
     context: "OperationContext",
     find: Callable[..., Consolidated[_Item]],
     *,
-    kind: Kind,
+    kind: Kind | None,
     name: str,
     instance: str,
     clusters: tuple[str, ...],
     lifecycles: tuple[str, ...],
 ) -> Consolidated[_Item]:
     """Return what `find` returns for the instance that the options name, on each cluster."""
+    kind = kind_of(context, kind, name)
     nominal_time = instance_of(context, kind, name, instance)
     return find(context, kind, name, nominal_time, clusters, lifecycles_of(lifecycles))
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import click
 
-from feed_assets.cli.definitions import schema, validate
 from feed_assets.cli.environment import project_environment
 from feed_assets.cli.exit_codes import FAILED, OUR_MISTAKE, WRONG_USAGE
-from feed_assets.cli.falcon import export_falcon, import_falcon
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.progress import status_line
 from feed_assets.cli.render import say
 from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError, describe_error
@@ -29,27 +28,33 @@ _logger = get_logger(__name__)
 _LATER = {
     "admin": "feed_assets.cli.admin",
     "apply": "feed_assets.cli.plan",
+    "completion": "feed_assets.cli.completion",
     "entity": "feed_assets.cli.entity",
+    "export-falcon": "feed_assets.cli.falcon",
     "feed": "feed_assets.cli.feed",
     "hold": "feed_assets.cli.hold",
+    "import-falcon": "feed_assets.cli.falcon",
     "init": "feed_assets.cli.init",
     "instance": "feed_assets.cli.instance",
     "mirror": "feed_assets.cli.mirror",
     "plan": "feed_assets.cli.plan",
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
+    "schema": "feed_assets.cli.definitions",
     "simulate": "feed_assets.cli.simulate",
     "state": "feed_assets.cli.rebuilding",
+    "validate": "feed_assets.cli.definitions",
     "why": "feed_assets.cli.why",
 }
-"""Commands whose modules are imported on use. Measured: importing all of them takes half a second."""
+"""The modules of the commands, imported on use. They import operations only inside their functions: help and
+completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""
 
 
 _OUTSIDE = (SettingsError, LocationUnreadableError, StateUnreachableError, StateNewerError, NoAnswerError)
 """Errors of the surroundings of a command: nothing was refused, and nothing is wrong with what it was asked."""
 
 
-class Boundary(click.Group):
+class Boundary(Verbs):
     """A group whose commands turn every exception into one sentence and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -129,9 +134,3 @@ def _drop_traceback(record: logging.LogRecord) -> bool:
     status_line.hush()
     record.exc_info = record.exc_text = None
     return True
-
-
-main.add_command(validate)
-main.add_command(schema)
-main.add_command(import_falcon)
-main.add_command(export_falcon)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.instance_control import parse_properties, read_property_lines
 from feed_assets.cli.instance_options import open_context_for
-from feed_assets.cli.options import FrequencyType, MomentType, output_option
+from feed_assets.cli.options import FrequencyType, MomentType, name_argument, output_option
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_table, say, say_shown
 from feed_assets.clock import open_clock
+from feed_assets.entities.common import Kind
 from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
@@ -25,7 +28,7 @@ FILES = 20
 _CLUSTER = click.option("--cluster", help="The cluster of the process; not needed if it has only one.")
 
 
-@click.group()
+@click.group(cls=Verbs)
 def mirror() -> None:
     """Manage mirrors: directories without dates that are kept equal to others.
 
@@ -34,7 +37,7 @@ def mirror() -> None:
 
 
 @mirror.command()
-@click.argument("process")
+@name_argument("process", names_of(Kind.PROCESS))
 @_CLUSTER
 @click.option("--removals", type=click.IntRange(min=0), help="Assume that a run may remove this many files.")
 @click.option("--limit", type=click.IntRange(min=0), default=FILES, show_default=True, help="How many files are shown.")
@@ -79,7 +82,7 @@ def _files(planned: "ShownMirror") -> Iterator[tuple[object, ...]]:
 
 
 @mirror.command()
-@click.argument("process")
+@name_argument("process", names_of(Kind.PROCESS))
 @_CLUSTER
 @output_option
 def snapshots(process: str, cluster: str | None, output: str) -> None:
@@ -131,7 +134,7 @@ def _request(
     )
 
 
-@mirror.command()
+@mirror.command(epilog="Example: feed-assets mirror new models --source primary:/models --target backup:/models")
 @click.argument("name", required=False)
 @click.option(
     "--source",

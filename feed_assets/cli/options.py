@@ -3,13 +3,15 @@
 import getpass
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from feed_assets.cli.proposals import Proposal, ProposedType, names_of, propose, subjects_of
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -82,12 +84,58 @@ def listed_change_options(command: _Command) -> _Command:
 def clusters_option(command: _Command) -> _Command:
     """Add `--clusters a,b`; it is empty by default."""
     help_text = "Only these clusters, separated by commas."
-    return click.option("--clusters", type=ListType(), default=(), help=help_text)(command)
+    return click.option("--clusters", type=ListType(names_of(Kind.CLUSTER)), default=(), help=help_text)(command)
 
 
 def kind_argument(*kinds: Kind) -> Callable[[_Command], _Command]:
     """Add `KIND`, in any case: one of `kinds`, or any kind if none is given."""
     return click.argument("kind", type=KindType(*kinds))
+
+
+def subject_arguments(*kinds: Kind) -> Callable[[_Command], _Command]:
+    """Add `[KIND] NAME`: a kind is not needed if only one of `kinds` has the name (see `the_kind`)."""
+    known = kinds or tuple(Kind)
+
+    def take_one(ctx: click.Context, param: click.Parameter, value: tuple[Kind, ...]) -> Kind | None:  # noqa: ARG001
+        if len(value) > 1:
+            raise click.UsageError("Give one KIND and one NAME.", ctx)
+        return value[0] if value else None
+
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return propose(subjects_of(known), ctx, incomplete)
+
+    kind = click.argument(
+        "kind", nargs=-1, type=KindType(*known), callback=take_one, metavar="[KIND]", shell_complete=complete
+    )
+    return lambda command: kind(click.argument("name")(command))
+
+
+def the_kind(kinds: Iterable[Kind], name: str) -> Kind:
+    """Return the only one of the kinds in which a name was found.
+
+    Raises:
+        click.UsageError: there are several.
+    """
+    first, *others = kinds
+    if others:
+        both = " and ".join(f"a {kind.value}" for kind in (first, *others))
+        raise click.UsageError(f"{both} have the name {name!r}: give KIND, too.")
+    return first
+
+
+def name_argument(name: str, find: Proposal, **attributes: Any) -> Callable[[_Command], _Command]:
+    """Add an argument for which a shell proposes values."""
+    return click.argument(name, type=ProposedType(find), **attributes)
+
+
+def cluster_option(help_text: str) -> Callable[[_Command], _Command]:
+    """Add `--cluster`."""
+    return click.option("--cluster", type=ProposedType(names_of(Kind.CLUSTER)), help=help_text)
+
+
+def feeds_option(help_text: str) -> Callable[[_Command], _Command]:
+    """Add `--feed`, which may be repeated."""
+    return click.option("--feed", "feeds", type=ProposedType(names_of(Kind.FEED)), multiple=True, help=help_text)
 
 
 class KindType(click.ParamType[Kind]):
@@ -105,6 +153,15 @@ class KindType(click.ParamType[Kind]):
             kinds = ", ".join(kind.value for kind in self._kinds)
             self.fail(f"{value!r} is not a kind of entity. Kinds are {kinds}.", param, ctx)
         return found
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the kinds that begin so."""
+        return propose(lambda _: [kind.value for kind in self._kinds], ctx, incomplete.lower())
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002
         """Return the form shown in help."""
@@ -144,9 +201,21 @@ class FrequencyType(_TimingType[Frequency]):
 
 
 class ListType(click.ParamType[tuple[str, ...]]):
-    """Texts separated by commas."""
+    """Texts separated by commas, for which a shell proposes values."""
 
     name = "text,text"
+
+    def __init__(self, find: Proposal = lambda _: ()) -> None:
+        self._find = find
+
+    def shell_complete(
+        self,
+        ctx: click.Context,
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return the values that begin so."""
+        return propose(self._find, ctx, incomplete)
 
     def convert(
         self,

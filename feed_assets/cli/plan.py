@@ -33,8 +33,9 @@ _PRUNE = click.option("--prune", is_flag=True, help="Remove the entities that FI
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 4 if something would change.")
 @click.pass_context
 def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, detailed_exitcode: bool) -> None:
-    """Show what would change if FILES (files, folders or URLs) were applied; without FILES, the unrecorded edits of the
-    entities folder. Changes nothing.
+    """Show what would change if FILES were applied, and change nothing.
+
+    FILES are files, folders or URLs. Without FILES it shows the unrecorded edits of the entities folder.
 
     Exits with 0, with 1 if the change would be refused, and with --detailed-exitcode with 4 if something would change.
     """
@@ -46,7 +47,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
         ctx.exit(DIFFERENT)
 
 
-@click.command()
+@click.command(epilog="Example: feed-assets apply new/clicks.yaml --digest 4f0c91d2")
 @_FILES
 @_PRUNE
 @click.option("--digest", help="Apply only the plan with this digest, or with one that begins so (8 characters).")
@@ -67,8 +68,10 @@ def apply(
     dry_run: bool,
     output: str,
 ) -> None:
-    """Apply FILES (files, folders or URLs) as one change; without FILES, record the edits of the entities folder.
-    The change takes effect at its effective times. If nothing differs, nothing happens.
+    """Apply FILES as one change, completely or not at all.
+
+    FILES are files, folders or URLs. Without FILES it records the edits of the entities folder. The change takes effect
+    at its effective times. If nothing differs, nothing happens.
 
     Shows the change and asks for confirmation, unless --digest or --yes is given. A change that deletes most of the
     declared entities at once needs --digest or --delete-all instead of --yes.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verbs
 from feed_assets.cli.hold import EVERY
 from feed_assets.cli.options import author_of, author_option, dry_run_option, output_option
 from feed_assets.cli.progress import status_line
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from feed_assets.operations.rebuilding.rebuilding import Rebuilt
 
 
-@click.group()
+@click.group(cls=Verbs)
 def state() -> None:
     """Rebuild the state from what lies on storage."""
 

@@ -89,8 +89,8 @@ def print_table(
     )
     for line in layout.lines:
         say(line)
-    if layout.left_out:
-        say(f"not shown for want of room: {', '.join(layout.left_out)} (--output csv has them)", err=True)
+    if cells and layout.left_out:
+        say(f"left out for want of room: {', '.join(layout.left_out)}; --output csv has all columns", err=True)
 
 
 def paint_state(state: str) -> str:

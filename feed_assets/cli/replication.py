@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.instance_options import range_options
-from feed_assets.cli.options import author_of, listed_change_options, output_option
+from feed_assets.cli.groups import Verbs
+from feed_assets.cli.instance_options import open_context_for, range_options
+from feed_assets.cli.options import author_of, listed_change_options, name_argument, output_option
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.proposals import names_of
 from feed_assets.cli.render import Output, print_json, print_table, say, say_shown
+from feed_assets.entities.common import Kind
 from feed_assets.operations.instances.query_fields import PAGE
-from feed_assets.settings import load_settings
 from feed_assets.timing.dates import render_datetime
 
 if TYPE_CHECKING:
-    from feed_assets.operations.context import OperationContext
     from feed_assets.operations.replication.auditing import Verified
     from feed_assets.operations.replication.repairing import Repaired
     from feed_assets.operations.replication.status import CopyRow, FlowStatus
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=Verbs)
 def replication() -> None:
     """Inspect, verify and repair the copies of a FEED.
 
@@ -50,7 +51,7 @@ def _copy_options(command: _Command) -> _Command:
         range_options,
         click.option("--source", help="Only copies from this cluster."),
         click.option("--cluster", "targets", multiple=True, help="Only copies to this cluster; may be repeated."),
-        click.argument("feed"),
+        name_argument("feed", names_of(Kind.FEED)),
     ):
         command = option(command)
     return command
@@ -72,7 +73,7 @@ def status(output: str, results: int, **options: Any) -> None:
     from feed_assets.operations.replication.scope import CopyQuery
     from feed_assets.operations.replication.status import find_status
 
-    context = _open()
+    context = open_context_for()
     found = find_status(
         context,
         CopyQuery(**options),
@@ -88,7 +89,7 @@ def status(output: str, results: int, **options: Any) -> None:
     say_shown(len(found.instances), found.total, "copies", "--num-results shows more")
 
 
-@replication.command()
+@replication.command(epilog="Example: feed-assets replication verify flights --deep --start 2013-11-01T04:00Z")
 @_copy_options
 @_newest_option
 @_deep_option
@@ -103,7 +104,7 @@ def verify(ctx: click.Context, /, deep: bool, output: str, **options: Any) -> No
     from feed_assets.operations.replication.auditing import verify as verify_copies
     from feed_assets.operations.replication.scope import CopyQuery
 
-    context = _open()
+    context = open_context_for()
     found = verify_copies(
         context,
         CopyQuery(**options),
@@ -135,7 +136,7 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
     from feed_assets.operations.replication.repairing import repair as repair_copies
     from feed_assets.operations.replication.scope import CopyQuery
 
-    context = _open()
+    context = open_context_for()
     done = repair_copies(
         context,
         CopyQuery(**options),
@@ -152,15 +153,6 @@ def repair(ctx: click.Context, /, deep: bool, author: str | None, dry_run: bool,
     say(done.render_summary(), err=True)
     if not done.is_complete:
         ctx.exit(FAILED)
-
-
-def _open() -> "OperationContext":
-    """Open the context of the settings."""
-    from feed_assets.cli.state import open_state
-    from feed_assets.operations.context import open_context
-
-    settings = load_settings()
-    return open_context(settings, open_state(settings))
 
 
 _FLOWS = ("source", "target", "copies", "newest copy", "newest at source", "lag", "bytes", "files", "seconds")

@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from feed_assets.cli.exit_codes import FAILED
+from feed_assets.cli.groups import Verbs
+from feed_assets.cli.instance_options import open_context_for
 from feed_assets.cli.options import (
     MomentType,
     author_of,
     author_option,
     clusters_option,
     dry_run_option,
+    feeds_option,
     listed_change_options,
+    name_argument,
     output_option,
     text_output_option,
 )
 from feed_assets.cli.progress import status_line
+from feed_assets.cli.proposals import find_sweeps
 from feed_assets.cli.render import Output, print_json, print_list_json, print_table, say, say_shown, say_unsettled
 from feed_assets.cli.retention_tables import print_items, print_plan, print_sweep, print_sweeps
-from feed_assets.settings import load_settings
 from feed_assets.state.sweep_records import ItemOutcome, SweepState
 
 if TYPE_CHECKING:
@@ -32,7 +36,7 @@ NEWEST = 20
 ITEMS = 50
 
 
-@click.group()
+@click.group(cls=Verbs)
 def retention() -> None:
     """Plan and run the removal of expired instances, and restore them from the trash.
 
@@ -41,7 +45,7 @@ def retention() -> None:
 
 
 @retention.command()
-@click.option("--feed", "feeds", multiple=True, help="Only this feed, scheduled or not; may be repeated.")
+@feeds_option("Only this feed, scheduled or not; may be repeated.")
 @clusters_option
 @click.option("--at", type=MomentType(), help="As of this time, 2015-02-28T06:30Z; by default now.")
 @listed_change_options
@@ -79,14 +83,9 @@ def plan(
     say(planned.render_summary(), err=True)
 
 
-@retention.command()
-@click.argument("plan", required=False)
-@click.option(
-    "--feed",
-    "feeds",
-    multiple=True,
-    help="Continue, or plan and run, the sweeps of this feed unless they ask; may be repeated.",
-)
+@retention.command(epilog="Example: feed-assets retention run 20131128")
+@name_argument("plan", find_sweeps, required=False)
+@feeds_option("Continue, or plan and run, the sweeps of this feed unless they ask; may be repeated.")
 @clusters_option
 @listed_change_options
 @click.pass_context
@@ -160,7 +159,7 @@ def _end_run(ctx: click.Context, ran: "SweepRuns") -> None:
 
 
 @retention.command()
-@click.argument("plan")
+@name_argument("plan", find_sweeps)
 @listed_change_options
 def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     """Approve a sweep that asks, because it would remove much or because the clock seems wrong.
@@ -175,7 +174,7 @@ def approve(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 
 
 @retention.command()
-@click.argument("plan")
+@name_argument("plan", find_sweeps)
 @listed_change_options
 def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
     """Cancel a sweep that has not begun. The retention schedule of its feeds does not change."""
@@ -187,7 +186,7 @@ def cancel(plan: str, author: str | None, dry_run: bool, output: str) -> None:
 
 
 @retention.command()
-@click.argument("plan")
+@name_argument("plan", find_sweeps)
 @click.option("--feed", help="Only the paths of this feed.")
 @click.option(
     "--outcome",
@@ -239,9 +238,9 @@ def list_(clusters: tuple[str, ...], states: tuple[str, ...], limit: int, output
         say_shown(len(sweeps), total, "sweeps", "--limit shows more")
 
 
-@retention.command()
-@click.argument("plan")
-@click.option("--feed", "feeds", multiple=True, help="Only instances of this feed; may be repeated.")
+@retention.command(epilog="Example: feed-assets retention undo 20131128 --instance 2013-11-03T05:00Z")
+@name_argument("plan", find_sweeps)
+@feeds_option("Only instances of this feed; may be repeated.")
 @click.option("--instance", "times", multiple=True, help="Only this nominal time; may be repeated.")
 @click.option("--no-hold", is_flag=True, help="Do not hold what is restored; the next sweep removes it again.")
 @listed_change_options
@@ -292,7 +291,7 @@ def undo(
 
 
 @retention.command()
-@click.argument("plans", nargs=-1)
+@name_argument("plans", find_sweeps, nargs=-1)
 @clusters_option
 @click.option("--now", is_flag=True, help="Also trash that has not expired.")
 @author_option
@@ -336,7 +335,7 @@ def purge(
 
 
 @retention.command()
-@click.argument("plan")
+@name_argument("plan", find_sweeps)
 @text_output_option
 def report(plan: str, output: str) -> None:
     """Show what a sweep evicted, in Falcon's form: the line of paths of its report file, and the line of instances."""
@@ -355,12 +354,9 @@ def report(plan: str, output: str) -> None:
 
 def _open(author: str | None) -> "tuple[OperationContext, SweepContext]":
     """Open the context of the settings, and the sweep context."""
-    from feed_assets.cli.state import open_state
-    from feed_assets.operations.context import open_context
     from feed_assets.operations.retention.running import sweep_context_of
 
-    settings = load_settings()
-    context = open_context(settings, open_state(settings))
+    context = open_context_for()
     return context, sweep_context_of(context, author=author_of(author))
 
 

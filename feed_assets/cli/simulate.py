@@ -14,7 +14,7 @@ from feed_assets.settings import load_settings
 from feed_assets.timing.frequency import Frequency
 
 
-@click.command()
+@click.command(epilog="Example: feed-assets simulate --from 2013-11-01T00:00Z --to 2013-11-08T00:00Z --late 0.2")
 @click.option("--from", "start", type=MomentType(), required=True, help="When the simulation begins.")
 @click.option("--to", "end", type=MomentType(), required=True, help="When it ends.")
 @click.option(

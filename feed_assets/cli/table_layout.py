@@ -35,7 +35,7 @@ def lay_out(
         header: the names of the columns, the most important first.
         rows: their cells.
         width: of the terminal.
-        spare: columns that are left out where there is no room, the last first.
+        spare: columns that are shown only where there is room beside the others.
         numbers: the places of columns that are aligned to the right.
         paint: colours a cell.
 
@@ -45,12 +45,14 @@ def lay_out(
     """
     shown = [place for place in range(len(header)) if not rows or any(row[place] for row in rows)]
     widths = {place: max(len(header[place]), *(len(row[place]) for row in rows), 0) for place in shown}
-    left_out = []
-    for place in reversed(shown):
-        if _total(widths, shown) > width and header[place] in spare:
-            shown.remove(place)
-            left_out.append(header[place])
-    beside, below = _divide(shown, widths, rows, width)
+    beside, below, left_out = list(shown), list[int](), list[str]()
+    if _total(widths, shown) > width:
+        beside, below = _divide([place for place in shown if header[place] not in spare], widths, rows, width)
+        for place in (place for place in shown if header[place] in spare):
+            if _total(widths, [*beside, place]) <= width:
+                beside = sorted([*beside, place])
+            else:
+                left_out.append(header[place])
 
     def line(cells: Sequence[str], paint: Callable[[str], str]) -> str:
         padded = []
@@ -65,7 +67,7 @@ def lay_out(
         for number in range(max(1, *map(len, columns))):
             lines.append(line([column[number] if number < len(column) else "" for column in columns], paint))
         lines += _fold([f"{header[place]}: {row[place]}" for place in below if row[place]], width)
-    return Layout(lines=tuple(lines), left_out=tuple(reversed(left_out)))
+    return Layout(lines=tuple(lines), left_out=tuple(left_out))
 
 
 def _total(widths: dict[int, int], places: Collection[int]) -> int:

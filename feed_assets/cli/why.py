@@ -3,15 +3,22 @@
 import click
 
 from feed_assets.cli.instance_options import SCHEDULABLE, end_with, instance_of, open_context_for, print_consolidated
-from feed_assets.cli.options import KindType, ListType, author_of, text_output_option
+from feed_assets.cli.options import KindType, ListType, author_of, name_argument, text_output_option
+from feed_assets.cli.proposals import find_times, names_of
 from feed_assets.cli.render import say
 from feed_assets.entities.common import Kind
 
 
-@click.command()
-@click.argument("name")
-@click.argument("instance")
-@click.option("--cluster", "clusters", type=ListType(), default=(), help="Only these clusters; by default all.")
+@click.command(epilog="Example: feed-assets why daily-delays 2013-11-03")
+@name_argument("name", names_of(*SCHEDULABLE))
+@name_argument("instance", find_times)
+@click.option(
+    "--cluster",
+    "clusters",
+    type=ListType(names_of(Kind.CLUSTER)),
+    default=(),
+    help="Only these clusters; by default all.",
+)
 @click.option(
     "--kind",
     type=KindType(*SCHEDULABLE),

@@ -101,9 +101,18 @@ class OperationContext(LifecycleContext):
         Raises:
             EntityNotFoundError: neither has it.
         """
-        for kind in (Kind.PROCESS, Kind.FEED):
-            if any((name, cluster) in self.records(kind) for cluster in self.plan.clusters):
-                return kind
+        return self.kinds_of(name)[0]
+
+    def kinds_of(self, name: str) -> tuple[Kind, ...]:
+        """Return which of process and feed have this name, at least one.
+
+        Raises:
+            EntityNotFoundError: neither has it.
+        """
+        kinds = (Kind.PROCESS, Kind.FEED)
+        found = [kind for kind in kinds if any((name, cluster) in self.records(kind) for cluster in self.plan.clusters)]
+        if found:
+            return tuple(found)
         known = sorted({entity for kind in (Kind.PROCESS, Kind.FEED) for entity, _ in self.records(kind)})
         raise EntityNotFoundError(
             kind="feed or process", name=name, suggestions=tuple(get_close_matches(name, known, n=2))

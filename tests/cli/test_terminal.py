@@ -1,0 +1,234 @@
+"""The command line as a person sees it: tables, colours, what is waited for, help and suggestions."""
+
+import csv
+import io
+import os
+import pty
+import shlex
+import struct
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from fcntl import ioctl
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from feed_assets.cli import progress
+from feed_assets.cli.main import main
+from feed_assets.cli.progress import StatusLine
+from feed_assets.cli.table_layout import lay_out
+from tests.cli.project import prepare, run
+from tests.operations.harness import ALL
+
+HEADER = ("name", "state", "run", "reason")
+ROWS = [["clicks", "FAILED", "e4f1", "the column carrier of flights is missing"], ["views", "DONE", "", ""]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    prepare(tmp_path)
+    (tmp_path / "entities/all.yaml").write_text(yaml.safe_dump_all(ALL))
+    return tmp_path
+
+
+def in_terminal(*arguments: str, columns: int = 80, **environ: str) -> str:
+    """What a command prints in a terminal; it ends with the process."""
+    pid, terminal = pty.fork()
+    if pid == 0:  # pragma: no cover - another program
+        ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "TERM")}
+        os.execve(sys.executable, [sys.executable, "-m", "feed_assets", *arguments], {**kept, **environ})
+    printed = bytearray()
+    while True:
+        try:
+            part = os.read(terminal, 65_536)
+        except OSError:  # Linux says so at the end
+            part = b""
+        if not part:
+            break
+        printed += part
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return printed.decode()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("environ", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_states_have_colours_in_a_terminal_that_wants_them(
+    project: Path, environ: dict[str, str], has_colours: bool
+) -> None:
+    printed = in_terminal("entity", "list", "--fields", "STATUS", "--kind", "process", **environ)
+    assert "kind     name      status" in printed
+    assert ("\x1b[36mSCHEDULED" in printed or "\x1b[36mRUNNING" in printed) is has_colours
+
+
+def test_what_does_not_fit_stands_below_its_row_and_no_word_is_cut() -> None:
+    assert lay_out(HEADER, ROWS, width=80).lines == (
+        "name    state   run   reason",
+        "clicks  FAILED  e4f1  the column carrier of flights is missing",
+        "views   DONE",
+    )
+    folded = lay_out(HEADER, ROWS, width=46)
+    assert folded.lines == (
+        "name    state   run   reason",
+        "clicks  FAILED  e4f1  the column carrier of",
+        "                      flights is missing",
+        "views   DONE",
+    )
+    narrow = lay_out(HEADER, ROWS, width=19)
+    assert narrow.lines[:4] == ("name    state", "clicks  FAILED", "    run: e4f1", "    reason: the")
+    for layout in (folded, narrow, lay_out(HEADER, ROWS, width=3)):
+        assert {word for row in ROWS for cell in row for word in cell.split()} <= set(" ".join(layout.lines).split())
+
+
+def test_spare_columns_are_left_out_first_and_named() -> None:
+    assert lay_out(HEADER, ROWS, width=80, spare=["run"]).left_out == ()
+    layout = lay_out(HEADER, ROWS, width=46, spare=["run"])
+    assert (layout.lines[0], layout.left_out) == ("name    state   reason", ("run",))
+    layout = lay_out(HEADER, ROWS, width=30, spare=["run"])
+    assert (layout.lines[0], layout.left_out) == ("name    state   run", ())
+
+
+def test_columns_without_any_value_are_not_shown_and_numbers_stand_at_the_right() -> None:
+    layout = lay_out(["feed", "until", "files"], [["a", "", "1"], ["b", "", "100"]], width=80, numbers=[2])
+    assert layout.lines == ("feed  files", "a         1", "b       100")
+
+
+def test_csv_is_strict_and_a_pipe_has_tabs(project: Path) -> None:
+    listed = run("entity", "list", "--fields", "CLUSTERS", "--kind", "feed", "--output", "csv").stdout
+    assert next(csv.reader(io.StringIO(listed))) == ["kind", "name", "clusters"]
+    piped = run("entity", "list", "--fields", "CLUSTERS", "--kind", "feed").stdout
+    assert [line.split("\t") for line in piped.splitlines()] == list(csv.reader(io.StringIO(listed)))
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_after_silence_a_line_says_what_is_waited_for_and_it_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(progress, "SILENCE", 0.02)
+    monkeypatch.setattr(progress, "_EVERY", 0.01)
+    line = StatusLine()
+    with line.running("at work"):
+        with line.waiting_for("the state database"):
+            _wait_for(screen, "waiting for the state database (0 s)")
+        line.show("verify", 3, 1_000)
+        _wait_for(screen, "verify: 3 of 1,000 (0 s)")
+        with line.paused():
+            before = screen.getvalue()
+            time.sleep(0.05)
+            assert screen.getvalue() == before
+    assert screen.getvalue().endswith("\r\x1b[2K")
+
+
+def test_without_a_terminal_no_line_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "SILENCE", 0)
+    with StatusLine().running("at work"):
+        time.sleep(0.01)
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+
+
+def _wait_for(screen: io.StringIO, text: str) -> None:
+    for _ in range(500):
+        if text in screen.getvalue():
+            return
+        time.sleep(0.01)
+    raise AssertionError(screen.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["entitty"], "'entity'"),
+        (["entity", "lst"], "'list'"),
+        (["entity", "list", "--knd", "feed"], "--kind"),
+        (["why", "countin", "2013-11-03"], "'counting'"),
+        (["entity", "status", "countin"], "'counting'"),
+        (["entity", "summary", "feed", "--cluster", "primery"], "'primary'"),
+        (["instance", "list", "feed", "clicsk"], "'clicks'"),
+        (["retention", "plan", "--feed", "clicsk"], "'clicks'"),
+        (["hold", "add", "x", "--feed", "clicsk", "--reason", "y"], "'clicks'"),
+        (["feed", "notify", "clicsk", "2013-11-03"], "'clicks'"),
+        (["replication", "status", "clicsk"], "'clicks'"),
+        (["mirror", "plan", "countin"], "'counting'"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_name_is_answered_with_what_was_meant(project: Path, arguments: list[str], meant: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code in (1, 2)
+    assert "Did you mean" in result.stderr, result.stderr
+    assert meant in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["instance", "list", "clicks"],
+        ["retention", "plan"],
+        ["hold", "add", "x", "--feed", "clicks", "--reason", "y"],
+        ["entity", "suspend", "process", "counting"],
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_cluster_is_answered_with_those_that_there_are(project: Path, arguments: list[str]) -> None:
+    result = run(*arguments, "--clusters", "primery")
+    assert (result.exit_code, "primary" in result.stderr) == (1, True), result.stderr
+
+
+def test_a_kind_and_a_cluster_are_not_needed_where_there_is_only_one(project: Path) -> None:
+    for with_kind, without in (
+        (["entity", "status", "process", "counting"], ["entity", "status", "counting"]),
+        (["instance", "list", "feed", "clicks"], ["instance", "list", "clicks"]),
+        (
+            ["instance", "triage", "process", "counting", "2013-11-03T05:00Z"],
+            ["instance", "triage", "counting", "2013-11-03T05:00Z"],
+        ),
+        (["entity", "summary", "feed", "--cluster", "primary"], ["entity", "summary", "feed"]),
+    ):
+        result = run(*without)
+        assert (result.exit_code, result.stdout) == (0, run(*with_kind).stdout), result.stderr
+    (project / "entities/other.yaml").write_text("kind: cluster\nname: counting\nstorage: file:///data\n")
+    ambiguous = run("entity", "status", "counting")
+    assert (ambiguous.exit_code, ambiguous.stdout) == (2, "")
+    assert "a cluster and a process have the name 'counting'" in ambiguous.stderr
+    assert "Name one of the clusters" in run("entity", "summary", "feed").stderr
+
+
+def _commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    for verb in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), verb)
+        assert command is not None
+        yield f"{name}{verb}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{name}{verb} ")
+
+
+def test_every_example_of_the_help_is_a_command_line() -> None:
+    examples = [command.epilog for _, command in _commands(main) if command.epilog]
+    assert len(examples) >= 10
+    for example in examples:
+        program, *arguments = shlex.split(example.removeprefix("Example: "))
+        assert program == "feed-assets"
+        group: click.Command = main
+        while isinstance(group, click.Group):
+            found = group.get_command(click.Context(group), arguments.pop(0))
+            assert found is not None, example
+            group = found
+        group.make_context(example, arguments)
+
+
+def test_the_list_of_commands_cuts_no_sentence() -> None:
+    for arguments in ((), *((name,) for name, command in _commands(main) if isinstance(command, click.Group))):
+        assert "..." not in run(*arguments, "-h").stdout.partition("Commands:")[2]
