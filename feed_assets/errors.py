@@ -44,6 +44,7 @@ FeedAssetsError
 ├── WebserverError            Dagster's webserver does not answer, or refuses
 ├── RunsNotStoppedError       runs of killed instances could not be stopped
 ├── StorageError              a filesystem refused, or contains unexpected data
+│   ├── StorageAwayError      it does not answer in time
 │   ├── StorageFullError      no space left, or a quota is used up
 │   ├── PathRefusedError      a path that is outside the storage root, or invalid
 │   ├── InstanceNotFoundError

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from feed_assets.cli.options import dry_run_option, output_option
+from feed_assets.cli.options import dry_run_option, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import SystemClock
 
@@ -16,7 +16,7 @@ from feed_assets.clock import SystemClock
 @click.option("--postgres", metavar="URL", help="Keep the state of Dagster and feed-assets in this PostgreSQL.")
 @click.option("--add", is_flag=True, help="Add to a folder that has files; those that exist stay as they are.")
 @dry_run_option
-@output_option
+@text_output_option
 def init(
     folder: Path, name: str | None, storage: str | None, postgres: str | None, add: bool, dry_run: bool, output: str
 ) -> None:

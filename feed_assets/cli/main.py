@@ -21,6 +21,7 @@ from feed_assets.errors import FeedAssetsError, NoAnswerError, SettingsError, de
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.masking import get_logger, mask_logs
 from feed_assets.state.errors import StateNewerError, StateUnreachableError
+from feed_assets.storage.errors import StorageAwayError
 
 _logger = get_logger(__name__)
 
@@ -50,7 +51,14 @@ _LATER = {
 completion load neither SQLAlchemy nor Dagster, and each command loads only what it needs."""
 
 
-_OUTSIDE = (SettingsError, LocationUnreadableError, StateUnreachableError, StateNewerError, NoAnswerError)
+_OUTSIDE = (
+    SettingsError,
+    LocationUnreadableError,
+    StateUnreachableError,
+    StateNewerError,
+    StorageAwayError,
+    NoAnswerError,
+)
 """Errors of the surroundings of a command: nothing was refused, and nothing is wrong with what it was asked."""
 
 

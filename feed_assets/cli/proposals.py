@@ -6,11 +6,13 @@ A shell asks at each press of the tab key. So nothing here imports more than it 
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
+from feed_assets.cli.environment import project_environment
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.settings import load_settings
@@ -46,7 +48,8 @@ def propose(find: Proposal, ctx: click.Context, incomplete: str) -> list[Complet
     """Return the found values that begin so; none if they cannot be found. Of a list with commas it is the last one."""
     before, comma, last = incomplete.rpartition(",")
     try:
-        found = [value for value in dict.fromkeys(find(ctx)) if value.startswith(last)]
+        with project_environment(Path.cwd()):
+            found = [value for value in dict.fromkeys(find(ctx)) if value.startswith(last)]
     except Exception:  # noqa: BLE001 - in the middle of a line a shell has no place for an error
         return []
     return [CompletionItem(f"{before}{comma}{value}") for value in found]

@@ -14,6 +14,10 @@ class StorageError(FeedAssetsError):
         super().__init__(f"{where}: {reason}. {next_step}")
 
 
+class StorageAwayError(StorageError):
+    """The storage does not answer in time."""
+
+
 class StorageFullError(StorageError):
     """The storage has no space left, or the user none of a quota."""
 

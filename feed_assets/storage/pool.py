@@ -7,7 +7,7 @@ from typing import TypeVar
 from feed_assets.errors import NoAnswerError
 from feed_assets.patience import Patience
 from feed_assets.plan.addresses import StoreAddress, endpoint_of
-from feed_assets.storage.errors import StorageError
+from feed_assets.storage.errors import StorageAwayError
 from feed_assets.storage.port import InstanceStore
 from feed_assets.storage.registry import open_store
 
@@ -62,7 +62,7 @@ class StorePool:
 def _require_answer(endpoint: str, store: InstanceStore, patience: Patience) -> None:
     answer = patience.ask({endpoint: store.check_root})[endpoint].value
     if isinstance(answer, NoAnswerError):
-        raise StorageError(store=endpoint, path="", reason=answer.reason, next_step=answer.next_step) from answer
+        raise StorageAwayError(store=endpoint, path="", reason=answer.reason, next_step=answer.next_step) from answer
 
 
 def _thaw(value: object) -> object:

@@ -11,7 +11,9 @@ from click.testing import CliRunner, Result
 
 from feed_assets.cli import main as cli
 from feed_assets.entities.common import Kind
+from feed_assets.errors import NoAnswerError
 from feed_assets.operations.definitions import entity_schema
+from feed_assets.storage.errors import StorageAwayError
 from tests.entities.samples import BASE
 
 GOOD = "kind: cluster\nname: primary\nstorage: file:///data\n"
@@ -110,6 +112,27 @@ def test_a_mistake_of_ours_ends_with_3_and_no_traceback(project: Path, monkeypat
     result = _run("validate")
     assert result.exit_code == 3
     assert result.stderr.startswith("feed-assets: internal error, ZeroDivisionError: oh.")
+
+
+@pytest.mark.parametrize(
+    ("away", "said"),
+    [
+        (NoAnswerError(endpoint="s3://lake", seconds=20), "s3://lake"),
+        (
+            StorageAwayError(store="s3://lake", path="", reason="it is away", next_step="Start it."),
+            "s3://lake: it is away",
+        ),
+        (PermissionError(13, "Permission denied", "/etc/x"), "/etc/x: Permission denied."),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_away_ends_with_2(project: Path, monkeypatch: pytest.MonkeyPatch, away: Exception, said: str) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise away
+
+    monkeypatch.setattr("feed_assets.cli.definitions.validate_location", fails)
+    result = _run("validate")
+    assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["validate", "-h"], ["schema", "--help"], ["--version"]])

@@ -5,6 +5,7 @@ process instance is resolved by the definitions that govern it, so that releases
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from sqlalchemy import Connection
 
@@ -22,7 +23,6 @@ from feed_assets.timing.windows import Window, parse_window
 
 INPUT = "Input"
 OUTPUT = "Output"
-_OWN_TIME = parse_window("now(0,0)", "now(0,0)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def iter_readers(
     for active in _spans(context, connection, record, [edge.process_key for edge in record.inputs_of]):
         for edge in active.record.inputs:
             if edge.feed_key == record.key:
-                window = _OWN_TIME if edge.window.is_data_driven else edge.window
+                window = _own_time() if edge.window.is_data_driven else edge.window
                 for time in _times(active, record, window, nominal_time):
                     yield active, edge, time
 
@@ -168,3 +168,8 @@ def _times(active: ActiveRelease, record: FeedRecord, window: Window, nominal_ti
         time = sequence.at(index)
         if active.contains(time):
             yield time
+
+
+@cache  # building the parser of expressions takes a tenth of a second, which `why` need not wait for
+def _own_time() -> Window:
+    return parse_window("now(0,0)", "now(0,0)")
