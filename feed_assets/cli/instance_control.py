@@ -26,8 +26,8 @@ def _range_options(command: _Command) -> _Command:
     """Add the arguments of all four verbs: a process or feed, a range with both ends, clusters and lifecycle."""
     for option in (
         name_argument("name", names_of(Kind.PROCESS, Kind.FEED)),
-        click.option("--start", type=MomentType(), required=True, help="The first nominal time, 2015-02-28T06:30Z."),
-        click.option("--end", type=MomentType(), required=True, help="The nominal time before which the range ends."),
+        click.option("--start", type=MomentType(), required=True, help="From this nominal time on, 2015-02-28T06:30Z."),
+        click.option("--end", type=MomentType(), required=True, help="Before this nominal time."),
         clusters_option,
         lifecycle_option,
     ):
