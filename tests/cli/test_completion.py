@@ -110,18 +110,17 @@ def completing(line: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("line", ["entity ", "instance list feed "])
-def test_help_and_completion_of_verbs_and_names_import_no_database_and_no_dagster(project: Path, line: str) -> None:
+def test_help_and_completion_of_verbs_and_names_import_no_database_and_no_dagster(project: Path) -> None:
     assert imported("-h", cwd=project) == set()
-    assert imported(cwd=project, **completing(line)) == set()
+    assert imported(cwd=project, **completing("instance list feed ")) == set()
 
 
 def test_commands_that_read_the_state_of_a_dagster_home_import_no_dagster(project: Path) -> None:
     home = project / "home"
     home.mkdir()
     (project / "feed_assets.yaml").unlink()
-    for arguments in (["entity", "list"], ["why", "counting", "2013-11-03T05:00Z"]):
-        assert imported(*arguments, cwd=project, DAGSTER_HOME=str(home)) - {"alembic"} == {"sqlalchemy"}, arguments
+    found = imported("why", "counting", "2013-11-03T05:00Z", cwd=project, DAGSTER_HOME=str(home))
+    assert found == {"alembic", "sqlalchemy"}  # alembic makes the tables
 
 
 HOMES: Iterable[tuple[str, str]] = (
