@@ -86,7 +86,8 @@ class Settings(BaseSettings):
     a warning fails a validation. `schedule` applies to feeds and processes that no command has scheduled or suspended.
     `namespace` separates this project's tables from those of other projects in the same database: letters, digits and
     `_`, beginning with a letter. At most `unconfirmed_deletions` of the declared entities, as a share from 0 to 1, may
-    disappear from the files at once without a confirmation. The schedule acts on a retention that became stricter after
+    disappear from the files at once without a confirmation. With `previews`, Dagster keeps the first rows of each
+    published instance, unless its feed says otherwise. The schedule acts on a retention that became stricter after
     `retention_grace_hours`. A tick waits `tick_patience` seconds for storages, metastores and Spark Connect servers;
     what has not answered by then counts as away. `webserver` is the URL of Dagster's webserver, which commands ask to
     reload changed definitions.
@@ -102,6 +103,7 @@ class Settings(BaseSettings):
     retention_grace_hours: float = Field(default=24, ge=0)
     tick_patience: float = Field(default=20.0, gt=0)
     strict: bool = False
+    previews: bool = False
     schedule: ScheduleMode = ScheduleMode.AUTOMATIC
     definition_changes: DefinitionChanges = DefinitionChanges.FROM_NOW
     webserver: str | None = None

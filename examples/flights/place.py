@@ -56,6 +56,7 @@ class Demo:
         return {
             "DAGSTER_HOME": str(self.home),
             "FEED_ASSETS_ENTITIES": "examples/flights/entities",
+            "FEED_ASSETS_PREVIEWS": "true",
             "FEED_ASSETS_VARIABLES__DATA_ROOT": str(self.data),
             "FEED_ASSETS_VARIABLES__S3_ENDPOINT": self.s3,
             "AWS_ACCESS_KEY_ID": "demo",

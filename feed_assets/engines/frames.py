@@ -8,7 +8,7 @@ from feed_assets.engines.errors import InputReadError, OutputMismatchError
 from feed_assets.engines.failures import render_cause
 from feed_assets.engines.fitting import find_differences, find_misfit
 from feed_assets.engines.port import InputData, OutputReport, OutputTarget
-from feed_assets.engines.tables import read_partitions, write_partition
+from feed_assets.engines.tables import columns_of, read_partitions, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
         if (misfit := find_misfit(render_subject(target), exc)) is not None:
             raise misfit from exc
         raise
-    return OutputReport(name=target.name, rows=int(observation.get["rows"]))
+    return OutputReport(name=target.name, rows=int(observation.get["rows"]), columns=columns_of(fitted.schema))
 
 
 def render_subject(target: OutputTarget) -> str:

@@ -192,10 +192,11 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
-    """The result for one output; `rows` is None if the engine cannot count them."""
+    """The result for one output. `rows`, and `columns` as (name, type), are None if the engine does not know them."""
 
     name: str
     rows: int | None
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

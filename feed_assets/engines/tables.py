@@ -110,7 +110,13 @@ def write_partition(df: "DataFrame", target: OutputTarget, subject: str) -> Outp
             reason=f"rows of another partition than {_shown(partition)} were returned: {found['strays']}",
             next_step="Return the rows of this partition only, or omit the columns of the partition keys.",
         )
-    return OutputReport(name=target.name, rows=int(found["rows"]) if is_counted else None)
+    rows = int(found["rows"]) if is_counted else None
+    return OutputReport(name=target.name, rows=rows, columns=columns_of(content))
+
+
+def columns_of(schema: "StructType") -> tuple[tuple[str, str], ...]:
+    """Return the columns of a schema as (name, type), the type as in Spark DDL: `bigint`, `array<string>`."""
+    return tuple((field.name, field.dataType.simpleString()) for field in schema.fields)
 
 
 def _read(spark: "SparkSession", table: TableName, partitions: Sequence[TablePartition]) -> "DataFrame":

@@ -28,7 +28,7 @@ def find_function_fault(path: str, root: Path, search: Sequence[str]) -> str | N
         if not file.is_file():
             return f"{file} is not a file"
         return _function_fault(file, function)
-    spec = _find_spec(where, [str(root), *search])
+    spec = find_module_spec(where, [str(root), *search])
     if spec is None:
         return f"there is no module {where!r} on the Python path or in {root}"
     if spec.origin is None or not spec.origin.endswith(".py"):
@@ -67,8 +67,9 @@ def check_url(url: str, options: Mapping[str, object]) -> None:
         raise ServiceError(service=url, reason=reason, next_step="Correct the path, or put the file there.")
 
 
-def _find_spec(name: str, search: list[str]) -> ModuleSpec | None:
-    spec, places = None, search
+def find_module_spec(name: str, search: Sequence[str]) -> ModuleSpec | None:
+    """Locate a module in folders, without importing it or its packages; None if it is not there."""
+    spec, places = None, list(search)
     parts = name.split(".")
     for number in range(len(parts)):
         spec = PathFinder.find_spec(".".join(parts[: number + 1]), places)

@@ -131,7 +131,8 @@ class Feed(Entity):
     reader and writer. An instance is available when its directory contains `availability_flag`; without a flag, when it
     contains data. `partitions` names the directory levels below an instance. `replication` is the policy of copies from
     source clusters to target clusters. `existing` decides about foreign content in the place of an instance that is
-    published. A feed has `locations`, or a `table` of the clusters' catalogs,
+    published. `preview` decides whether Dagster shows rows of instances; None leaves it to the settings.
+    A feed has `locations`, or a `table` of the clusters' catalogs,
     `catalog:database:table#key=value;key=value`.
 
     >>> Feed(name="clicks", frequency="hours(1)", locations={"data": "/clicks/${YEAR}/${MONTH}/${DAY}/${HOUR}"},
@@ -158,6 +159,7 @@ class Feed(Entity):
     clusters: Annotated[Map[Name, FeedCluster], Field(min_length=1)]
     groups: Groups = ()
     existing: Existing = Existing.REFUSE
+    preview: bool | None = None
     notification: Notification | None = None
 
     @model_validator(mode="after")

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from dagster import (
+    AssetCheckResult,
+    AssetCheckSpec,
     AssetDep,
     AssetExecutionContext,
     AssetsDefinition,
@@ -15,6 +17,7 @@ from dagster import (
 from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
+from feed_assets.orchestration.column_changes import build_column_check
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
 from feed_assets.orchestration.runtime import Runtime
@@ -34,7 +37,9 @@ def build_feed_assets(
     for record in plan.feeds.values():
         if record.key not in layout.makers:
             built.append(_with_deps(layout.feed_specs[record.key], _writers(layout, record)))
-    built.extend(_build_process(runtime, layout, process, resources) for process in plan.processes.values())
+    op_names = names.op_names(plan)
+    for key, process in plan.processes.items():
+        built.append(_build_process(runtime, layout, process, op_names[key], resources))
     return built
 
 
@@ -53,7 +58,7 @@ def _with_deps(spec: AssetSpec, deps: Sequence[AssetDep]) -> AssetSpec:
 
 
 def _build_process(
-    runtime: Runtime, layout: AssetLayout, process: ProcessRecord, resources: Mapping[str, object]
+    runtime: Runtime, layout: AssetLayout, process: ProcessRecord, op_name: str, resources: Mapping[str, object]
 ) -> AssetsDefinition:
     spark = names.spark_resource(process.cluster)
     run_grid = layout.process_grid(process)
@@ -63,21 +68,30 @@ def _build_process(
     specs = [own] if own is not None else [layout.feed_specs[edge.feed_key] for edge in process.outputs]
 
     @multi_asset(
-        name=names.op_name(process),
+        name=op_name,
         specs=[_with_deps(spec, deps) for spec in specs],
+        check_specs=_column_checks(layout, process) if own is None else None,
         pool=names.pool_name(process),
         backfill_policy=BackfillPolicy.single_run(),
         required_resource_keys={spark},
         resource_defs={spark: resources[spark]} if spark in resources else None,
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
-    def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+    def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
         from feed_assets.orchestration.materialization import materialize_process
 
         with masked_errors():
             yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)
 
     return process_asset
+
+
+def _column_checks(layout: AssetLayout, process: ProcessRecord) -> list[AssetCheckSpec]:
+    return [
+        check
+        for edge in process.outputs
+        for check in build_column_check(layout.feed_specs[edge.feed_key].key, layout.plan.feeds[edge.feed_key], process)
+    ]
 
 
 def _input_deps(layout: AssetLayout, process: ProcessRecord, sequence: InstanceSequence) -> list[AssetDep]:

@@ -27,11 +27,13 @@ from dagster._core.execution.build_resources import wrap_resources_for_execution
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
+from feed_assets.engines.code_positions import CodeFinder
 from feed_assets.engines.sessions import session_conf
 from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_feed_assets
+from feed_assets.orchestration.code_references import CodeReferences
 from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.runtime import Runtime, open_runtime
@@ -125,7 +127,7 @@ def _open(
         _logger.log(level, "%s", issue.render())
     translator = translator or DEFAULT_TRANSLATOR
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
-    return runtime, lay_out(location.plan, translator)
+    return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)))
 
 
 def _build(

@@ -11,6 +11,7 @@ from dagster import (
     Failure,
     MetadataValue,
     OpExecutionContext,
+    TableMetadataValue,
 )
 from dagster_pyspark import LazyPySparkResource
 
@@ -28,10 +29,14 @@ from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.releases.left_out import find_refused_writes
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
 from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
-from feed_assets.masking import format_error, mask, mask_values
+from feed_assets.masking import format_error, mask
 from feed_assets.orchestration import names
+from feed_assets.orchestration.column_changes import ColumnChanges
 from feed_assets.orchestration.interrupts import repeated_interrupts
 from feed_assets.orchestration.layout import FindAsset
+from feed_assets.orchestration.materialization_metadata import DATA_VERSION, published_metadata
+from feed_assets.orchestration.previews import build_preview, wants_preview
+from feed_assets.orchestration.run_log import RunLog
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.causes import Cause
@@ -39,36 +44,13 @@ from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.executors import run_where_worth
-from feed_assets.transfer.requests import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATA_VERSION = "dagster/data_version"
-
-PROGRESS_EVERY = 10.0
-"""Seconds between two log lines about the progress of copies."""
-
 OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
 
 RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
-
-
-@dataclass(slots=True)
-class _ProgressLog:
-    """Writes the progress of copies to a run's log at intervals."""
-
-    context: RunContext
-    watch: Stopwatch = field(default_factory=Stopwatch)
-    logged_at: float = 0.0
-
-    def log(self, progress: Progress) -> None:
-        if self.watch.seconds - self.logged_at >= PROGRESS_EVERY:
-            self.logged_at = self.watch.seconds
-            self.context.log.info(
-                f"copied {progress.bytes:,} of {progress.all_bytes:,} bytes, {progress.files:,} of "
-                f"{progress.all_files:,} files"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +58,7 @@ class InstanceRun:
     """One Dagster run that works on instances of one process. `find_asset` maps a feed to its asset.
 
     `details` contains the details reported by successful attempts, by nominal time. `refused` has the
-    instances that must not write now.
+    instances that must not write now. `columns` compares those that are written with those before.
     """
 
     context: RunContext
@@ -85,6 +67,12 @@ class InstanceRun:
     find_asset: FindAsset
     details: dict[datetime, Mapping[str, str | int | float]] = field(default_factory=dict)
     refused: dict[datetime, NeighbourLeftOutError] = field(default_factory=dict)
+    log: RunLog = field(init=False)
+    columns: ColumnChanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", RunLog(self.context.log.info))
+        object.__setattr__(self, "columns", ColumnChanges(self.context.instance))
 
     def run(
         self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
@@ -150,6 +138,7 @@ class InstanceRun:
                 outcome = self._run_one(timeline, nominal_time)
             except Exception as exc:  # noqa: BLE001 - `end` logs it
                 outcome = exc
+            self.log.end()
             end(label, outcome)
 
     def _run_copies(
@@ -177,7 +166,7 @@ class InstanceRun:
             runner = FlowRunner(
                 context=self._context_of(active, past_locations),
                 run_tasks=run_where_worth(self._session, is_remote=is_remote),
-                on_progress=_ProgressLog(self.context).log,
+                on_progress=self.log.progress,
             )
             runner.run(active.record, found, self._report, report)
 
@@ -188,7 +177,8 @@ class InstanceRun:
             root=self.runtime.root,
             session=self._session,
             on_report=lambda time, report: self.details.__setitem__(time, report.details),
-            on_progress=_ProgressLog(self.context).log,
+            on_progress=self.log.progress,
+            on_step=self.log.step,
         )
         return runner.run(active.record, nominal_time, self._report)
 
@@ -211,8 +201,7 @@ class InstanceRun:
                 reason=f"{render_datetime(nominal_time)} is not an instance of any release",
             )
         newest = timeline.newest(self.process.key)
-        if newest is not None:
-            self.context.log.info(describe_active_release(active, newest.release))
+        self.log.begin(nominal_time, None if newest is None else describe_active_release(active, newest.release))
         return active, past_locations
 
     def _context_of(self, active: ActiveRelease, past_locations: PastLocations) -> AttemptContext:
@@ -229,10 +218,12 @@ class InstanceRun:
         )
 
     def _session(self) -> "SparkSession":
-        cluster = self.process.cluster
+        cluster, watch = self.process.cluster, Stopwatch()
         spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster))
         queued = in_queue(spark, self.process.queue)
-        return _session(queued, self.runtime.plan.clusters[cluster], self.context.run.run_id)
+        session = _session(queued, self.runtime.plan.clusters[cluster], self.context.run.run_id)
+        self.log.session(watch.seconds)
+        return session
 
     def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
         """Return whether the instance still needs the run that the sensor or an automation condition requested; always
@@ -269,14 +260,27 @@ class InstanceRun:
             self.context.log.info(f"{mask(done.url)} is published; it is not a partition of the current definitions")
             return
         asset_key, grid = found
+        partition = grid.key(done.nominal_time)
+        if done.columns is not None:
+            self.columns.note(asset_key, partition, done.columns)
         self.context.log_event(
             AssetMaterialization(
                 asset_key=asset_key,
-                partition=grid.key(done.nominal_time),
-                metadata=published_metadata(done),
+                partition=partition,
+                metadata={**published_metadata(done), **self._preview(done)},
                 tags={DATA_VERSION: done.content.digest},
             )
         )
+
+    def _preview(self, done: Published) -> dict[str, TableMetadataValue]:
+        if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
+            return {}
+        try:
+            found = build_preview(self.runtime.run_stores.get(done.record.store), done)
+        except (FeedAssetsError, OSError, ValueError) as exc:
+            self.context.log.info(mask(f"no preview of {done.url}: {exc}"))
+            return {}
+        return {} if found is None else {names.META_PREVIEW: found}
 
 
 def in_order(order: Order, labels: Sequence[str]) -> Sequence[str]:
@@ -290,29 +294,6 @@ def describe_active_release(active: ActiveRelease, newest: int) -> str:
         return "follows the current definitions"
     which = "the newest" if active.release == newest else f"of {newest}; it was in effect at this nominal time"
     return f"follows release {active.release} ({which}), version {active.version} of the process"
-
-
-def published_metadata(done: Published) -> dict[str, MetadataValue | str | int | float]:
-    """Return the metadata of a published instance for its partition's page."""
-    metadata: dict[str, MetadataValue | str | int | float] = {
-        "dagster/uri": MetadataValue.url(mask(done.url)),
-        names.META_NOMINAL: render_datetime(done.nominal_time),
-        names.META_BYTES: done.content.bytes,
-        names.META_FILES: done.content.files,
-        names.META_INPUTS: MetadataValue.json(dict(done.inputs)),
-        names.META_ATTEMPT: done.attempt,
-        names.META_SECONDS: round(done.seconds, 3),
-    }
-    if done.rows is not None:
-        metadata["dagster/partition_row_count"] = MetadataValue.int(done.rows)
-    if done.late:
-        metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
-    if done.missing:
-        missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
-        metadata[names.META_MISSING] = MetadataValue.json(missing)
-    for name, value in done.details.items():
-        metadata[names.META_DETAIL + name] = mask_values(value)
-    return metadata
 
 
 def in_queue(spark: LazyPySparkResource, queue: str | None) -> LazyPySparkResource:

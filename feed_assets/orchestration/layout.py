@@ -8,6 +8,7 @@ from typing import TypeAlias
 from dagster import AssetKey, AssetSpec, BetaWarning
 
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.orchestration.code_references import CodeReferences
 from feed_assets.orchestration.cycles import find_omitted_inputs
 from feed_assets.orchestration.errors import AssetKeyClashError
 from feed_assets.orchestration.partitions import Grid, grid
@@ -68,8 +69,10 @@ class AssetLayout:
         return self.run_assets(process)[0][1]
 
 
-def lay_out(plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR) -> AssetLayout:
-    """Decide which asset represents each feed and process.
+def lay_out(
+    plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR, references: CodeReferences | None = None
+) -> AssetLayout:
+    """Decide which asset represents each feed and process. Without `references` assets have no links to source code.
 
     Raises:
         TranslationError: the translator fails, or changes what follows from the entities.
@@ -93,11 +96,11 @@ def lay_out(plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BetaWarning)  # references to code are one of Dagster's beta features
         feed_specs = {
-            key: translate(translator, feed_data(record, makers.get(key), grids[key].definition()))
+            key: translate(translator, feed_data(record, makers.get(key), grids[key], references))
             for key, record in plan.feeds.items()
         }
         process_specs = {
-            each.key: translate(translator, process_data(plan, each, grid(each.sequence).definition())) for each in own
+            each.key: translate(translator, process_data(plan, each, grid(each.sequence), references)) for each in own
         }
     layout = AssetLayout(
         plan=plan,

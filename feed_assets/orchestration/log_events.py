@@ -14,8 +14,8 @@ from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
-from feed_assets.orchestration.instance_runs import DATA_VERSION
 from feed_assets.orchestration.layout import AssetLayout
+from feed_assets.orchestration.materialization_metadata import DATA_VERSION
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime

@@ -6,7 +6,14 @@ it.
 
 from collections.abc import Iterator, Mapping
 
-from dagster import AssetExecutionContext, AssetKey, AssetMaterialization, MaterializeResult
+from dagster import (
+    AssetCheckResult,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    Failure,
+    MaterializeResult,
+)
 
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import mask_values
@@ -33,9 +40,11 @@ def materialize_process(
     grid: Grid,
     find_asset: FindAsset,
     own_key: AssetKey | None,
-) -> Iterator[MaterializeResult[None]]:
-    """Run the instances of the run's partitions, and report each output to Dagster when it is published."""
+) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    """Run the instances of the run's partitions, and report each output to Dagster when it is published.
 
+    The checks of the run have their results also when an instance has failed.
+    """
     times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
     run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
 
@@ -44,7 +53,14 @@ def materialize_process(
             details = {} if published else run.details.get(times[partition], {})
             context.log_event(_own_event(own_key, partition, process, published, details))
 
-    run.run(times, report_own)
+    failure: Failure | None = None
+    try:
+        run.run(times, report_own)
+    except Failure as exc:
+        failure = exc
+    yield from run.columns.results(context.selected_asset_check_keys)
+    if failure is not None:
+        raise failure
     for key in context.selected_asset_keys:
         yield MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
 

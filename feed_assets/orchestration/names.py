@@ -2,12 +2,13 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from dagster import AssetKey
 
-from feed_assets.plan.records import ProcessRecord
+from feed_assets.plan.records import Key, Plan, ProcessRecord
 from feed_assets.timing.dates import render_datetime
 
 PREFIX = "feed_assets/"
@@ -39,6 +40,8 @@ META_CATCH_UP = PREFIX + "catch_up"
 META_TIMEOUT = PREFIX + "timeout"
 META_RETRY = PREFIX + "retry"
 META_BYTES = PREFIX + "bytes"
+META_ROWS = PREFIX + "rows"
+META_PREVIEW = PREFIX + "preview"
 META_FILES = PREFIX + "files"
 META_NOMINAL = PREFIX + "nominal_time"
 META_INPUTS = PREFIX + "inputs"
@@ -70,10 +73,18 @@ def location_key(namespace: str | None) -> AssetKey:
     return AssetKey(["feed_assets", *([namespace] if namespace else []), "definitions"])
 
 
-def op_name(process: ProcessRecord) -> str:
-    """Return a unique op name for each process and cluster; distinguishes `a-b` from `a_b`."""
-    plain = f"{process.process}__{process.cluster}"
-    return f"{word(plain)}_{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+def op_names(plan: Plan) -> dict[Key, str]:
+    """Return the op name of each process, `cluster__process` in letters, digits and `_`, as Dagster names its own.
+
+    Processes that would have one name, such as `a-b` and `a--b`, get a digest behind it.
+    """
+    plain = {key: word(f"{cluster}__{process}") for key in plan.processes for process, cluster in [key]}
+    shared = {name for name, count in Counter(plain.values()).items() if count > 1}
+    return {key: f"{name}_{_digest(key)}" if name in shared else name for key, name in plain.items()}
+
+
+def _digest(key: Key) -> str:
+    return hashlib.sha256("/".join(key).encode()).hexdigest()[:8]
 
 
 def pool_name(process: ProcessRecord) -> str:

@@ -12,13 +12,18 @@ from feed_assets.errors import describe_error
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.asset_metadata import (
-    asset_owners,
-    asset_tags,
+    describe_feed,
+    describe_process,
     feed_metadata,
     feed_url,
+    owners_of,
     process_metadata,
+    render_selection,
+    tags_of,
 )
+from feed_assets.orchestration.code_references import CodeReferences
 from feed_assets.orchestration.errors import TranslationError
+from feed_assets.orchestration.partitions import Grid
 from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -43,8 +48,9 @@ class FeedAssetsTranslatorData:
         engine: the engine of the process: `python`, `sql`, `spark-submit`, `replication`; None for a feed that no
             process materializes.
         asset_key: the asset key by default.
-        asset_owners: the owners in Dagster's form.
-        asset_tags: the tags in Dagster's form.
+        asset_description: the description of the asset in Markdown, which begins with that of the entity.
+        asset_owners: the owners in Dagster's form, also those of the process that makes a feed.
+        asset_tags: the tags in Dagster's form, also those of the process that makes a feed.
         metadata: the metadata of the asset.
         partitions_def: the partitions of the asset, which are the instances.
     """
@@ -64,6 +70,7 @@ class FeedAssetsTranslatorData:
     format: str | None = None
     made_by: str | None = None
     engine: str | None = None
+    asset_description: str | None = None
     asset_owners: tuple[str, ...] = ()
     asset_tags: Mapping[str, str] = EMPTY
     metadata: Mapping[str, object] = EMPTY
@@ -92,7 +99,7 @@ class FeedAssetsTranslator:
             data.asset_key,
             partitions_def=data.partitions_def,
             group_name=names.word(data.groups[0] if data.groups else data.cluster),
-            description=data.description,
+            description=data.asset_description,
             metadata=data.metadata,
             owners=list(data.asset_owners),
             tags=data.asset_tags,
@@ -104,9 +111,13 @@ DEFAULT_TRANSLATOR = FeedAssetsTranslator()
 
 
 def feed_data(
-    record: FeedRecord, made_by: ProcessRecord | None, partitions: PartitionsDefinition[str]
+    record: FeedRecord, made_by: ProcessRecord | None, grid: Grid, references: CodeReferences | None = None
 ) -> FeedAssetsTranslatorData:
-    """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it."""
+    """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it.
+
+    Without `references` the asset has no links to source code.
+    """
+    facts = [each.facts for each in (record, made_by) if each is not None]
     return FeedAssetsTranslatorData(
         kind=Kind.FEED,
         name=record.feed,
@@ -116,23 +127,32 @@ def feed_data(
         format=record.format.value,
         made_by=made_by.process if made_by is not None else None,
         engine=made_by.engine if made_by is not None else None,
-        metadata=feed_metadata(record, made_by),
-        partitions_def=partitions,
+        metadata=feed_metadata(record, made_by, references),
+        partitions_def=grid.definition(),
+        asset_description=describe_feed(record, made_by, grid),
+        asset_owners=tuple(owners_of(*facts)),
+        asset_tags=tags_of(*facts),
         **_declared(record.facts, record.sequence),
     )
 
 
-def process_data(plan: Plan, process: ProcessRecord, partitions: PartitionsDefinition[str]) -> FeedAssetsTranslatorData:
+def process_data(
+    plan: Plan, process: ProcessRecord, grid: Grid, references: CodeReferences | None = None
+) -> FeedAssetsTranslatorData:
     """Return what a translator is told about a process that is an asset of its own."""
     is_clear = process.key not in plan.feeds
+    asset_key = AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
     return FeedAssetsTranslatorData(
         kind=Kind.PROCESS,
         name=process.process,
         cluster=process.cluster,
-        asset_key=AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process]),
+        asset_key=asset_key,
         engine=process.engine,
-        metadata=process_metadata(process),
-        partitions_def=partitions,
+        metadata=process_metadata(process, references),
+        partitions_def=grid.definition(),
+        asset_description=describe_process(process, asset_key.path, grid),
+        asset_owners=tuple(owners_of(process.facts)),
+        asset_tags=tags_of(process.facts),
         **_declared(process.facts, process.sequence),
     )
 
@@ -146,8 +166,6 @@ class _Declared(TypedDict):
     owner: str | None
     groups: tuple[str, ...]
     tags: Mapping[str, str]
-    asset_owners: tuple[str, ...]
-    asset_tags: Mapping[str, str]
 
 
 def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
@@ -158,8 +176,6 @@ def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
         "owner": facts.owner,
         "groups": facts.groups,
         "tags": {name: mask(value) for name, value in facts.tags},
-        "asset_owners": tuple(asset_owners(facts)),
-        "asset_tags": asset_tags(facts),
     }
 
 
@@ -190,6 +206,9 @@ def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) 
             "adds dependencies, which follow from the inputs and outputs of processes",
             "Leave deps alone; declare the feed as an input of a process, or name it in deps of your own asset.",
         )
+    if spec.key != data.asset_key and spec.description is not None:
+        default, own = (render_selection(key.to_user_string()) for key in (data.asset_key, spec.key))
+        spec = spec.replace_attributes(description=spec.description.replace(default, own))
     identity = (names.META_CLUSTER, names.META_FEED if data.kind is Kind.FEED else names.META_PROCESS)
     if all(name in spec.metadata for name in identity):
         return spec

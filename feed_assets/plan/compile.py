@@ -200,6 +200,7 @@ class _Compiler:
             partitions=feed.partitions,
             late_cut_off=feed.late_arrival.cut_off if feed.late_arrival else None,
             existing=feed.existing,
+            preview=feed.preview,
             retention=compile_retention(feed, on, self._overlaps),
             sla=(sla.low, sla.high) if sla else None,
             inputs_of=tuple(self._inputs[feed.name, cluster]),

@@ -237,6 +237,7 @@ class FeedRecord:
     partitions: tuple[str, ...]
     late_cut_off: Frequency | None
     existing: Existing
+    preview: bool | None
     retention: RetentionRecord | None
     sla: tuple[Frequency, Frequency] | None
     inputs_of: tuple[InputEdge, ...]

@@ -44,6 +44,7 @@ def test_what_is_written_with_a_schema_is_read_back_the_same(
     report = write_output(written, output)
     frame = read_input(spark, as_input(output))
     assert report.rows == 3
+    assert ", ".join(f"{name} {kind}" for name, kind in report.columns or ()) == COLUMNS
     expected = written.replace("", None) if file_format == "csv" else written
     assert sorted(map(str, frame.collect())) == sorted(map(str, expected.collect()))
     assert frame.columns == ["name", "n", "ratio", "price", "day", "at", "ok"]

@@ -198,6 +198,7 @@ FEEDS = _lying(
         replication=_REPLICATION,
         partitions=st.lists(NAMES, max_size=2),
         groups=GROUPS,
+        preview=st.booleans(),
         notification=_NOTIFICATION,
     )
 )

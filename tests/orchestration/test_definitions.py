@@ -197,7 +197,7 @@ def test_a_feed_tells_what_it_is() -> None:
         late_arrival={"cut_off": "hours(6)"},
     )
     node = built(described).resolve_asset_graph().get(dg.AssetKey(["here", "a"]))
-    assert node.description == "What arrives."
+    assert (node.description or "").startswith("What arrives.\n\n- **Location**: `memory://shop/a/")
     assert node.group_name == "raw"
     assert node.owners == ["team:ops"]
     assert {"owner": "ops", "level": "gold"}.items() <= node.tags.items()

@@ -41,7 +41,8 @@ _ENDED_BY = {ProcessInstanceStatus.FAILED: Cause.FAILURE, ProcessInstanceStatus.
 class Published:
     """One published output of an attempt: its feed instance, its content, and what it was made from.
 
-    `late` names the inputs whose late data caused a re-run.
+    `late` names the inputs whose late data caused a re-run. `columns` are those that were written, as (name, type);
+    None if they are not known.
     """
 
     record: FeedRecord
@@ -56,6 +57,7 @@ class Published:
     details: Mapping[str, str | int | float]
     attempt: int
     seconds: float
+    columns: tuple[tuple[str, str], ...] | None = None
 
 
 OnPublished = Callable[[Published], None]

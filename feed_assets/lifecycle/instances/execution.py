@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from feed_assets.clock import Stopwatch
 from feed_assets.engines.port import Engine, InputData, SubmitOptions, Work, WorkReport
 from feed_assets.engines.registry import open_engine
 from feed_assets.engines.workflow_files import find_code_digest
@@ -18,6 +19,7 @@ from feed_assets.entities.process import Workflow
 from feed_assets.errors import describe_error
 from feed_assets.lifecycle.errors import OutputOutsideValidityError
 from feed_assets.lifecycle.instances.attempt_inputs import InputReader, find_late_inputs
+from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, OnStep, StepKind, StepPart, measure_inputs
 from feed_assets.lifecycle.instances.attempts import (
     OnPublished,
     Published,
@@ -88,7 +90,7 @@ class InstanceRunner:
 
     `session` opens Spark on first use. Relative workflow files are below `root`. `engines` opens an engine by name and
     replaces the real engines. `on_report` receives the report of each successful attempt, `on_progress` the progress of
-    copies.
+    copies, `on_step` each step of an attempt.
     """
 
     context: AttemptContext
@@ -97,6 +99,7 @@ class InstanceRunner:
     engines: Callable[[str], Engine] | None = None
     on_report: Callable[[datetime, WorkReport], None] = lambda *_: None
     on_progress: OnProgress | None = None
+    on_step: OnStep | None = None
 
     def run(self, process: ProcessRecord, nominal_time: datetime, on_published: OnPublished) -> tuple[Published, ...]:
         """Run one instance to its end and publish its outputs.
@@ -151,7 +154,7 @@ class InstanceRunner:
         claims: Mapping[str, Lease],
         on_published: OnPublished,
     ) -> tuple[Published, ...]:
-        began = self.context.real_clock.now()
+        began, watch = self.context.real_clock.now(), Stopwatch()
         with self.context.database.read() as connection:
             late = find_late_inputs(connection, process, nominal_time)
             pinned = load_pinned_work(connection, process, nominal_time, self.root)
@@ -162,6 +165,10 @@ class InstanceRunner:
             InputReader(self.context.plan, self.context.stores, values, self.context.past_locations)
         )
         data = tuple(reader.read(state) for state in inputs)
+        if self.on_step is not None:
+            with self.context.database.read() as connection:
+                parts = measure_inputs(connection, inputs)
+            self._tell(StepKind.INPUTS, nominal_time, watch, *parts)
         targets = [
             self._target(stack, edge, claims.get(edge.name), nominal_time, attempt, dict(process.properties))
             for edge in process.outputs
@@ -169,17 +176,22 @@ class InstanceRunner:
         work = self._work(process, workflow, nominal_time, attempt, data, targets, with_inputs(values, data))
         report = WorkReport(outputs=())
         if not all(target.is_adopted for target in targets) or not targets:
+            watch = Stopwatch()
             report = self._run_work(leased, process, work, pinned)
-        rows = {output.name: output.rows for output in report.outputs}
+            staged = (StepPart(name=output.name, rows=output.rows) for output in report.outputs)
+            self._tell(StepKind.WORK, nominal_time, watch, *staged)
+        reports = {output.name: output for output in report.outputs}
         published = []
         for target in targets:
-            manifest = self._publish(leased, target, process)
+            manifest = self._publish(leased, target, process, nominal_time)
+            own = None if target.is_adopted else reports[target.edge.name]
             done = Published(
                 record=target.record,
                 output=target.edge.name,
                 nominal_time=target.nominal_time,
                 content=Publication.of(manifest),
-                rows=None if target.is_adopted else rows[target.edge.name],
+                rows=own.rows if own else None,
+                columns=own.columns if own else None,
                 url=target.store.url(target.path),
                 inputs={state.edge.name: len(state.present) for state in inputs},
                 missing={state.edge.name: state.missing for state in inputs if state.missing},
@@ -286,10 +298,28 @@ class InstanceRunner:
             edge=edge, record=record, store=store, staging=staging, lease=lease, place=place, is_adopted=is_adopted
         )
 
-    def _publish(self, leased: Leased, target: _Target, process: ProcessRecord) -> Manifest:
-        flag, guard = target.record.flag, leased.check
+    def _tell(self, kind: StepKind, nominal_time: datetime, watch: Stopwatch, *parts: StepPart) -> None:
+        if self.on_step is not None:
+            self.on_step(AttemptStep(kind=kind, nominal_time=nominal_time, seconds=watch.seconds, parts=parts))
+
+    def _publish(self, leased: Leased, target: _Target, process: ProcessRecord, nominal_time: datetime) -> Manifest:
+        """Publish an output. The guard separates the two steps: before it everything is prepared, after it visible."""
+        flag, name, watch, is_verified = target.record.flag, target.edge.name, Stopwatch(), False
+
+        def guard() -> None:
+            nonlocal watch, is_verified
+            if not is_verified:
+                self._tell(StepKind.VERIFICATION, nominal_time, watch, StepPart(name=name))
+                watch, is_verified = Stopwatch(), True
+            leased.check()
+
         extra = {"process": process.process, "run": self.context.run_id, "fence": str(target.lease.token)}
         if target.is_adopted:
             token = f"adopt-{target.staging.token}"
-            return adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)
-        return target.store.publish(target.staging, flag=flag, guard=guard, extra=extra, clearing=target.place.clearing)
+            manifest = adopt_content(target.store, target.path, token, flag=flag, guard=guard, extra=extra)
+        else:
+            clearing = target.place.clearing
+            manifest = target.store.publish(target.staging, flag=flag, guard=guard, extra=extra, clearing=clearing)
+        part = StepPart(name=name, files=manifest.files, bytes=manifest.bytes)
+        self._tell(StepKind.PUBLICATION, nominal_time, watch, part)
+        return manifest

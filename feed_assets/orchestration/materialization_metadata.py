@@ -1,0 +1,39 @@
+"""Tell what was published: the metadata of a materialization. Its numbers have the same keys in each, so Dagster plots
+them over time.
+"""
+
+from dagster import MetadataValue, TableSchema
+
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.masking import mask, mask_values
+from feed_assets.orchestration import names
+from feed_assets.orchestration.asset_metadata import COLUMN_SCHEMA, column_schema
+from feed_assets.timing.dates import render_datetime
+
+DATA_VERSION = "dagster/data_version"
+
+
+def published_metadata(done: Published) -> dict[str, MetadataValue | TableSchema | str | int | float]:
+    """Return the metadata of a published instance for its partition's page."""
+    metadata: dict[str, MetadataValue | TableSchema | str | int | float] = {
+        "dagster/uri": MetadataValue.url(mask(done.url)),
+        names.META_NOMINAL: render_datetime(done.nominal_time),
+        names.META_BYTES: done.content.bytes,
+        names.META_FILES: done.content.files,
+        names.META_INPUTS: MetadataValue.json(dict(done.inputs)),
+        names.META_ATTEMPT: done.attempt,
+        names.META_SECONDS: round(done.seconds, 3),
+    }
+    if done.rows is not None:
+        metadata["dagster/partition_row_count"] = MetadataValue.int(done.rows)
+        metadata[names.META_ROWS] = done.rows
+    if done.columns is not None:
+        metadata[COLUMN_SCHEMA] = column_schema(done.columns)
+    if done.late:
+        metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
+    if done.missing:
+        missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
+        metadata[names.META_MISSING] = MetadataValue.json(missing)
+    for name, value in done.details.items():
+        metadata[names.META_DETAIL + name] = mask_values(value)
+    return metadata

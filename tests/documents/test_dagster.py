@@ -1,0 +1,30 @@
+"""docs/dagster.md: keys, names and limits are those of the code."""
+
+import re
+
+import pytest
+
+from feed_assets.orchestration import names, previews, run_log
+from feed_assets.orchestration.column_changes import COLUMNS_CHECK
+from tests.documents.markdown import ROOT
+
+PAGE = (ROOT / "docs" / "dagster.md").read_text()
+
+
+def test_keys_of_metadata_exist() -> None:
+    known = {value for name, value in vars(names).items() if name.startswith("META_")}
+    assert set(re.findall(r"`(feed_assets/\w+)`", PAGE)) <= known
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"`{COLUMNS_CHECK}`",
+        f"first {previews.ROWS} rows",
+        f"at most {previews.COLUMNS} columns, and at most {previews.CELL} characters",
+        "From the eleventh instance",
+    ],
+)
+def test_limits_are_those_of_the_code(text: str) -> None:
+    assert text in " ".join(PAGE.split())
+    assert run_log.DETAILED == 10

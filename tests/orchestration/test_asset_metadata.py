@@ -1,0 +1,175 @@
+"""What an asset tells: the feed and the process that makes it, with links to what they are written in."""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from feed_assets import FeedAssetsTranslator, FeedAssetsTranslatorData, build_definitions
+from feed_assets.orchestration.git_remotes import find_remote
+from feed_assets.settings import load_settings
+from tests.orchestration.test_definitions import built, cluster, feed, output, process, window
+
+ENTITIES = """\
+kind: cluster
+name: here
+storage: memory://shop
+---
+kind: feed
+name: a
+frequency: days(1)
+locations: {data: "/a/${YEAR}/${MONTH}/${DAY}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: feed
+name: b
+frequency: days(1)
+locations: {data: "/b/${YEAR}/${MONTH}/${DAY}"}
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+---
+kind: process
+name: p
+frequency: days(1)
+clusters: {here: {validity: {start: 2026-01-01T00:00Z}}}
+inputs: {a: {feed: a, start: "today(0,0)", end: "today(0,0)"}}
+outputs: {b: {feed: b, instance: "today(0,0)"}}
+workflow: {engine: python, path: "jobs.py:clean"}
+"""
+
+
+def node_of(definitions: dg.Definitions, *key: str) -> dg.AssetSpec:
+    return definitions.resolve_asset_graph().get(dg.AssetKey(key)).to_asset_spec()
+
+
+def lay_project(folder: Path) -> None:
+    (folder / "entities").mkdir(parents=True)
+    (folder / "entities" / "all.yaml").write_text(ENTITIES)
+    (folder / "jobs.py").write_text("raise RuntimeError('imported')\n\n\ndef clean(a):\n    return a\n")
+
+
+def lay_checkout(folder: Path, url: str, head: str = "ref: refs/heads/main\n", packed: str = "") -> None:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text(head)
+    (folder / ".git" / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n')
+    (folder / ".git" / "packed-refs").write_text(packed)
+
+
+def references_of(folder: Path) -> list[tuple[str, str]]:
+    definitions = build_definitions(settings=load_settings(environ={}, start=folder))
+    found = node_of(definitions, "here", "b").metadata["dagster/code_references"]
+    return [(each.label, each.source) for each in found.code_references]
+
+
+def test_an_asset_links_to_the_lines_of_its_feed_its_process_and_its_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_project(tmp_path)
+    monkeypatch.chdir(tmp_path)  # names of files become relative to it
+    assert references_of(tmp_path) == [
+        ("feed b", f"{tmp_path}/entities/all.yaml:11"),
+        ("process p", f"{tmp_path}/entities/all.yaml:17"),
+        ("jobs.py:clean", f"{tmp_path}/jobs.py:4"),
+    ]
+
+
+def test_a_checkout_with_a_remote_adds_its_pages(tmp_path: Path) -> None:
+    lay_checkout(tmp_path, "git@github.com:team/feeds.git", packed="12ab refs/remotes/origin/main\n")
+    lay_project(tmp_path / "our project")
+    pages = [url for _, url in references_of(tmp_path / "our project") if url.startswith("https://")]
+    assert pages == [
+        "https://github.com/team/feeds/blob/main/our%20project/entities/all.yaml#L11",
+        "https://github.com/team/feeds/blob/main/our%20project/entities/all.yaml#L17",
+        "https://github.com/team/feeds/blob/main/our%20project/jobs.py#L4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "head", "pages"),
+    [
+        (
+            "https://me:secret@gitlab.firm.org:8443/a/b.git",
+            "ref: refs/heads/x",
+            "https://gitlab.firm.org:8443/a/b/-/blob/HEAD",
+        ),
+        ("ssh://git@github.com:22/team/feeds", "12ab34", "https://github.com/team/feeds/blob/12ab34"),
+        ("https://example.org/team/feeds", "ref: refs/heads/main", None),
+        ("/srv/git/github/feeds.git", "ref: refs/heads/main", None),
+    ],
+)
+def test_pages_are_those_of_a_known_platform_and_a_revision_that_it_has(
+    tmp_path: Path, url: str, head: str, pages: str | None
+) -> None:
+    lay_checkout(tmp_path, url, head)
+    found = find_remote(tmp_path)
+    assert (found and found.pages) == pages
+
+
+def test_a_worktree_has_the_remote_of_its_repository(tmp_path: Path) -> None:
+    lay_checkout(tmp_path / "main", "git@github.com:team/feeds.git")
+    own = tmp_path / "main" / ".git" / "worktrees" / "one"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("12ab34\n")
+    (own / "commondir").write_text("../..\n")
+    (tmp_path / "one" / "entities").mkdir(parents=True)
+    (tmp_path / "one" / ".git").write_text(f"gitdir: {os.path.relpath(own, tmp_path / 'one')}\n")
+    found = find_remote(tmp_path / "one" / "entities")
+    assert found is not None
+    assert found.url(tmp_path / "one" / "entities" / "a.yaml", 3) == (
+        "https://github.com/team/feeds/blob/12ab34/entities/a.yaml#L3"
+    )
+
+
+def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
+    made = process(
+        "p",
+        window("a", "today(-24,0)", "today(0,0)"),
+        output("b"),
+        description="Cleans.",
+        tags={"owner": "platform", "tier": "2", "level": "gold"},
+        pipelines=["nightly"],
+    )
+    described = feed("b", description="Clean rows.", tags={"owner": "ops@firm.org", "level": "gold"})
+    spec = node_of(built(feed("a"), described, made), "here", "b")
+    assert spec.owners == ["ops@firm.org", "team:platform"]
+    assert {name: value for name, value in spec.tags.items() if not name.startswith("dagster/")} == {
+        "owner": "ops_firm.org",
+        "process/owner": "platform",
+        "level": "gold",
+        "tier": "2",
+    }
+    assert spec.description == (
+        "Clean rows.\n\n"
+        "Made by **p** (python jobs:run): Cleans.\n\n"
+        "| input | feed | window | optional |\n|---|---|---|---|\n"
+        "| a | a | `today(-24,0)` to `today(0,0)` |  |\n\n"
+        "- **Location**: `memory://shop/b/${YEAR}/${MONTH}/${DAY}`, csv\n"
+        "- **Instances**: days(1) in UTC, 2026-01-01T00:00Z to 2026-03-01T00:00Z\n"
+        "- **Pipelines**: nightly\n\n"
+        "```sh\n"
+        "feed-assets why b 2026-01-01 --cluster here --kind feed\n"
+        "dagster asset materialize --select 'key:\"here/b\"' --partition 2026-01-01\n"
+        "```"
+    )
+
+
+def test_ops_have_readable_names_and_a_suffix_only_where_two_collide() -> None:
+    one = built(feed("a"), feed("b"), process("a-b", window("a", "today(0,0)", "today(0,0)"), output("b")))
+    assert {each.op.name for each in one.assets or () if isinstance(each, dg.AssetsDefinition)} == {"here__a_b"}
+    several = [process(name, {}, output(name)) for name in ("a-b", "a--b", "c")]
+    plan_of = built(*(feed(each.name) for each in several), *several)
+    found = {each.op.name for each in plan_of.assets or () if isinstance(each, dg.AssetsDefinition)}
+    assert len(found) == 3
+    assert {name for name in found if name.startswith("here__a_b_")} == found - {"here__c"}
+
+
+class LakeTranslator(FeedAssetsTranslator):
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> dg.AssetSpec:
+        spec = super().get_asset_spec(data)
+        return spec.replace_attributes(key=spec.key.with_prefix("lake"))
+
+
+def test_the_command_of_a_description_has_the_key_that_a_translator_gives() -> None:
+    entities = [cluster(), feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b"))]
+    made = build_definitions(entities, settings=load_settings(environ={}), translator=LakeTranslator())
+    assert "--select 'key:\"lake/here/b\"'" in (node_of(made, "lake", "here", "b").description or "")

@@ -1,0 +1,71 @@
+"""The preview of an instance: who wants one, what is in it, and where it stops."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from feed_assets import Cluster
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.masking import remember
+from feed_assets.orchestration.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
+from feed_assets.plan.location import declare_location
+from feed_assets.plan.records import FeedRecord
+from feed_assets.storage.manifests import Publication
+from feed_assets.storage.pool import StorePool
+from tests.orchestration.test_definitions import feed
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record_of(storage: str, **fields: object) -> FeedRecord:
+    entities = [Cluster(name="here", storage=storage, spark={"master": "local[1]"}), feed("a", **fields)]  # type: ignore[arg-type]
+    return declare_location(entities, DAY).plan.feeds["a", "here"]
+
+
+def published(record: FeedRecord, *columns: str) -> Published:
+    return Published(
+        record=record,
+        output="a",
+        nominal_time=DAY,
+        content=Publication(digest="", bytes=0, files=0, extra={}),
+        rows=None,
+        url="",
+        inputs={},
+        missing={},
+        late=(),
+        details={},
+        attempt=1,
+        seconds=0.0,
+        columns=tuple((name, "string") for name in columns) or None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "by_default", "wanted"), [(None, True, True), (False, True, False), (True, False, True)]
+)
+def test_the_word_of_a_feed_counts_before_that_of_the_settings(
+    own: bool | None, by_default: bool, wanted: bool
+) -> None:
+    assert wants_preview(record_of("memory://shop", preview=own), by_default) is wanted
+
+
+def test_a_preview_is_bounded_and_hides_secrets(tmp_path: Path) -> None:
+    remember("correct horse", "PASSWORD")
+    folder = tmp_path / "a" / "2026" / "01" / "01"
+    folder.mkdir(parents=True)
+    names = [f"c{number}" for number in range(COLUMNS + 5)]
+    (folder / "_DONE").touch()
+    (folder / "part-0.csv").write_text(",".join(names) + "\n")
+    (folder / "part-1.csv").write_text(",".join(names) + "\n" + f"{'x' * 99},correct horse,1\n" * (ROWS + 5))
+    record = record_of(tmp_path.as_uri())
+    found = build_preview(StorePool().get(record.store), published(record, *names))
+    assert found is not None
+    assert [len(each.data) for each in found.records] == [3] * ROWS
+    assert found.records[0].data == {"c0": "x" * (CELL - 1) + "…", "c1": "${env:PASSWORD}", "c2": "1"}
+
+
+def test_what_cannot_be_shown_has_no_preview(tmp_path: Path) -> None:
+    (tmp_path / "a" / "2026" / "01" / "01").mkdir(parents=True)
+    record = record_of(tmp_path.as_uri())
+    assert build_preview(StorePool().get(record.store), published(record)) is None

@@ -1,0 +1,50 @@
+"""The log of a run: lines for each step of the first instances, one line for each of the others."""
+
+from datetime import UTC, datetime, timedelta
+
+from feed_assets.lifecycle.instances.attempt_steps import AttemptStep, StepKind, StepPart
+from feed_assets.orchestration.run_log import DETAILED, RunLog
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def step(kind: StepKind, hour: int, seconds: float = 1.0, **figures: int) -> AttemptStep:
+    part = StepPart(name="sums", **figures)
+    return AttemptStep(kind=kind, nominal_time=START + timedelta(hours=hour), seconds=seconds, parts=(part,))
+
+
+def test_the_release_is_told_when_it_changes_and_the_session_once() -> None:
+    lines: list[str] = []
+    log = RunLog(lines.append)
+    for hour, release in enumerate(["follows release 1", "follows release 1", "follows release 2"]):
+        log.begin(START + timedelta(hours=hour), release)
+        log.session(20.0)
+        log.step(step(StepKind.WORK, hour, 25.0, rows=2))
+        log.end()
+    assert lines == [
+        "2026-01-01T00:00Z follows release 1",
+        "2026-01-01T00:00Z Spark session started in 20.0 s",
+        "2026-01-01T00:00Z staged sums (2 rows) in 5.0 s",
+        "2026-01-01T01:00Z staged sums (2 rows) in 25.0 s",
+        "2026-01-01T02:00Z follows release 2",
+        "2026-01-01T02:00Z staged sums (2 rows) in 25.0 s",
+    ]
+
+
+def test_each_later_instance_of_a_long_run_has_one_line_also_if_it_fails() -> None:
+    lines: list[str] = []
+    log = RunLog(lines.append)
+    for hour in range(DETAILED + 2):
+        log.begin(START + timedelta(hours=hour), None)
+        log.step(step(StepKind.INPUTS, hour, instances=1, files=2, bytes=2048))
+        if hour > DETAILED:
+            log.end()
+            break
+        log.step(step(StepKind.WORK, hour, rows=1))
+        log.step(step(StepKind.PUBLICATION, hour, files=1, bytes=1))
+    assert len(lines) == 3 * DETAILED + 2
+    assert lines[-2:] == [
+        "2026-01-01T10:00Z reads sums (1 instance, 2 files, 2,048 bytes) in 1.0 s; staged sums (1 row) in 1.0 s; "
+        "published sums (1 file, 1 byte) in 1.0 s",
+        "2026-01-01T11:00Z reads sums (1 instance, 2 files, 2,048 bytes) in 1.0 s",
+    ]
