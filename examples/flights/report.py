@@ -93,7 +93,7 @@ def report_late(demo: Demo, location: Location) -> None:
 
     from feed_assets.orchestration import names
     from feed_assets.orchestration.layout import lay_out
-    from feed_assets.orchestration.materialization_metadata import DATA_VERSION
+    from feed_assets.orchestration.names import DATA_VERSION
 
     asset_key, grid = lay_out(location.plan).feed_asset((LATE_PROCESS, "primary"))
     day_filter = AssetRecordsFilter(asset_key=asset_key, asset_partitions=[grid.key(LATE_DAY)])

@@ -18,6 +18,7 @@ from feed_assets.entities.common import (
 )
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.fields import (
+    AssetKeyParts,
     FilledText,
     FrequencyField,
     Groups,
@@ -102,12 +103,22 @@ class SchemaSource(EntityModel):
     provider: Text
 
 
+class ProducedBy(EntityModel):
+    """The asset of another Dagster code, by its key, whose materializations are the arrivals of a feed's instances.
+
+    >>> ProducedBy(asset="team/orders").asset
+    ('team', 'orders')
+    """
+
+    asset: AssetKeyParts
+
+
 class FeedCluster(EntityModel):
     """A feed on one cluster.
 
     `sla`, `lifecycle`, and `locations` or `table` each replace the feed's own as a whole. `partition` is the slice of
     an instance that is replicated (it may contain `${cluster.…}`). `delay` is the time between the nominal time and the
-    start of replication from this source.
+    start of replication from this source. `produced_by` names who makes the instances, instead of polls for them.
     """
 
     type: ClusterRole | None = None
@@ -121,6 +132,7 @@ class FeedCluster(EntityModel):
     export: Export | None = None
     partition: FilledText | None = None
     delay: FrequencyField | None = None
+    produced_by: ProducedBy | None = None
     version: Version = 0
 
 

@@ -195,6 +195,17 @@ def _list_from_text(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+def _asset_key_from_text(value: object) -> object:
+    return value.split("/") if isinstance(value, str) else value
+
+
+def _check_asset_key(parts: tuple[str, ...]) -> tuple[str, ...]:
+    if not parts or any("/" in part for part in parts):
+        reason = "contains '/'" if parts else "has no parts"
+        raise refuse("asset-key", f"the key of the asset {reason}", "Write its parts as a list: [team, orders].")
+    return parts
+
+
 def _checked_labels(pattern: re.Pattern[str], what: str, remedy: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
     def checked(labels: tuple[str, ...]) -> tuple[str, ...]:
         seen: set[str] = set()
@@ -281,6 +292,14 @@ Groups = Annotated[
     _LABELS,
 ]
 """Groups of feeds, of letters and digits: a list, or Falcon's text `a,b`."""
+
+AssetKeyParts = Annotated[
+    tuple[FilledText, ...],
+    BeforeValidator(_asset_key_from_text),
+    AfterValidator(_check_asset_key),
+    _LABELS,
+]
+"""The key of an asset in Dagster: a list of its parts, or the text that Dagster shows, `team/orders`."""
 
 Pipelines = Annotated[
     tuple[Text, ...],

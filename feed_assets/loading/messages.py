@@ -34,6 +34,7 @@ _EXAMPLES: Mapping[str, str] = {
     "attempts": "3",
     "instance": '"now(0,0)"',
     "policy": "periodic",
+    "asset": "[team, orders]",
 }
 _SHAPES: Mapping[str, str] = {
     "model_type": "a map",

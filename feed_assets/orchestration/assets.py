@@ -20,6 +20,7 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.column_changes import build_column_check
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.mappings import output_mapping, window_mapping
+from feed_assets.orchestration.producers import find_producers, producer_dep
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.plan.records import FeedRecord, InputEdge, Key, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
@@ -33,10 +34,14 @@ def build_feed_assets(
     `resources` are attached to the assets that need them.
     """
     plan = layout.plan
+    producers = {each.record.key: each for each in find_producers(plan, layout.find_asset)}
     built: list[AssetSpec | AssetsDefinition] = []
     for record in plan.feeds.values():
-        if record.key not in layout.makers:
-            built.append(_with_deps(layout.feed_specs[record.key], _writers(layout, record)))
+        producer = producers.get(record.key)
+        if record.key in layout.makers or (producer is not None and producer.is_own):
+            continue
+        deps = _writers(layout, record) if producer is None else [producer_dep(producer)]
+        built.append(_with_deps(layout.feed_specs[record.key], deps))
     op_names = names.op_names(plan)
     for key, process in plan.processes.items():
         built.append(_build_process(runtime, layout, process, op_names[key], resources))

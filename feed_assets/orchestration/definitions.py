@@ -36,6 +36,7 @@ from feed_assets.orchestration.assets import build_feed_assets
 from feed_assets.orchestration.code_references import CodeReferences
 from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.layout import AssetLayout, lay_out
+from feed_assets.orchestration.producers import UserAsset, check_user_assets
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.sensors import build_arrival_sensor, build_instances_sensor, build_late_sensor
@@ -58,6 +59,7 @@ def build_definitions(
     resources: Mapping[str, object] | None = None,
     translator: FeedAssetsTranslator | None = None,
     executor: ExecutorDefinition | None = in_process_executor,
+    assets: Sequence[UserAsset] = (),
 ) -> Definitions:
     """Build Dagster definitions for everything that is declared.
 
@@ -71,8 +73,11 @@ def build_definitions(
         translator: names the assets, and decides what else Dagster shows of them.
         executor: the executor of asset runs. Dagster has one for each code location: give None to merge these
             definitions with others that are not to run in one process.
+        assets: assets of your own that belong to the same definitions; those that produce feeds are checked.
 
     Raises:
+        AssetClashError: one of `assets` has the key of an asset built here.
+        ProducerError: one of `assets` produces a feed and has other partitions.
         SettingsError: a setting is wrong.
         DefinitionsError: entities built in Python are wrong, or a file is wrong and the settings are strict, or the
             location cannot be read, or the translator is wrong. Without strict, a wrong file excludes only itself and
@@ -80,7 +85,7 @@ def build_definitions(
     """
     with _quiet():
         runtime, layout = _open(entities, folder, settings, translator)
-        return _build(runtime, layout, resources or {}, executor)
+        return _build(runtime, layout, resources or {}, executor, assets)
 
 
 def build_assets(
@@ -131,13 +136,19 @@ def _open(
 
 
 def _build(
-    runtime: Runtime, layout: AssetLayout, resources: Mapping[str, object], executor: ExecutorDefinition | None
+    runtime: Runtime,
+    layout: AssetLayout,
+    resources: Mapping[str, object],
+    executor: ExecutorDefinition | None,
+    assets: Sequence[UserAsset],
 ) -> Definitions:
     clusters = list(runtime.plan.clusters)
     retention = {cluster: build_retention_job(runtime, cluster) for cluster in clusters}
     replication = {cluster: build_replication_job(runtime, layout.find_asset, cluster) for cluster in clusters}
+    built = [*build_feed_assets(runtime, layout), _location_asset(runtime)]
+    check_user_assets(layout, built, assets)
     return Definitions(
-        assets=[*build_feed_assets(runtime, layout), _location_asset(runtime)],
+        assets=[*built, *assets],
         asset_checks=[_location_check(runtime)],
         jobs=[
             *(build_instances_job(runtime, layout.find_asset, cluster) for cluster in clusters),

@@ -6,6 +6,8 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import LifecycleError
 
+_SHOWN = 5
+
 
 class WebserverError(FeedAssetsError):
     """Dagster's webserver does not answer, or refuses."""
@@ -79,3 +81,35 @@ class NoAssetError(DefinitionsError):
         super().__init__(
             location=f"{kind} {name!r} on cluster {cluster!r}", reason="it has no asset", next_step=next_step
         )
+
+
+class ProducerError(FeedAssetsError):
+    """The asset that produces a feed is not what the feed needs."""
+
+    def __init__(self, *, asset: str, feed: str, reason: str, next_step: str) -> None:
+        self.asset = asset
+        self.feed = feed
+        super().__init__(f"asset {asset}, which produces feed {feed!r}: {reason}. {next_step}")
+
+
+class StrayPartitionsError(FeedAssetsError):
+    """An asset that produces a feed was materialized for partitions that are no instances of the feed."""
+
+    def __init__(self, *, asset: str, feed: str, partitions: tuple[str | None, ...]) -> None:
+        self.partitions = partitions
+        shown = ", ".join("no partition" if each is None else each for each in partitions[:_SHOWN])
+        more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
+        super().__init__(
+            f"asset {asset} was materialized for {shown}{more}, which feed {feed!r} has no instances for. "
+            "Extend the validity of the feed, or ignore it: nothing else is affected."
+        )
+
+
+class AssetClashError(FeedAssetsError):
+    """Two assets have one key."""
+
+    def __init__(self, *, key: str, feed: str | None) -> None:
+        self.key = key
+        whose = f"the asset of feed {feed!r}" if feed is not None else "an asset of feed-assets"
+        produces = f", or write produced_by: {{asset: [{', '.join(key.split('/'))}]}} at the feed" if feed else ""
+        super().__init__(f"two assets have the key {key}: {whose} and one of yours. Give yours another key{produces}.")

@@ -17,20 +17,21 @@ from feed_assets.plan.records import Plan
 from feed_assets.plan.rendering import counted
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
-from feed_assets.state.records import ObstructedFeed, TickFailure, TickStep
+from feed_assets.state.records import LackingFeed, ObstructedFeed, TickFailure, TickStep
 from feed_assets.state.tick_failures import TickFailures
 from feed_assets.timing.dates import render_datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The issues of a location, the failures of its ticks, the feeds with instances that cannot be polled, and whether
-    the state was restored and must be rebuilt.
+    """The issues of a location, the failures of its ticks, the feeds with instances that cannot be polled, those with
+    instances that were materialized without data, and whether the state was restored and must be rebuilt.
     """
 
     issues: Sequence[Issue]
     failures: Sequence[TickFailure]
     obstructed: Sequence[ObstructedFeed]
+    lacking: Sequence[LackingFeed] = ()
     is_restored: bool = False
 
     @property
@@ -38,6 +39,7 @@ class Health:
         """A digest of what is wrong, without how often and why."""
         units = [f"{each.cluster}|{each.step}|{each.subject}" for each in self.failures]
         units += [f"{each.cluster}|{each.feed}" for each in self.obstructed]
+        units += [f"{each.cluster}|{each.feed}|lacking" for each in self.lacking]
         units += ["restored"] if self.is_restored else []
         return hashlib.sha256("\n".join(units).encode()).hexdigest()[:16] if units else ""
 
@@ -66,19 +68,23 @@ class Health:
             *([HELD] if self.is_restored else []),
             *(mask(describe_failure(each)) for each in self.failures if cluster in (None, each.cluster)),
             *(mask(describe_obstructed(each)) for each in self.obstructed if cluster in (None, each.cluster)),
+            *(describe_lacking(each) for each in self.lacking if cluster in (None, each.cluster)),
         ]
 
 
 def find_health(database: Database, plan: Plan, issues: Sequence[Issue]) -> Health:
-    """Read what fails now on the clusters of a plan; three small reads if nothing does."""
+    """Read what fails now on the clusters of a plan; a few small reads if nothing does."""
+    produced = {key for key, record in plan.feeds.items() if record.produced_by is not None}
     with database.read() as connection:
         failures = TickFailures(connection).all()
         obstructed = ArrivalPolls(connection).obstructed()
+        lacking = ArrivalPolls(connection).lacking(produced) if produced else []
         is_held = is_restored(connection)
     return Health(
         issues=issues,
         failures=[each for each in failures if each.cluster in plan.clusters],
         obstructed=[each for each in obstructed if (each.feed, each.cluster) in plan.feeds],
+        lacking=lacking,
         is_restored=is_held,
     )
 
@@ -108,4 +114,12 @@ def describe_obstructed(feed: ObstructedFeed) -> str:
     return (
         f"{counted(feed.instances, 'instance')} of feed {feed.feed} on {feed.cluster} cannot be polled, the oldest "
         f"{render_datetime(feed.oldest)}: {feed.obstacle}"
+    )
+
+
+def describe_lacking(feed: LackingFeed) -> str:
+    """Return as a sentence that instances of a feed were materialized, but their data are not there."""
+    return (
+        f"materialized without data: {counted(feed.instances, 'instance')} of feed {feed.feed} on {feed.cluster}, "
+        f"the oldest {render_datetime(feed.oldest)}"
     )

@@ -15,7 +15,6 @@ from feed_assets.lifecycle.instances.run_names import find_run
 from feed_assets.masking import mask
 from feed_assets.orchestration import names
 from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.materialization_metadata import DATA_VERSION
 from feed_assets.plan.records import FeedRecord
 from feed_assets.state.records import FeedEvent, FeedEventKind
 from feed_assets.timing.dates import render_datetime
@@ -44,6 +43,8 @@ def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collec
     partition = grid.key(event.nominal_time)
     if event.kind is FeedEventKind.EVICTED:
         return [_eviction(event, asset_key, partition)]
+    if record.produced_by is not None and AssetKey(list(record.produced_by)) == asset_key:
+        return []
     if event.kind not in _THERE or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
         return []
     return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
@@ -74,6 +75,7 @@ def _is_of_data(event: FeedEvent) -> bool:
 
 
 def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetMaterialization:
+    rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
     return AssetMaterialization(
         asset_key=asset_key,
         partition=partition,
@@ -84,9 +86,10 @@ def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partitio
             names.META_EVENT: event.seq,
             **_change_metadata(event),
             **_copy_metadata(event),
+            **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
             "dagster/uri": MetadataValue.url(mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")),
         },
-        tags={DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
+        tags={names.DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
     )
 
 

@@ -10,8 +10,6 @@ from feed_assets.orchestration import names
 from feed_assets.orchestration.asset_metadata import COLUMN_SCHEMA, column_schema
 from feed_assets.timing.dates import render_datetime
 
-DATA_VERSION = "dagster/data_version"
-
 
 def published_metadata(done: Published) -> dict[str, MetadataValue | TableSchema | str | int | float]:
     """Return the metadata of a published instance for its partition's page."""
@@ -25,7 +23,7 @@ def published_metadata(done: Published) -> dict[str, MetadataValue | TableSchema
         names.META_SECONDS: round(done.seconds, 3),
     }
     if done.rows is not None:
-        metadata["dagster/partition_row_count"] = MetadataValue.int(done.rows)
+        metadata[names.ROW_COUNT] = MetadataValue.int(done.rows)
         metadata[names.META_ROWS] = done.rows
     if done.columns is not None:
         metadata[COLUMN_SCHEMA] = column_schema(done.columns)

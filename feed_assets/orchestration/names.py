@@ -61,6 +61,9 @@ RANGE_END = "dagster/asset_partition_range_end"
 PRIORITY = "dagster/priority"
 TAG_AUTOMATED = "dagster/from_automation_condition"
 
+DATA_VERSION = "dagster/data_version"
+ROW_COUNT = "dagster/partition_row_count"
+
 LOCATION_CHECK = "entities_are_valid"
 
 _LATE_NAMED = 5

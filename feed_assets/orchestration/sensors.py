@@ -34,7 +34,8 @@ def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) ->
         from feed_assets.orchestration.reloading import renew_code_server
         from feed_assets.orchestration.ticks import run_tick
 
-        result = run_tick(runtime, layout, cluster, context.instance, context.cursor)
+        graph = context.repository_def.asset_graph if context.repository_def is not None else None
+        result = run_tick(runtime, layout, cluster, context.instance, context.cursor, graph)
         renew_code_server(runtime, layout, context)
         return in_one_process(result, context.repository_def)
 

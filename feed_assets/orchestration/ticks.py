@@ -20,11 +20,13 @@ from dagster import (
     SensorResult,
     SkipReason,
 )
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import TimeBudget
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
 from feed_assets.entities.flow_names import describe_process
+from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
 from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
 from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
 from feed_assets.lifecycle.bulkheads import Bulkheads
@@ -45,6 +47,7 @@ from feed_assets.orchestration.dead_runs import RunHeartbeats, fail_dead_runs
 from feed_assets.orchestration.health import find_health
 from feed_assets.orchestration.layout import AssetLayout
 from feed_assets.orchestration.log_events import DagsterEvent, build_asset_events, find_known_runs
+from feed_assets.orchestration.materializations import follow_materializations
 from feed_assets.orchestration.overdue_notices import build_context, describe_oldest, report_overdue
 from feed_assets.orchestration.partitions import Grid
 from feed_assets.orchestration.releases import follow_plan
@@ -70,11 +73,17 @@ _OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: Run
 
 
 def run_tick(
-    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance, cursor_text: str | None
+    runtime: Runtime,
+    layout: AssetLayout,
+    cluster: str,
+    instance: DagsterInstance,
+    cursor_text: str | None,
+    graph: AssetGraph | None = None,
 ) -> SensorResult:
     """Do the work of one tick of an arrival sensor. Each step runs, whatever happens in the others: see `Bulkheads`.
 
-    `layout` is the layout that Dagster has loaded; the active definitions may be newer.
+    `layout` is the layout that Dagster has loaded, and `graph` all assets beside it; the active definitions may be
+    newer.
     """
     cursor = parse_cursor(cursor_text)
     database = runtime.database(instance)
@@ -90,6 +99,7 @@ def run_tick(
         active=active,
         cluster=cluster,
         instance=instance,
+        graph=graph,
         context=build_context(runtime, timeline, database, as_of),
         bulkheads=bulkheads,
     )
@@ -115,6 +125,7 @@ class _Tick:
     active: ActiveDefinitions
     cluster: str
     instance: DagsterInstance
+    graph: AssetGraph | None
     context: OperationContext
     bulkheads: Bulkheads
 
@@ -132,6 +143,7 @@ class _Tick:
             TickStep.RECONCILIATION, None, reconcile, database, record, instance, heartbeats, as_of, real_now, bulkheads
         )
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
+        announced = self._follow_materializations(real_now)
         arrivals = run(
             TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
         )
@@ -152,7 +164,25 @@ class _Tick:
         )
         explained = report_overdue(context, self.active.layout, cluster, instance)
         requests = [] if self.active.is_restored else self._request(real_now)
+        arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
         return _Done(arrivals=arrivals, readiness=readiness, requests=requests, explained=explained)
+
+    def _follow_materializations(self, real_now: datetime) -> AnnouncedResult:
+        return self.bulkheads.run(
+            TickStep.MATERIALIZATIONS,
+            AnnouncedResult(),
+            follow_materializations,
+            self.database,
+            self.context.stores,
+            self.active.plan,
+            self.active.layout.find_asset,
+            self.cluster,
+            self.instance,
+            self.graph,
+            self.context.as_of,
+            real_now,
+            self.bulkheads,
+        )
 
     def _request(self, real_now: datetime) -> Sequence[LaunchRequest]:
         """Request runs for what is ready."""

@@ -206,6 +206,7 @@ class _Compiler:
             inputs_of=tuple(self._inputs[feed.name, cluster]),
             outputs_of=tuple(self._outputs[feed.name, cluster]),
             facts=self._facts(feed, feed.groups),
+            produced_by=entry.produced_by.asset if entry.produced_by else None,
         )
 
     def _facts(self, entity: Entity, groups: tuple[str, ...]) -> EntityFacts:

@@ -221,7 +221,10 @@ class RetentionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRecord:
-    """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None."""
+    """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None.
+
+    `produced_by` is the key of the asset whose materializations are the arrivals of its instances, if there is one.
+    """
 
     feed: str
     cluster: str
@@ -243,6 +246,7 @@ class FeedRecord:
     inputs_of: tuple[InputEdge, ...]
     outputs_of: tuple[OutputEdge, ...]
     facts: EntityFacts
+    produced_by: tuple[str, ...] | None = None
 
     @property
     def key(self) -> Key:
@@ -257,6 +261,16 @@ class FeedRecord:
     def is_external(self) -> bool:
         """Whether its instances come from outside: no process on this cluster writes them."""
         return not self.outputs_of
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether its instances are looked for from their nominal time on: nobody says when they arrive."""
+        return self.is_external and self.produced_by is None
+
+    @property
+    def producer(self) -> str:
+        """The asset that produces its instances, for messages: `team/orders`."""
+        return "/".join(self.produced_by or ())
 
     def path(self, nominal_time: datetime) -> str:
         """Return the path of an instance below the root of its store."""

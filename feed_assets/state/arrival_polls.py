@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from feed_assets.state.keyed import KEY_ROWS, render_rows, select_keyed
-from feed_assets.state.records import ArrivalPoll, FeedKey, ObstructedFeed
+from feed_assets.state.records import ArrivalPoll, FeedKey, LackingFeed, ObstructedFeed
 from feed_assets.state.rows import RowMapper, delete_keys, has_key, key_parameters
 from feed_assets.state.schema import HAS_OBSTACLE, arrival_polls
 from feed_assets.state.upserts import build_upsert
@@ -68,6 +68,19 @@ class ArrivalPolls:
         statement = select(_T.feed, _T.cluster, func.count(), oldest, func.min(_T.obstacle))
         statement = statement.where(HAS_OBSTACLE).group_by(_T.cluster, _T.feed).order_by(_T.cluster, _T.feed)
         return [ObstructedFeed(*row) for row in self._connection.execute(statement)]
+
+    def lacking(self, keys: Collection[tuple[str, str]]) -> list[LackingFeed]:
+        """Return which of some (feed, cluster) have instances that were polled and not found."""
+        oldest = func.min(_T.nominal_time, type_=_T.nominal_time.type)
+        statement = select(_T.feed, _T.cluster, func.count(), oldest)
+        statement = statement.where(_T.feed.in_(sorted({feed for feed, _ in keys})), _T.found != "")
+        statement = statement.where(_T.obstacle.is_(None)).group_by(_T.cluster, _T.feed)
+        found = self._connection.execute(statement.order_by(_T.cluster, _T.feed))
+        return [LackingFeed(*row) for row in found if (row.feed, row.cluster) in keys]
+
+    def forget(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Remove all polls of feeds, by (feed, cluster)."""
+        delete_keys(self._connection, arrival_polls, ("feed", "cluster"), keys)
 
     def remove(self, keys: Iterable[tuple[Any, ...]]) -> None:
         """Remove the polls of instances, by (feed, cluster, nominal time)."""

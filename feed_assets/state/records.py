@@ -64,6 +64,7 @@ class TickStep(StrEnum):
     SPARK = "Spark"  # a Spark Connect server
     STAGING_SWEEP = "staging sweep"  # the address of a store
     STORAGE = "storage"  # the endpoint of stores
+    MATERIALIZATIONS = "materializations"  # a feed that an asset of another Dagster code produces
     ARRIVALS = "arrivals"  # the polls of the cluster
     PAST_ARRIVALS = "past arrivals"  # a process with older releases
     RETRIES = "retries"  # a process
@@ -138,6 +139,15 @@ class ObstructedFeed(NamedTuple):
     instances: int
     oldest: datetime
     obstacle: str
+
+
+class LackingFeed(NamedTuple):
+    """A feed with instances that were polled and not found: how many, and the oldest one."""
+
+    feed: str
+    cluster: str
+    instances: int
+    oldest: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feed_assets.entities.columns import parse_columns
 from feed_assets.entities.errors import ColumnsError
-from feed_assets.entities.feed import Feed
+from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.timing.dates import render_datetime
 from feed_assets.validation.kept import find_retention_period
 from feed_assets.validation.rules_paths import default_place, listed, variables_of
@@ -21,6 +21,22 @@ def check_validity(_: Scope, feed: Feed) -> Iterator[Complaint]:
                 message=f"the validity on {name} ends at {render_datetime(end)}, "
                 f"before its start {render_datetime(start)}",
                 remedy="Move the end after the start.",
+            )
+
+
+def check_producer(scope: Scope, feed: Feed) -> Iterator[Complaint]:
+    """An instance that an asset of another Dagster code produces is written by nobody here."""
+    for name, entry in feed.clusters.items():
+        if entry.produced_by is None:
+            continue
+        writers = [f"process {writer.process.name!r} writes it" for writer in scope.writers[feed.name, name]]
+        writers += ["a replication copies it"] if entry.type is ClusterRole.TARGET else []
+        if writers:
+            yield Complaint(
+                path=("clusters", name, "produced_by"),
+                message=f"asset {'/'.join(entry.produced_by.asset)} produces the feed on {name}, "
+                f"but {writers[0]} there, too",
+                remedy="Remove produced_by, or give each a feed of its own.",
             )
 
 

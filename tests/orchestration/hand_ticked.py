@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from dagster import DagsterInstance, SensorResult
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import FrozenClock
 from feed_assets.orchestration.layout import AssetLayout, lay_out
@@ -53,8 +54,8 @@ class LocationHarness:
     def at(self, moment: datetime) -> None:
         self.runtime.clock = self.runtime.real_clock = FrozenClock(moment)
 
-    def tick(self) -> SensorResult:
-        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor)
+    def tick(self, graph: AssetGraph | None = None) -> SensorResult:
+        result = run_tick(self.runtime, self.layout, "here", self.instance, self.cursor, graph)
         self.cursor = result.cursor
         return result
 

@@ -154,6 +154,13 @@ CASES = (
         "Write one of VERY_HIGH, HIGH, NORMAL, LOW, VERY_LOW.",
     ),
     Case(
+        code="produced-by",
+        good={"feed clicks/clusters/primary/produced_by": {"asset": ["team", "clicks"]}},
+        bad={"feed summary/clusters/primary/produced_by": {"asset": "team/summary"}},
+        text="feed 'summary': asset team/summary produces the feed on primary, but process 'daily' writes it there, "
+        "too. Remove produced_by, or give each a feed of its own.",
+    ),
+    Case(
         code="availability-flag",
         good={"feed clicks/availability_flag": "_SUCCESS"},
         bad={"feed clicks/availability_flag": "../_SUCCESS"},

@@ -140,6 +140,12 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> Pol
     return PollResult(key=key, row=row, event=event, next_poll=None, is_news=True, late_check=late_check)
 
 
+def plan_first_poll(key: FeedKey, as_of: datetime) -> PollResult:
+    """Return the result for an instance that is to be polled at its nominal time, which is still to come."""
+    planned = _plan_poll(key, "", as_of, has_begun=False)
+    return PollResult(key=key, row=None, event=None, next_poll=planned, is_news=True)
+
+
 def _plan_poll(
     key: FeedKey, found: str, as_of: datetime, *, has_begun: bool, obstacle: str | None = None
 ) -> ArrivalPoll:
@@ -187,7 +193,7 @@ def poll_missing_inputs(
     candidates = [
         Candidate(record=record, nominal_time=time)
         for state in states
-        if (record := plan.feeds[state.edge.feed_key]).is_external
+        if (record := plan.feeds[state.edge.feed_key]).is_polled
         for time in state.missing
         if time <= as_of
     ]
@@ -249,7 +255,7 @@ def _newly_due(
         share = max(1, BATCH // len(due))
         for watermark in due:
             record = plan.feeds.get((watermark.entity, watermark.cluster))
-            if record is None or not record.is_external:
+            if record is None or not record.is_polled:
                 moved.append(_parked(watermark))
                 continue
             indices = _due_indices(record, watermark, as_of)[:share]

@@ -98,26 +98,22 @@ def frozen_inputs(
     return tuple(frozen)
 
 
-class InputReader:
-    """Gives input instances URLs that Spark can open; copies instances that Spark cannot reach into scratch space.
+class InstanceAddresses:
+    """Gives instances URLs that Spark can open; copies instances that Spark cannot reach into scratch space.
 
-    `past_locations` has other locations of the instances. A context: the copies are removed when it ends.
+    `past_locations` has other locations of the instances. Without a connector (`is_spark` is False) what is not on this
+    machine is copied. The copies are removed by `close`.
     """
 
-    def __init__(self, plan: Plan, stores: StorePool, context: TextContext, past_locations: PastLocations) -> None:
-        self._plan = plan
+    def __init__(self, stores: StorePool, past_locations: PastLocations, *, is_spark: bool = True) -> None:
         self._past_locations = past_locations
         self._stores = stores
-        self._context = context
+        self._is_spark = is_spark
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._access_modes: dict[str, str] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Remove the copies."""
         if self._scratch is not None:
             self._scratch.cleanup()
 
@@ -125,15 +121,9 @@ class InputReader:
         """Return for each input whether Spark reads it in place (`direct`) or a copy (`copied`)."""
         return {f"input {name}": mode for name, mode in self._access_modes.items()}
 
-    def read(self, state: InputState) -> InputData:
-        """Return the input with its present instances, newest first as in Falcon."""
-        edge = state.edge
-        record = self._plan.feeds[edge.feed_key]
-        self._access_modes[edge.name] = DIRECT
-        instances = (self._instance(edge.name, record, time) for time in reversed(state.present))
-        return input_data(edge, record, instances, self._context)
-
-    def _instance(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
+    def find(self, name: str, record: FeedRecord, nominal_time: datetime) -> InputInstance:
+        """Return an instance with its address; `name` is that of the input."""
+        self._access_modes.setdefault(name, DIRECT)
         record = find_record(self._stores, record, self._past_locations.get(record.key, ()), nominal_time)
         partition = table_partition(record, nominal_time)
         if partition is None:
@@ -144,7 +134,8 @@ class InputReader:
     def _url(self, name: str, record: FeedRecord, nominal_time: datetime) -> str:
         store = self._stores.get(record.store)
         path = record.path(nominal_time)
-        direct = store.spark_url(path)
+        local = store.local_path(path)
+        direct = store.spark_url(path) if self._is_spark else None if local is None else f"file://{local}"
         if direct is not None:
             return direct
         self._access_modes[name] = COPIED
@@ -153,3 +144,28 @@ class InputReader:
         copy = Path(self._scratch.name) / name / f"{nominal_time:%Y%m%dT%H%M}"
         store.fetch(path, copy, record.flag)
         return f"file://{copy}"
+
+
+class InputReader(InstanceAddresses):
+    """Gives the inputs of an attempt their addresses. A context: the copies are removed when it ends."""
+
+    def __init__(self, plan: Plan, stores: StorePool, context: TextContext, past_locations: PastLocations) -> None:
+        super().__init__(stores, past_locations)
+        self._plan = plan
+        self._context = context
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read(self, state: InputState) -> InputData:
+        """Return the input with its present instances, newest first as in Falcon."""
+        edge = state.edge
+        record = self._plan.feeds[edge.feed_key]
+        self._access_modes[edge.name] = DIRECT
+        instances = (self.find(edge.name, record, time) for time in reversed(state.present))
+        return input_data(edge, record, instances, self._context)

@@ -21,16 +21,20 @@ def input_data(
     edge: InputEdge, record: FeedRecord, instances: Iterable[InputInstance], context: TextContext
 ) -> InputData:
     """Return an input with the instances of its feed."""
+    partition = render_text(edge.partition, context) if edge.partition else None
+    return replace(feed_data(edge.name, record, instances), partition=partition, optional=edge.optional)
+
+
+def feed_data(name: str, record: FeedRecord, instances: Iterable[InputInstance]) -> InputData:
+    """Return instances of a feed, to be read as it declares."""
     return InputData(
-        name=edge.name,
-        feed=edge.feed,
+        name=name,
+        feed=record.feed,
         instances=tuple(instances),
         format=record.format,
         columns=record.columns,
         options=dict(record.options),
-        partition=render_text(edge.partition, context) if edge.partition else None,
         partitions=record.partitions,
-        optional=edge.optional,
         table=table_name(record),
     )
 

@@ -199,7 +199,7 @@ def _apply_releases_and_feeds(
     plan = timeline.plan
     known, present = _load_tracked(connection)
     returned = [key for key in plan.processes if key not in present]
-    now = {key: _track(record.sequence) for key, record in plan.feeds.items() if record.is_external}
+    now = {key: _track(record.sequence) for key, record in plan.feeds.items() if record.is_polled}
     _set_feed_watermarks(connection, known, now)
     _apply_releases(connection, timeline, decisions, returned)
     absent = {key: replace(walk, is_present=False) for key, walk in known.items()}

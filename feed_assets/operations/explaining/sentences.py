@@ -265,6 +265,8 @@ def explain_feed_state(
         reasons.append(
             Reason(code=ReasonCode.NOT_DUE, text=text, blocks=True, facts={"at": rendered(key.nominal_time)})
         )
+    elif record.produced_by is not None and facts.poll is None:
+        reasons.append(_not_materialized(record, key))
     elif record.is_external and facts.row is None and facts.poll is None:
         reasons.append(_not_polled(context, record, key))
     elif record.is_external:
@@ -320,14 +322,15 @@ def _absence(context: OperationContext, record: FeedRecord, key: FeedKey, status
     url = context.feed_url(record, key.nominal_time)
     facts: dict[str, object] = {"url": url, "flag": record.flag}
     notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
+    told = f"asset {record.producer} was materialized, but " if record.produced_by is not None else ""
     if status is FeedInstanceStatus.PARTIAL:
-        text = f"{url} lacks its flag {record.flag}" if record.flag else f"{url} is being published"
+        text = f"{told}{url} lacks its flag {record.flag}" if record.flag else f"{told}{url} is being published"
         return Reason(code=ReasonCode.FLAG_MISSING, text=text, blocks=True, facts=facts, command=notify)
     if status is FeedInstanceStatus.EMPTY:
-        text = f"{url} exists, but is empty"
+        text = f"{told}{url} exists, but is empty"
         return Reason(code=ReasonCode.EMPTY, text=text, blocks=True, facts=facts, command=notify)
     flag = f", and neither does its flag {record.flag}" if record.flag else ""
-    text = f"{url} does not exist{flag}"
+    text = f"{told}{url} does not exist{flag}"
     return Reason(code=ReasonCode.NOT_THERE, text=text, blocks=True, facts=facts, command=notify)
 
 
@@ -336,6 +339,16 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
     url = context.feed_url(record, key.nominal_time)
     text = f"{url} has not been polled yet: the next tick polls it"
     return Reason(code=ReasonCode.NOT_POLLED, text=text, blocks=True, facts={"url": url, "flag": record.flag})
+
+
+def _not_materialized(record: FeedRecord, key: FeedKey) -> Reason:
+    """Return that the asset which makes the instance has not been materialized for it."""
+    time = render_datetime(key.nominal_time)
+    text = (
+        f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster, or give "
+        f"notice of the data with: feed-assets feed notify {key.feed} {time} --cluster {key.cluster}"
+    )
+    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts={"asset": record.producer})
 
 
 def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:

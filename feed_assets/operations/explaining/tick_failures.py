@@ -46,6 +46,8 @@ def explain_feed_failures(connection: Connection, failures: Iterable[TickFailure
     for failure in failures:
         if failure.cluster != key.cluster:
             continue
+        if _is_of(failure, TickStep.MATERIALIZATIONS, ("", key.feed)):
+            yield _reason(failure, key.feed, blocks=True)
         is_late = _is_of(failure, TickStep.LATE_DATA, late)
         if is_late or (failure.step is TickStep.RETENTION and _concerns(connection, failure.subject, key.feed)):
             yield _reason(failure, key.feed, blocks=False)

@@ -5,7 +5,7 @@ import hashlib
 import random
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,6 +75,11 @@ def iter_arrivals(
                 yield Arrival(
                     at=later, feed=record.feed, cluster=record.cluster, nominal_time=nominal_time, content="2"
                 )
+
+
+def with_polls(plan: Plan) -> Plan:
+    """Return a plan whose feeds are all polled: in a simulation no asset says that it has made an instance."""
+    return replace(plan, feeds={key: replace(record, produced_by=None) for key, record in plan.feeds.items()})
 
 
 def load_arrivals(file: Path, plan: Plan) -> list[Arrival]:
