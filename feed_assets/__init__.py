@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from feed_assets.entities.feed import FeedFormat as FeedFormat
     from feed_assets.entities.feed import LateArrival as LateArrival
     from feed_assets.entities.feed import Lifecycle as Lifecycle
+    from feed_assets.entities.feed import ProducedBy as ProducedBy
     from feed_assets.entities.feed import RetentionStage as RetentionStage
     from feed_assets.entities.feed import SchemaSource as SchemaSource
     from feed_assets.entities.mirror import Mirror as Mirror
@@ -75,10 +76,14 @@ if TYPE_CHECKING:
     from feed_assets.entities.transfers import MergePolicy as MergePolicy
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
+    from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
     from feed_assets.orchestration.asset_keys import get_asset_key as get_asset_key
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
+    from feed_assets.orchestration.feed_loading import FeedIOManager as FeedIOManager
+    from feed_assets.orchestration.feed_loading import load_instance as load_instance
+    from feed_assets.orchestration.feed_loading import locate_instance as locate_instance
     from feed_assets.orchestration.translator import FeedAssetsTranslator as FeedAssetsTranslator
     from feed_assets.orchestration.translator import FeedAssetsTranslatorData as FeedAssetsTranslatorData
 
@@ -109,10 +114,12 @@ _HOMES = {
     "FeedAssetsTranslatorData": "feed_assets.orchestration.translator",
     "FeedCluster": "feed_assets.entities.feed",
     "FeedFormat": "feed_assets.entities.feed",
+    "FeedIOManager": "feed_assets.orchestration.feed_loading",
     "Fields": "feed_assets.entities.transfers",
     "Import": "feed_assets.entities.transfers",
     "ImportSource": "feed_assets.entities.transfers",
     "Input": "feed_assets.entities.process",
+    "InstanceNotThereError": "feed_assets.operations.errors",
     "Interface": "feed_assets.entities.datasource",
     "InterfaceType": "feed_assets.entities.cluster",
     "Interfaces": "feed_assets.entities.datasource",
@@ -137,6 +144,7 @@ _HOMES = {
     "Process": "feed_assets.entities.process",
     "ProcessCluster": "feed_assets.entities.process",
     "ProcessSla": "feed_assets.entities.process",
+    "ProducedBy": "feed_assets.entities.feed",
     "Removal": "feed_assets.entities.mirror",
     "RemovalLimits": "feed_assets.entities.mirror",
     "RemovedFiles": "feed_assets.entities.copying",
@@ -158,6 +166,8 @@ _HOMES = {
     "build_assets": "feed_assets.orchestration.definitions",
     "build_definitions": "feed_assets.orchestration.definitions",
     "get_asset_key": "feed_assets.orchestration.asset_keys",
+    "load_instance": "feed_assets.orchestration.feed_loading",
+    "locate_instance": "feed_assets.orchestration.feed_loading",
     "process": "feed_assets.loading.process_functions",
 }
 
@@ -186,10 +196,12 @@ __all__ = [
     "FeedAssetsTranslatorData",
     "FeedCluster",
     "FeedFormat",
+    "FeedIOManager",
     "Fields",
     "Import",
     "ImportSource",
     "Input",
+    "InstanceNotThereError",
     "Interface",
     "InterfaceType",
     "Interfaces",
@@ -214,6 +226,7 @@ __all__ = [
     "Process",
     "ProcessCluster",
     "ProcessSla",
+    "ProducedBy",
     "Removal",
     "RemovalLimits",
     "RemovedFiles",
@@ -235,6 +248,8 @@ __all__ = [
     "build_assets",
     "build_definitions",
     "get_asset_key",
+    "load_instance",
+    "locate_instance",
     "process",
     "__version__",
 ]

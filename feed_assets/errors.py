@@ -37,6 +37,11 @@ FeedAssetsError
 │   └── SafeModeError
 ├── ArrivalRefusedError       a reported arrival is wrong: no data have arrived, or a process writes them
 ├── InstanceQueryError        an invalid range, filter, order or page of instances
+├── InstanceNotThereError     an instance that is to be read is missing, partial, empty or evicted; says why
+├── ProducerError             the asset that produces a feed is unknown, or has other partitions
+├── StrayPartitionsError      that asset was materialized for partitions that are no instances
+├── AssetClashError           two assets have one key
+├── FeedOutputError           an asset returns a value that the IO manager of feeds would have to write
 ├── ArrivalsFileError         a file of arrivals for a simulation cannot be used
 ├── ProjectNameError          no Python package can have the name of a new project
 ├── FolderNotEmptyError       the folder of a new project has files

@@ -3,6 +3,7 @@
 What only Spark can follow (an option, a type, a row of another form) is refused and never read in another way.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
@@ -116,18 +117,24 @@ def _read_csv(data: InputData, file: Path, schema: "pa.Schema | None") -> "pa.Ta
     has_header = options.get("header", "true").lower() == "true"
     own = [field for field in schema or () if field.name not in data.partitions]
     names = None if has_header else [field.name for field in own] or None
+    delimiter, quote = options.get("sep", options.get("delimiter", ",")), options.get("quote", '"')
+    escape = options.get("escape", "\\")
+    with pa.input_stream(str(file), compression="detect") as stream:
+        content = stream.read_buffer()
+    if quote and escape != quote and _doubled(delimiter, quote, escape).search(content):
+        raise ValueError(f"{file} doubles quotes inside quotes, which needs the feed's option escape: '\"'")
     table = csv.read_csv(
-        str(file),
+        pa.BufferReader(content),
         csv.ReadOptions(
             column_names=names,
             autogenerate_column_names=not has_header and names is None,
             encoding=options.get("encoding", "utf8"),
         ),
         csv.ParseOptions(
-            delimiter=options.get("sep", options.get("delimiter", ",")),
-            quote_char=options.get("quote", '"') or False,
-            escape_char=options.get("escape", "\\") or False,
-            double_quote=options.get("escape") == '"',
+            delimiter=delimiter,
+            quote_char=quote or False,
+            escape_char=escape if escape and escape != quote else False,
+            double_quote=escape == quote,
             newlines_in_values=options.get("multiline", "false").lower() == "true",
         ),
         csv.ConvertOptions(
@@ -146,6 +153,12 @@ def _read_csv(data: InputData, file: Path, schema: "pa.Schema | None") -> "pa.Ta
         raise ValueError(f"{file} has the columns {', '.join(table.column_names)}, declared are {', '.join(declared)}")
     columns = {field.name: _converted(table.column(position), field.type) for position, field in enumerate(own)}
     return _complete(columns, len(table), schema)
+
+
+def _doubled(delimiter: str, quote: str, escape: str) -> re.Pattern[bytes]:
+    """Return a pattern of two quotes that are no empty field: `"a ""b"" c"`."""
+    before = "".join(map(re.escape, (delimiter, escape, "\r", "\n")))
+    return re.compile(f"(?<=[^{before}]){re.escape(quote) * 2}".encode())
 
 
 def _read_json(file: Path, schema: "pa.Schema") -> "pa.Table":

@@ -7,6 +7,8 @@ from pathlib import Path
 from feed_assets.command_lines import command_line
 from feed_assets.entities.errors import DefinitionsError
 from feed_assets.errors import FeedAssetsError
+from feed_assets.state.records import FeedInstanceStatus
+from feed_assets.timing.dates import render_datetime
 
 
 class VersionNotFoundError(DefinitionsError):
@@ -152,4 +154,21 @@ class FolderNotEmptyError(FeedAssetsError):
         super().__init__(
             f"no project was made in {folder}: {reason}. Choose a new folder, or keep its files and add those that are "
             f"missing: feed-assets init {folder} --add"
+        )
+
+
+class InstanceNotThereError(FeedAssetsError):
+    """An instance of a feed cannot be read, because it is missing, partial, empty or evicted: `status` says which."""
+
+    def __init__(
+        self, *, feed: str, cluster: str, nominal_time: datetime, status: FeedInstanceStatus, reason: str
+    ) -> None:
+        self.feed = feed
+        self.cluster = cluster
+        self.nominal_time = nominal_time
+        self.status = status
+        why = command_line("why", feed, nominal_time, kind="feed", cluster=cluster)
+        super().__init__(
+            f"feed {feed!r} on {cluster} at {render_datetime(nominal_time)} cannot be read, it is {status.value}: "
+            f"{reason}\nOnce that is settled, read it again; the state of things tells: {why}"
         )

@@ -34,6 +34,7 @@ from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_feed_assets
 from feed_assets.orchestration.code_references import CodeReferences
+from feed_assets.orchestration.feed_loading import FeedIOManager
 from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
 from feed_assets.orchestration.layout import AssetLayout, lay_out
 from feed_assets.orchestration.producers import UserAsset, check_user_assets
@@ -69,7 +70,8 @@ def build_definitions(
         folder: the folder of the project, where the search for `feed_assets.yaml` begins; the working directory if
             None. Dagster loads all code locations of a workspace in one working directory.
         settings: None reads them (see `load_settings`).
-        resources: resources that replace those built here, such as `spark_<cluster>`.
+        resources: resources that replace those built here: `spark_<cluster>` and `feed_io_manager`, by which assets
+            read feeds (`FeedIOManager`).
         translator: names the assets, and decides what else Dagster shows of them.
         executor: the executor of asset runs. Dagster has one for each code location: give None to merge these
             definitions with others that are not to run in one process.
@@ -164,7 +166,7 @@ def _build(
             *(build_instances_sensor(runtime, layout, cluster) for cluster in clusters),
             *(build_late_sensor(runtime, layout, cluster) for cluster in clusters),
         ],
-        resources={**_sparks(runtime), **resources},
+        resources={**_sparks(runtime), names.FEED_IO_MANAGER: FeedIOManager(runtime, layout), **resources},
         executor=executor,
     )
 

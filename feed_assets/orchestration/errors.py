@@ -113,3 +113,15 @@ class AssetClashError(FeedAssetsError):
         whose = f"the asset of feed {feed!r}" if feed is not None else "an asset of feed-assets"
         produces = f", or write produced_by: {{asset: [{', '.join(key.split('/'))}]}} at the feed" if feed else ""
         super().__init__(f"two assets have the key {key}: {whose} and one of yours. Give yours another key{produces}.")
+
+
+class FeedOutputError(FeedAssetsError):
+    """An asset returns a value that the IO manager of feeds would have to write."""
+
+    def __init__(self, *, asset: str) -> None:
+        self.asset = asset
+        super().__init__(
+            f"asset {asset} returns a value, but the IO manager of feeds only reads. Write the data to the path of "
+            "feed_assets.locate_instance(context, feed), and return nothing; or declare a process that returns the "
+            "DataFrame."
+        )

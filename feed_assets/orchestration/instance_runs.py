@@ -35,7 +35,7 @@ from feed_assets.orchestration.column_changes import ColumnChanges
 from feed_assets.orchestration.interrupts import repeated_interrupts
 from feed_assets.orchestration.layout import FindAsset
 from feed_assets.orchestration.materialization_metadata import published_metadata
-from feed_assets.orchestration.materializations import follow_before_run
+from feed_assets.orchestration.materializations import follow_now
 from feed_assets.orchestration.previews import build_preview, wants_preview
 from feed_assets.orchestration.run_log import RunLog
 from feed_assets.orchestration.runtime import Runtime
@@ -89,7 +89,7 @@ class InstanceRun:
         """
         context, database = self.context, self.runtime.database(self.context.instance)
         timeline = self.runtime.timeline()
-        follow_before_run(self.runtime, self.find_asset, self.process.cluster, context.instance)
+        follow_now(self.runtime, self.find_asset, self.runtime.plan.read_by(self.process.cluster), context.instance)
         with database.read() as connection:
             timeline.refresh_one(connection, self.process.key)
             self.refused.update(find_refused_writes(connection, timeline, self.process, list(times.values())))

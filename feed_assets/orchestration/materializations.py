@@ -6,7 +6,7 @@ are some seconds old, because events of other processes can become visible out o
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
@@ -144,21 +144,21 @@ def follow_materializations(
     return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, (name, following.render()))
 
 
-def follow_before_run(runtime: Runtime, find_asset: FindAsset, cluster: str, instance: DagsterInstance) -> None:
-    """Record what has been materialized, before a run on a cluster that no sensor has prepared."""
+def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: DagsterInstance) -> None:
+    """Record what has been materialized, for a run or a reader that no sensor has prepared."""
     database = runtime.database(instance)
-    for read in sorted(runtime.plan.read_by(cluster)):
+    for cluster in sorted(clusters):
         follow_materializations(
             database,
             runtime.run_stores,
             runtime.plan,
             find_asset,
-            read,
+            cluster,
             instance,
             None,
             runtime.clock.now(),
             runtime.real_clock.now(),
-            Bulkheads.open(database, read, runtime.real_clock),
+            Bulkheads.open(database, cluster, runtime.real_clock),
         )
 
 

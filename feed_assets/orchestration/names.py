@@ -61,6 +61,9 @@ RANGE_END = "dagster/asset_partition_range_end"
 PRIORITY = "dagster/priority"
 TAG_AUTOMATED = "dagster/from_automation_condition"
 
+FEED_IO_MANAGER = "feed_io_manager"
+"""The resource that loads instances of feeds as inputs of users' assets."""
+
 DATA_VERSION = "dagster/data_version"
 ROW_COUNT = "dagster/partition_row_count"
 

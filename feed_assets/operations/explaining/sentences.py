@@ -343,12 +343,10 @@ def _not_polled(context: OperationContext, record: FeedRecord, key: FeedKey) -> 
 
 def _not_materialized(record: FeedRecord, key: FeedKey) -> Reason:
     """Return that the asset which makes the instance has not been materialized for it."""
-    time = render_datetime(key.nominal_time)
-    text = (
-        f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster, or give "
-        f"notice of the data with: feed-assets feed notify {key.feed} {time} --cluster {key.cluster}"
-    )
-    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts={"asset": record.producer})
+    text = f"asset {record.producer} has not been materialized for it: materialize that partition in Dagster"
+    notify = command_line("feed", "notify", key.feed, key.nominal_time, cluster=key.cluster)
+    facts = {"asset": record.producer}
+    return Reason(code=ReasonCode.NOT_MATERIALIZED, text=text, blocks=True, facts=facts, command=notify)
 
 
 def _obstruction(context: OperationContext, key: FeedKey, obstacle: str) -> Reason:
