@@ -19,6 +19,7 @@ _READER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 _WRITER_DEFAULTS: Mapping[str, Mapping[str, str]] = MappingProxyType({"csv": MappingProxyType({"header": "true"})})
 _NO_SUCCESS_MARKER = MappingProxyType({"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+_SESSION = "feed_assets_session"
 _TEXT_COLUMNS = "value string"
 
 
@@ -57,7 +58,7 @@ def read_input(spark: "SparkSession", data: InputData) -> "DataFrame":
         ) from exc
     if not data.paths:
         return _empty_input(spark, data, schema)
-    options = _with_options(_reader_defaults(data, schema), data.options)
+    options = _with_options(_reader_defaults(data, schema), data.options) | _own_reads(spark)
     reader = spark.read.format(data.format).options(**options)
     try:
         return (reader.schema(schema) if schema else reader).load(list(data.paths))
@@ -130,6 +131,16 @@ def _reader_defaults(data: InputData, schema: "StructType | None") -> Mapping[st
     if not data.partitions or by_key:
         return defaults
     return {**defaults, "recursiveFileLookup": "true"}
+
+
+def _own_reads(spark: "SparkSession") -> dict[str, str]:
+    """Return an option without effect that makes reads of a Spark Connect session differ from those of others.
+
+    Sessions of one server share cached data of equal reads, also of files that have been replaced since.
+    """
+    from pyspark.sql import is_remote
+
+    return {_SESSION: spark.session_id} if is_remote() else {}  # type: ignore[attr-defined]
 
 
 def _with_options(defaults: Mapping[str, str], options: Mapping[str, str]) -> dict[str, str]:

@@ -4,10 +4,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark_addresses import open_client
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ _PROCESS_DEFAULTS = MappingProxyType(
 )
 _LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
 _ERROR_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_CLOSED = "SESSION_CLOSED"
+_LOCAL_RETRIES = 4
 _TAG_PREFIX = "feed-assets-run-"
 
 
@@ -80,6 +84,42 @@ def catalog_conf(catalog: str) -> dict[str, str]:
     return {"spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.uris": catalog}
 
 
+def connect(url: str, run_id: str) -> "SparkSession":
+    """Open a session on the Spark Connect server that a cluster keeps on this machine, with the id of a run.
+
+    A server on this machine that does not answer has died, so calls are repeated for seconds, not for ten minutes.
+
+    Raises:
+        ServiceError: this process already has a session without Spark Connect.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    if SparkContext._active_spark_context is not None:
+        raise ServiceError(
+            service="Spark",
+            reason="this run already has a session of a cluster without Spark Connect, and can have only one kind",
+            next_step="Run the assets of each cluster in a run of their own.",
+        )
+    session: SparkSession = SparkSession.builder.remote(_with_session_id(url, run_id)).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_LOCAL_RETRIES)])
+    return session
+
+
+def close_session(spark: "SparkSession") -> None:
+    """Close a run's session on a Spark Connect server, and drop what was cached.
+
+    Spark shares cached data among sessions, and does not notice that files have been replaced. Other runs compute again
+    what they have cached.
+    """
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):
+        spark.catalog.clearCache()
+    spark.stop()
+
+
 def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSession":
     """Prepare the session for a run's work: tag its operations, and log each error only once.
 
@@ -121,11 +161,19 @@ def tag_session(spark: "SparkSession", run_id: str) -> None:
 def interrupt_run(remote: str, run_id: str) -> int:
     """Stop the operations of a run on a Spark Connect server, from any process, and return how many there were.
 
-    The run's session must have been created with its id (see `session_conf`).
+    The run's session must have been created with its id (see `session_conf`). It is closed.
     """
+    from pyspark.errors import PySparkException
+
     client = open_client(_with_session_id(remote, run_id))
     try:
-        return len(client.interrupt_all() or ())
+        stopped = len(client.interrupt_all() or ())
+        client.release_session()
+        return stopped
+    except PySparkException as exc:
+        if _CLOSED not in str(exc):
+            raise
+        return 0
     finally:
         client.close()
 

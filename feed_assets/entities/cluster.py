@@ -12,6 +12,7 @@ from feed_assets.entities.maps import EMPTY, Map
 from feed_assets.issues import FieldPath
 
 LOCAL_MASTER = "local[*]"
+_ADDRESSES = ("master", "remote", "connect")
 STORAGE_SCHEMES = ("abfs", "abfss", "az", "file", "gcs", "gs", "memory", "s3", "s3a", "sftp")
 """The schemes of storages that can be opened."""
 _MASTERS: Mapping[str, Mapping[str, object]] = {
@@ -23,29 +24,42 @@ _MASTERS: Mapping[str, Mapping[str, object]] = {
 
 
 class SparkConfig(EntityModel):
-    """The address of Spark: a `master` for sessions of this program, or a `remote` Spark Connect server; never both.
+    """The address of Spark: a `master` for sessions of this program, a `remote` Spark Connect server, or the local
+    master of a Spark Connect server that is kept for the cluster (`connect`); never two of them.
 
-    Without either, `master` is `local[*]`. `submit` contains options of spark-submit, such as `deploy-mode: cluster`.
+    Without any, `master` is `local[*]`. `submit` contains options of spark-submit, such as `deploy-mode: cluster`.
     """
 
     master: FilledText | None = None
     remote: FilledText | None = None
+    connect: FilledText | None = None
     conf: Map[PropertyName, Text] = EMPTY
     submit: Map[PropertyName, Text] = EMPTY
 
     @model_validator(mode="before")
     @classmethod
     def _local_by_default(cls, values: object) -> object:
-        if isinstance(values, dict) and values.get("master") is None and values.get("remote") is None:
+        if isinstance(values, dict) and all(values.get(name) is None for name in _ADDRESSES):
             return {**values, "master": LOCAL_MASTER}
         return values
 
+    @property
+    def local_master(self) -> str | None:
+        """The master of the server that is kept; `local` is every processor, as everywhere in this program.
+
+        >>> SparkConfig(connect="local").local_master, SparkConfig(connect="local[2]").local_master
+        ('local[*]', 'local[2]')
+        """
+        return LOCAL_MASTER if self.connect == "local" else self.connect
+
     @model_validator(mode="after")
     def _check_address(self) -> Self:
-        if self.master is not None and self.remote is not None:
-            raise refuse(
-                "spark", f"both master {self.master!r} and remote {self.remote!r} are written", "Remove one of them."
-            )
+        written = [f"{name} {text!r}" for name in _ADDRESSES if (text := getattr(self, name)) is not None]
+        if len(written) > 1:
+            raise refuse("spark", f"both {' and '.join(written[:2])} are written", "Remove one of them.")
+        if self.connect is not None and not self.connect.startswith("local"):
+            remedy = "Write local or local[2]; another server is a remote."
+            raise refuse("spark", f"connect {self.connect!r} is not a local master", remedy)
         if self.remote is not None and not self.remote.startswith("sc://"):
             raise refuse("spark", f"remote {self.remote!r} is not a Spark Connect address", "Write sc://host:port.")
         return self

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagster import (
     AssetCheckExecutionContext,
@@ -28,7 +27,6 @@ from dagster_shared.libraries import DagsterLibraryRegistry
 
 from feed_assets.clock import open_clock
 from feed_assets.engines.code_positions import CodeFinder
-from feed_assets.engines.sessions import session_conf
 from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
@@ -41,13 +39,10 @@ from feed_assets.orchestration.producers import UserAsset, check_user_assets
 from feed_assets.orchestration.runtime import Runtime, open_runtime
 from feed_assets.orchestration.schedules import build_replication_schedule, build_retention_schedule
 from feed_assets.orchestration.sensors import build_arrival_sensor, build_instances_sensor, build_late_sensor
+from feed_assets.orchestration.spark_resources import spark_definition
 from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
-from feed_assets.plan.records import ClusterRecord
 from feed_assets.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from dagster_pyspark import LazyPySparkResource
 
 _logger = get_logger(__name__)
 
@@ -173,30 +168,9 @@ def _build(
 
 def _sparks(runtime: Runtime) -> dict[str, ResourceDefinition]:
     return {
-        names.spark_resource(cluster.name): _spark_definition(cluster, runtime.root)
+        names.spark_resource(cluster.name): spark_definition(cluster, runtime.root)
         for cluster in runtime.plan.clusters.values()
     }
-
-
-def spark_resource(cluster: ClusterRecord, root: Path) -> "LazyPySparkResource":
-    """Return the resource for a cluster's Spark session. Each run opens one session, when its work first needs it."""
-    from dagster_pyspark import LazyPySparkResource
-
-    conf = session_conf(
-        master=cluster.spark_master,
-        remote=cluster.spark_remote,
-        conf=dict(cluster.spark_conf),
-        root=root,
-        catalog=cluster.catalog,
-    )
-    return LazyPySparkResource(spark_config=conf)
-
-
-def _spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
-    """Return the resource without a config schema: Dagster stores defaults of a schema, with the secrets in them."""
-    return ResourceDefinition(
-        resource_fn=lambda _: spark_resource(cluster, root), description=f"The Spark session of cluster {cluster.name}."
-    )
 
 
 def _location_asset(runtime: Runtime) -> AssetSpec:

@@ -162,7 +162,7 @@ class InstanceRun:
         def report(nominal_time: datetime, outcome: Published | Exception) -> None:
             end(labels[nominal_time], outcome if isinstance(outcome, Exception) else (outcome,))
 
-        is_remote = self.runtime.plan.clusters[self.process.cluster].spark_remote is not None
+        is_remote = self.runtime.plan.clusters[self.process.cluster].uses_connect
         for active, past_locations, found in groups.values():
             assert active.record.copy is not None
             runner = FlowRunner(
@@ -220,10 +220,10 @@ class InstanceRun:
         )
 
     def _session(self) -> "SparkSession":
-        cluster, watch = self.process.cluster, Stopwatch()
-        spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster))
-        queued = in_queue(spark, self.process.queue)
-        session = _session(queued, self.runtime.plan.clusters[cluster], self.context.run.run_id)
+        cluster, watch = self.runtime.plan.clusters[self.process.cluster], Stopwatch()
+        spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster.name))
+        queued = spark if cluster.keeps_server else in_queue(spark, self.process.queue)
+        session = _session(queued, cluster, self.context.run.run_id)
         self.log.session(watch.seconds)
         return session
 

@@ -26,6 +26,7 @@ from feed_assets.settings import STATE_FILE, Settings
 if TYPE_CHECKING:
     from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
     from feed_assets.orchestration.dead_runs import RunHeartbeats
+    from feed_assets.orchestration.spark_resources import LocationServers
     from feed_assets.patience import Patience
     from feed_assets.state.database import Database
     from feed_assets.storage.pool import StorePool
@@ -89,6 +90,13 @@ class Runtime:
         from feed_assets.patience import Patience
 
         return Patience(self.settings.tick_patience)
+
+    @cached_property
+    def servers(self) -> "LocationServers":
+        """The Spark Connect servers that this process uses until it ends."""
+        from feed_assets.orchestration.spark_resources import LocationServers
+
+        return LocationServers(self.root)
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:

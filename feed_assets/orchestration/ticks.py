@@ -23,6 +23,7 @@ from dagster import (
 from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
 
 from feed_assets.clock import TimeBudget
+from feed_assets.engines.local_servers import ServerUse
 from feed_assets.engines.sessions import interrupt_run
 from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
 from feed_assets.entities.flow_names import describe_process
@@ -139,8 +140,19 @@ class _Tick:
             _logger.warning("cluster %s: %s", cluster, set_back.render())
         record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
         run = bulkheads.run
+        use = run(TickStep.SPARK, None, self.runtime.servers.use, record)
         run(
-            TickStep.RECONCILIATION, None, reconcile, database, record, instance, heartbeats, as_of, real_now, bulkheads
+            TickStep.RECONCILIATION,
+            None,
+            reconcile,
+            database,
+            record,
+            use,
+            instance,
+            heartbeats,
+            as_of,
+            real_now,
+            bulkheads,
         )
         run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
         announced = self._follow_materializations(real_now)
@@ -275,13 +287,14 @@ def describe(
 def reconcile(
     database: Database,
     cluster: ClusterRecord,
+    use: ServerUse | None,
     instance: DagsterInstance,
     heartbeats: RunHeartbeats,
     as_of: datetime,
     real_now: datetime,
     bulkheads: Bulkheads,
 ) -> None:
-    """Ask Dagster for the state of the recorded runs, and correct the record."""
+    """Ask Dagster for the state of the recorded runs, and correct the record. `use` is that of the cluster's server."""
     launched = find_launched(database, cluster.name, real_now)
     run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
     fail_dead_runs(database, cluster.name, instance, launched.running, heartbeats, real_now)
@@ -297,8 +310,9 @@ def reconcile(
     commands = find_commands(database, launched, real_now)
     apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
     ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
-    if cluster.spark_remote is not None:
-        _stop_leftovers(cluster.spark_remote, ended, bulkheads)
+    remote = use.find() if use is not None and ended else cluster.spark_remote
+    if remote is not None:
+        _stop_leftovers(remote, ended, bulkheads)
 
 
 def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:

@@ -37,7 +37,10 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`)."""
+    """A cluster: its storage, its Spark, and the metastores of its catalog (as in `TableRecord`).
+
+    With `keeps_server`, sessions are those of a Spark Connect server that has the `spark_master`.
+    """
 
     name: str
     colo: str
@@ -45,9 +48,15 @@ class ClusterRecord:
     catalog: str | None
     spark_master: str | None
     spark_remote: str | None
+    keeps_server: bool
     spark_conf: tuple[tuple[str, str], ...]
     spark_submit: tuple[tuple[str, str], ...]
     properties: tuple[tuple[str, str], ...]
+
+    @property
+    def uses_connect(self) -> bool:
+        """Whether sessions use Spark Connect, whose executors cannot run the code of this package."""
+        return self.spark_remote is not None or self.keeps_server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

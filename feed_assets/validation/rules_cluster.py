@@ -59,13 +59,11 @@ def check_spark_address(_: Scope, cluster: Cluster) -> Iterator[Complaint]:
 
     Differs from Falcon: all masters of Spark besides `yarn` and `local`, and Spark Connect, are accepted.
     """
-    master, remote = cluster.spark.master, cluster.spark.remote
-    if master is not None and not is_spark_master(master):
-        yield Complaint(
-            path=("spark", "master"),
-            message=f"{master!r} is not a master of Spark",
-            remedy=MASTER_REMEDY,
-        )
+    remote = cluster.spark.remote
+    for name, remedy in (("master", MASTER_REMEDY), ("connect", "Write local or local[2].")):
+        master = getattr(cluster.spark, name)
+        if master is not None and not is_spark_master(master):
+            yield Complaint(path=("spark", name), message=f"{master!r} is not a master of Spark", remedy=remedy)
     if remote is not None and _REMOTE.fullmatch(remote) is None:
         yield Complaint(
             path=("spark", "remote"),

@@ -64,7 +64,7 @@ def check_application(scope: Scope, process: Process) -> Iterator[Complaint]:
 
 def _lacks_master(cluster: Cluster) -> bool:
     if cluster.spark.master is None:
-        return True
+        return cluster.spark.connect is None
     is_default = "spark" not in cluster.model_fields_set and InterfaceType.SPARK not in cluster.interfaces
     return bool(cluster.interfaces) and is_default
 

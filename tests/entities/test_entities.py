@@ -158,6 +158,21 @@ def test_spark_is_local_unless_an_address_is_given() -> None:
     assert Cluster(name="a", storage=storage, spark={"conf": {"a": 1}}).spark.master == "local[*]"
     remote = Cluster(name="a", storage=storage, spark={"remote": "sc://host:15002"}).spark
     assert (remote.master, remote.remote) == (None, "sc://host:15002")
+    kept = Cluster(name="a", storage=storage, spark={"connect": "local"}).spark
+    assert (kept.master, kept.local_master) == (None, "local[*]")
+
+
+@pytest.mark.parametrize(
+    ("spark", "message"),
+    [
+        ({"connect": "local", "master": "yarn"}, "both master 'yarn' and connect 'local' are written"),
+        ({"connect": "local", "remote": "sc://host"}, "both remote 'sc://host' and connect 'local' are written"),
+        ({"connect": "sc://host"}, "connect 'sc://host' is not a local master"),
+    ],
+)
+def test_spark_has_one_address(spark: dict[str, str], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Cluster(name="a", storage="file:///data", spark=spark)
 
 
 @pytest.mark.parametrize("storage", ["/data", "data", "", "1 2://x"])

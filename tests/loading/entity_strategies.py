@@ -67,7 +67,11 @@ _VALIDITY = _map({"start": TIMES}, end=TIMES)
 _LOCATIONS = _map({}, data=FILLED, stats=FILLED, meta=FILLED, tmp=FILLED)
 _NOTIFICATION = _map({"to": st.lists(FILLED, min_size=1, max_size=2)}, level=st.sampled_from(["attempt", "instance"]))
 
-_SPARK = st.one_of(_map({}, master=FILLED, conf=_PROPERTIES, submit=_PROPERTIES), _map({"remote": st.just("sc://h:1")}))
+_SPARK = st.one_of(
+    _map({}, master=FILLED, conf=_PROPERTIES, submit=_PROPERTIES),
+    _map({"remote": st.just("sc://h:1")}),
+    _map({"connect": st.just("local[2]")}),
+)
 CLUSTERS = _map(
     {"name": NAMES, "storage": FILLED.map(lambda text: f"file://{text}")},
     **_COMMON,

@@ -66,6 +66,13 @@ SERVICE_CASES = (
         text="cluster 'primary': 'sc://' is not a Spark Connect address. Write sc://host:15002.",
     ),
     Case(
+        code="spark-address",
+        name="connect",
+        good={"cluster primary/spark": {"connect": "local[2]"}, f"{DAILY}/workflow": EXTERNAL},
+        bad={"cluster primary/spark": {"connect": "local[two]"}},
+        text="cluster 'primary': 'local[two]' is not a master of Spark. Write local or local[2].",
+    ),
+    Case(
         code="storage-not-here",
         good={"cluster primary/storage": "s3://bucket/data"},
         bad={"cluster primary/storage": "hdfs://host:8020"},

@@ -234,7 +234,7 @@ class InstanceRunner:
             clock=self.context.real_clock,
             guard=leased.check,
             clearing_of=lambda target: Place.of_mirror(self.context, process, work.nominal_time, target).clearing,
-            is_remote=self.context.plan.clusters[process.cluster].spark_remote is not None,
+            is_remote=self.context.plan.clusters[process.cluster].uses_connect,
             on_progress=self.on_progress,
         )
 
