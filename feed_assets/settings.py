@@ -1,7 +1,19 @@
-"""Settings: locations of definitions and state, and defaults. The order is command line, environment, file, default."""
+"""Settings: locations of definitions and state, and defaults.
+
+A setting comes from the command line (or the attributes of a component), else from `FEED_ASSETS_…` of the environment,
+else from the settings file, else from its default. The settings file is the first of
+
+1. the file that `FEED_ASSETS_SETTINGS` names;
+2. `feed_assets.yaml` in the folder of the code location, or in the nearest folder above it: the `folder` of
+   `build_definitions`, else that of the module that calls it, or the root of the project of a component;
+3. `feed_assets.yaml` in the working directory, or in the nearest folder above it, unless that folder was named;
+4. for a command with paths: `feed_assets.yaml` in the folder of a path, or in the nearest folder above it.
+
+The project is the folder of this file; without a file, the first folder in which it was looked for.
+"""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -22,13 +34,13 @@ from feed_assets.errors import SettingsError
 
 ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
+ENV_VARIABLES = "FEED_ASSETS_VARIABLES__"
 FILE_NAME = "feed_assets.yaml"
 STATE_FILE = "feed_assets.db"
 """The state in the home of a Dagster instance with SQLite."""
 PROJECT_ROOT = "PROJECT_ROOT"
 """A variable that is always defined: the folder of the settings file, or the working directory."""
 
-_VARIABLES = "VARIABLES__"
 _EXPECTED = {
     "bool": "true or false",
     "string": "text",
@@ -43,6 +55,10 @@ _EXPECTED = {
     "model": "a map",
 }
 """The expected form of a value, by pydantic's error code or the beginning of it."""
+
+
+DEFAULT = "the default"
+"""The source of a setting that nothing else has."""
 
 
 class ReplaySettings(BaseModel):
@@ -109,6 +125,9 @@ class Settings(BaseSettings):
     webserver: str | None = None
     demo: DemoSettings | None = None
     _root: Path = PrivateAttr(default_factory=Path.cwd)
+    _file: Path | None = PrivateAttr(default=None)
+    _tried: tuple[str, ...] = PrivateAttr(default=())
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def settings_customise_sources(
@@ -124,6 +143,20 @@ class Settings(BaseSettings):
     def root(self) -> Path:
         """The folder that relative paths start from."""
         return self._root
+
+    @property
+    def file(self) -> Path | None:
+        """The settings file; None if there is none."""
+        return self._file
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The sources in which every setting was looked for, the strongest first."""
+        return self._tried
+
+    def origin_of(self, name: str) -> str:
+        """Return the source of the value of a setting, such as `entities` or `variables.DATA_ROOT`."""
+        return self._origins.get(name, DEFAULT)
 
     @property
     def entities_location(self) -> str:
@@ -151,36 +184,50 @@ class Settings(BaseSettings):
 def load_settings(
     overrides: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
-    start: Path | None = None,
+    start: Path | Sequence[Path] | None = None,
 ) -> Settings:
     """Read the settings: `overrides`, then `FEED_ASSETS_…` of the environment, then the settings file, then defaults.
 
-    The file is the one that `FEED_ASSETS_SETTINGS` names, else `feed_assets.yaml` in `start` or the nearest folder
-    above it. In names of variables, `__` separates a section from its setting: `FEED_ASSETS_DEMO__REPLAY__SPEED`.
+    The file is the one that `FEED_ASSETS_SETTINGS` names, else the first `feed_assets.yaml` that is found in a folder
+    of `start` or in the nearest folder above it. In names of variables, `__` separates a section from its setting:
+    `FEED_ASSETS_DEMO__REPLAY__SPEED`.
 
     Args:
         overrides: settings by name, from a command line.
         environ: the environment; that of the process if None.
-        start: the folder in which the search for the file begins; the working directory if None.
+        start: the folder in which the search for the file begins, or several, one after the other; the working
+            directory if None.
 
     Raises:
         SettingsError: a setting is unknown or wrong, or the file cannot be read.
     """
     environ = os.environ if environ is None else environ
-    folder = (start or Path.cwd()).resolve()
-    file = _find_file(environ, folder)
+    folders = [start] if isinstance(start, Path) else list(start or [Path.cwd()])
+    folders = list(dict.fromkeys(folder.resolve() for folder in folders))
+    file = _find_file(environ, folders)
+    tried = _sources_tried(file, folders)
     sources = [
         InitSettingsSource(Settings, dict(overrides or {}))(),
         _Environment(environ)(),
         {} if file is None else _read_file(file),
     ]
-    tried = _sources_tried(file, folder)
     try:
         settings = Settings(**_merged(sources))
     except ValidationError as exc:
         raise _settings_error(exc, tried) from exc
-    settings._root = folder if file is None else file.parent
+    settings._root = folders[0] if file is None else file.parent
+    settings._file, settings._tried = file, tried
+    for source, name in reversed(list(zip(sources, tried, strict=False))):
+        settings._origins.update(dict.fromkeys(_leaves(source), name))
     return settings
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 class _Environment(EnvSettingsSource):
@@ -192,7 +239,7 @@ class _Environment(EnvSettingsSource):
         self._environ = environ
 
     def __call__(self) -> dict[str, Any]:
-        prefix = ENV_PREFIX + _VARIABLES
+        prefix = ENV_VARIABLES
         try:
             values = super().__call__()
         except SourceError as exc:
@@ -210,11 +257,16 @@ class _Environment(EnvSettingsSource):
         return values
 
 
-def _find_file(environ: Mapping[str, str], folder: Path) -> Path | None:
+def find_settings_file(folder: Path) -> Path | None:
+    """Return the settings file in a folder or in the nearest folder above it; None if there is none."""
+    return next((file for place in (folder, *folder.parents) if (file := place / FILE_NAME).is_file()), None)
+
+
+def _find_file(environ: Mapping[str, str], folders: Sequence[Path]) -> Path | None:
     named = environ.get(ENV_SETTINGS)
     if named is None:
-        return next((file for place in (folder, *folder.parents) if (file := place / FILE_NAME).is_file()), None)
-    file = (folder / named).resolve()
+        return next((file for folder in folders if (file := find_settings_file(folder)) is not None), None)
+    file = (folders[0] / named).resolve()
     if not file.is_file():
         raise SettingsError(
             setting=ENV_SETTINGS,
@@ -256,9 +308,10 @@ def _merged(sources: list[dict[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _sources_tried(file: Path | None, folder: Path) -> tuple[str, ...]:
-    place = str(file) if file else f"{FILE_NAME} in {folder} and above (not found)"
-    return ("the command line", f"{ENV_PREFIX}… in the environment", place, "the default")
+def _sources_tried(file: Path | None, folders: Sequence[Path]) -> tuple[str, ...]:
+    places = " and above, then ".join(str(folder) for folder in folders)
+    place = str(file) if file else f"{FILE_NAME} in {places} and above (not found)"
+    return ("the command line", f"{ENV_PREFIX}… in the environment", place, DEFAULT)
 
 
 def _settings_error(error: ValidationError, tried: tuple[str, ...]) -> SettingsError:

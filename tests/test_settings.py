@@ -102,3 +102,27 @@ def test_every_place_that_was_tried_is_named(tmp_path: Path) -> None:
         f"the environment, feed_assets.yaml in {tmp_path} and above (not found), the default. "
         "Set it in feed_assets.yaml, or as FEED_ASSETS_STRICT."
     )
+
+
+def test_the_folders_of_a_search_are_tried_one_after_the_other(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    below = there / "new" / "entities"
+    here.mkdir()
+    below.mkdir(parents=True)
+    assert load_settings({}, {}, (here, below)).root == here
+    file = _file(there, "strict: true\n")
+    found = load_settings({}, {}, (here, below))
+    assert (found.root, found.file, found.strict) == (there, file, True)
+    _file(here, "")
+    assert load_settings({}, {}, (here, below)).root == here
+
+
+def test_each_setting_knows_its_source(tmp_path: Path) -> None:
+    file = _file(tmp_path, "entities: a\nvariables: {ROOT: /file, OTHER: /file}\n")
+    settings = load_settings({"strict": True}, {"FEED_ASSETS_VARIABLES__ROOT": "/environment"}, tmp_path)
+    assert {name: settings.origin_of(name) for name in ("strict", "variables.ROOT", "variables.OTHER", "state")} == {
+        "strict": "the command line",
+        "variables.ROOT": "FEED_ASSETS_… in the environment",
+        "variables.OTHER": str(file),
+        "state": "the default",
+    }

@@ -6,27 +6,32 @@ from pathlib import Path
 import click
 
 from feed_assets.cli.exit_codes import FAILED
-from feed_assets.cli.options import text_output_option
+from feed_assets.cli.options import project_settings, text_output_option
 from feed_assets.cli.render import print_json, say
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Severity
 from feed_assets.operations.definitions import entity_schema, validate_location
-from feed_assets.settings import load_settings
 
 
 @click.command()
 @click.argument("path", required=False)
 @text_output_option
 @click.option("--strict", is_flag=True, default=None, help="Also fail for warnings.")
-@click.option("--live", is_flag=True, help="Also contact storages, Spark, catalogs and databases.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Also contact storages, Spark, catalogs and databases, import functions, and let Spark analyze SQL.",
+)
 @click.pass_context
 def validate(ctx: click.Context, path: str | None, output: str, strict: bool | None, live: bool) -> None:
-    """Check the entities in PATH: a folder, a file or an fsspec URL; by default those of the settings.
+    """Check the entities in PATH, and the code that they name: a folder, a file or an fsspec URL; by default those of
+    the settings.
 
     Exits with 0 if the entities are valid, with 1 if they are not, with 2 for wrong usage or settings.
     """
-    settings = load_settings({} if strict is None else {"strict": strict})
+    paths = [path] if path else []
+    settings = project_settings(paths, **({} if strict is None else {"strict": strict}))
     report = validate_location(settings, open_clock(settings).now(), path and _absolute(path), live=live)
     if output == "json":
         print_json(report)

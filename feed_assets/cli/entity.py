@@ -44,7 +44,7 @@ def validate(files: tuple[str, ...], skip_checks: bool, output: str) -> None:
     """Check FILES as `submit` or `update` would, together with all declared entities."""
     from feed_assets.operations.entities import changes as entity_changes
 
-    context = open_entity_context_for(dry_run=True, skip_checks=skip_checks)
+    context = open_entity_context_for(files, dry_run=True, skip_checks=skip_checks)
     finish(context, entity_changes.validate(context, read_files(files)), output)
 
 
@@ -56,7 +56,7 @@ def submit(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
     """Declare all entities in FILES, or none. Feeds and processes then wait for `schedule`."""
     from feed_assets.operations.entities import changes as entity_changes
 
-    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files)), output)
 
 
@@ -70,7 +70,7 @@ def submit_and_schedule(
     """Declare the entities in FILES and schedule them."""
     from feed_assets.operations.entities import changes as entity_changes
 
-    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.submit(context, read_files(files), and_schedule=True), output)
 
 
@@ -82,7 +82,7 @@ def update(files: tuple[str, ...], skip_checks: bool, author: str | None, dry_ru
     """Update all declared entities in FILES, or none."""
     from feed_assets.operations.entities import changes as entity_changes
 
-    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks)
+    context = open_entity_context_for(files, author=author, dry_run=dry_run, skip_checks=skip_checks)
     finish(context, entity_changes.update(context, read_files(files)), output)
 
 

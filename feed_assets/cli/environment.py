@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feed_assets.settings import FILE_NAME
+from feed_assets.settings import find_settings_file
 
 ENV_FILE = ".env"
 
@@ -16,8 +16,8 @@ def project_environment(folder: Path) -> Iterator[None]:
 
     The project is the nearest folder, from `folder` upwards, that has settings; `folder` itself if none has.
     """
-    project = next((place for place in (folder, *folder.parents) if (place / FILE_NAME).is_file()), folder)
-    file = project / ENV_FILE
+    settings = find_settings_file(folder)
+    file = (folder if settings is None else settings.parent) / ENV_FILE
     if not file.is_file():
         yield
         return

@@ -42,6 +42,7 @@ _LATER = {
     "replication": "feed_assets.cli.replication",
     "retention": "feed_assets.cli.retention",
     "schema": "feed_assets.cli.definitions",
+    "settings": "feed_assets.cli.settings",
     "simulate": "feed_assets.cli.simulate",
     "state": "feed_assets.cli.rebuilding",
     "validate": "feed_assets.cli.definitions",

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from feed_assets.cli.environment import project_environment
 from feed_assets.cli.proposals import Proposal, ProposedType, names_of, propose, subjects_of
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
-from feed_assets.settings import load_settings
+from feed_assets.settings import ENV_SETTINGS, Settings, find_settings_file, load_settings
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.frequency import Frequency, parse_frequency
@@ -229,16 +230,35 @@ class ListType(click.ParamType[tuple[str, ...]]):
         return tuple(part.strip() for part in str(value).split(",") if part.strip())
 
 
+def project_settings(paths: Sequence[str] = (), **overrides: Any) -> Settings:
+    """Read the settings of the working directory's project or, if it has none, of the project of a path.
+
+    That project's `.env` holds until the command ends.
+    """
+    here = Path.cwd()
+    local = [Path(path).absolute() for path in paths if path != STDIN and "://" not in path]
+    folders = [path if path.is_dir() else path.parent for path in local]
+    found = next((each for each in (here, *folders) if find_settings_file(each) is not None), here)
+    if found != here and ENV_SETTINGS not in os.environ:
+        click.get_current_context().find_root().with_resource(project_environment(found))
+    return load_settings(overrides, start=(here, *folders))
+
+
 def open_entity_context_for(
-    *, author: str | None = None, dry_run: bool = False, skip_checks: bool = False, may_take_over: bool = False
+    paths: Sequence[str] = (),
+    *,
+    author: str | None = None,
+    dry_run: bool = False,
+    skip_checks: bool = False,
+    may_take_over: bool = False,
 ) -> "EntityContext":
-    """Open the context of an entity command: settings, state and definitions. `may_take_over` allows the database of
-    another project.
+    """Open the context of an entity command: settings (see `project_settings`), state and definitions. `may_take_over`
+    allows the database of another project.
     """
     from feed_assets.cli.state import open_state
     from feed_assets.operations.entities.context import open_entity_context
 
-    settings = load_settings()
+    settings = project_settings(paths)
     return open_entity_context(
         settings,
         open_state(settings, may_take_over=may_take_over),

@@ -39,7 +39,7 @@ def plan(ctx: click.Context, files: tuple[str, ...], prune: bool, output: str, d
 
     Exits with 0, with 1 if the change would be refused, and with --detailed-exitcode with 4 if something would change.
     """
-    planned = _plan(open_entity_context_for(dry_run=True), files, prune=prune)
+    planned = _plan(open_entity_context_for(files, dry_run=True), files, prune=prune)
     _show(planned, output)
     if planned.errors:
         ctx.exit(FAILED)
@@ -78,7 +78,9 @@ def apply(
     """
     from feed_assets.operations.entities.applying import apply_planned, require_digest
 
-    context = open_entity_context_for(author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all)
+    context = open_entity_context_for(
+        files, author=author, dry_run=dry_run, skip_checks=skip_checks, may_take_over=delete_all
+    )
     planned = _plan(context, files, prune=prune)
     if digest is not None and not planned.difference.is_empty:
         require_digest(planned, digest)

@@ -29,7 +29,7 @@ def open_state(settings: Settings, *, may_take_over: bool = False) -> "Database"
     from feed_assets.operations.recording import require_own_database
     from feed_assets.state.database import open_database
 
-    database = open_database(settings.state or _url_beside_dagster(), settings.namespace)
+    database = open_database(settings.state or _url_beside_dagster(settings), settings.namespace)
     with status_line.waiting_for(f"the state database {database.name}"):
         database.migrate()
         if not may_take_over:
@@ -65,7 +65,7 @@ def show_changes(settings: Settings) -> str | None:
     return None
 
 
-def _url_beside_dagster() -> str:
+def _url_beside_dagster(settings: Settings) -> str:
     home = os.environ.get("DAGSTER_HOME")
     url = find_state_url(Path(home), os.environ) if home else None
     if url is not None:
@@ -83,6 +83,6 @@ def _url_beside_dagster() -> str:
         raise SettingsError(
             setting="state",
             reason="the location of the state is not configured",
-            tried=("settings", "the Dagster instance of DAGSTER_HOME (not set)"),
+            tried=(*settings.tried[:-1], "the Dagster instance of DAGSTER_HOME (not set)"),
             next_step="Set DAGSTER_HOME to the folder that the daemon uses, or state to an SQLAlchemy URL.",
         ) from exc

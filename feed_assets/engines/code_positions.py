@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feed_assets.engines.workflow_files import find_module_spec
+from feed_assets.engines.python_code import find_module
 
 _DEFINITION = re.compile(rb"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)  # async def clean_up(
 
@@ -48,8 +48,8 @@ class CodeFinder:
     def _locate(self, where: str) -> Path | None:
         if where.endswith(".py"):
             return self.root / where if (self.root / where).is_file() else None
-        spec = find_module_spec(where, [str(self.root), *sys.path]) if where else None
-        return Path(spec.origin) if spec is not None and (spec.origin or "").endswith(".py") and spec.origin else None
+        found = find_module(where, [str(self.root), *sys.path]) if where else None
+        return found if isinstance(found, Path) else None
 
     def _lines_of(self, file: Path) -> dict[str, int]:
         """Return the lines of the functions and classes of a module."""

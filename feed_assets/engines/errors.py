@@ -21,6 +21,8 @@ class WorkflowNotFoundError(EngineError):
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
         self.process = process
         self.path = path
+        self.reason = reason
+        self.next_step = next_step
         super().__init__(f"process {process!r}: workflow {path!r} cannot be run: {reason}. {next_step}")
 
 
@@ -30,6 +32,8 @@ class WorkflowSignatureError(EngineError):
     def __init__(self, *, process: str, path: str, reason: str, next_step: str) -> None:
         self.process = process
         self.path = path
+        self.reason = reason
+        self.next_step = next_step
         super().__init__(f"process {process!r}: workflow {path!r} does not match the process: {reason}. {next_step}")
 
 
@@ -47,6 +51,8 @@ class OutputMismatchError(EngineError):
 
     def __init__(self, *, subject: str, reason: str, next_step: str) -> None:
         self.subject = subject
+        self.reason = reason
+        self.next_step = next_step
         super().__init__(f"{subject}: {reason}. {next_step}")
 
 
@@ -58,6 +64,7 @@ class WorkflowFailedError(EngineError):
     ) -> None:
         self.process = process
         self.nominal_time = nominal_time
+        self.reason = reason
         self.last_lines = last_lines
         tail = "".join(f"\n  {line}" for line in last_lines)
         super().__init__(

@@ -86,7 +86,7 @@ def write_output(df: "DataFrame", target: OutputTarget) -> OutputReport:
     observation = Observation()
     options = _with_options(_WRITER_DEFAULTS.get(target.format, {}), target.options) | _NO_SUCCESS_MARKER
     try:
-        fitted = _fit_to_schema(df, target)
+        fitted = fit_to_schema(df, target)
         counted = fitted.observe(observation, sf.count(sf.lit(1)).alias("rows"))
         counted.write.format(target.format).mode("overwrite").options(**options).save(target.url)
     except AnalysisException as exc:
@@ -162,7 +162,13 @@ def _not_readable(data: InputData, exc: Exception) -> InputReadError:
     return InputReadError(name=data.name, feed=data.feed, reason=reason, next_step=next_step)
 
 
-def _fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
+def fit_to_schema(df: "DataFrame", target: OutputTarget) -> "DataFrame":
+    """Return the frame with the columns, the order and the types of the feed's schema, if it has one.
+
+    Raises:
+        OutputMismatchError: the columns are not those of the feed, or the schema is not Spark DDL.
+        AnalysisException: a column cannot be cast (see `find_misfit`).
+    """
     if target.columns is None:
         return df
     try:

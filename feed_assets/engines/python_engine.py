@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from feed_assets.engines.arguments import CONTEXT, SPARK, match_arguments, parameter_name
 from feed_assets.engines.errors import OutputMismatchError, WorkflowNotFoundError, WorkflowSignatureError
 from feed_assets.engines.failures import reporting_failures
 from feed_assets.engines.frames import read_input, render_subject, write_output
@@ -20,8 +21,6 @@ from feed_assets.engines.sessions import open_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_SPARK, _CONTEXT = "spark", "context"
 
 
 class PythonEngine(Engine):
@@ -37,21 +36,22 @@ class PythonEngine(Engine):
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
-        with _importable(work.root):
-            function = _load_function(work)
-            names = _bind_names(work, function)
+        with importable(work.root):
+            function = load_function(work)
+            names = bind_names(work, function)
             with reporting_failures(work):
                 spark = open_session(session, work.run_id)
                 add_libraries(spark, work)
-                known: dict[str, object] = {_SPARK: spark, _CONTEXT: work.context()}
-                known |= {_parameter_name(data.name): read_input(spark, data) for data in work.inputs}
+                known: dict[str, object] = {SPARK: spark, CONTEXT: work.context()}
+                known |= {parameter_name(data.name): read_input(spark, data) for data in work.inputs}
                 frames = _match_outputs(work, function(**{name: known[name] for name in names}))
                 reports = tuple(write_output(frames[target.name], target) for target in work.outputs)
         return WorkReport(outputs=reports, details={"function": f"{function.__module__}:{function.__qualname__}"})
 
 
 @contextmanager
-def _importable(root: Path) -> Iterator[None]:
+def importable(root: Path) -> Iterator[None]:
+    """Put the project's folder on Python's path."""
     entry = str(root.resolve())
     sys.path.insert(0, entry)
     try:
@@ -61,7 +61,13 @@ def _importable(root: Path) -> Iterator[None]:
             sys.path.remove(entry)
 
 
-def _load_function(work: Work) -> Callable[..., Any]:
+def load_function(work: Work) -> Callable[..., Any]:
+    """Import the module of a function, and return the function.
+
+    Raises:
+        WorkflowNotFoundError: there is no such module or function.
+        WorkflowFailedError: the module raised while it was imported.
+    """
     where, separator, name = work.path.rpartition(":")
     if not separator or not where or not name.isidentifier():
         raise WorkflowNotFoundError(
@@ -135,39 +141,18 @@ def _functions_of(module: ModuleType) -> Iterator[str]:
             yield name
 
 
-def _bind_names(work: Work, function: Callable[..., Any]) -> list[str]:
+def bind_names(work: Work, function: Callable[..., Any]) -> tuple[str, ...]:
     """Return the names of the function's arguments, chosen from `spark`, `context` and the inputs.
 
     Raises:
         WorkflowSignatureError: it requires another argument, lacks an input, or has a positional-only parameter.
     """
-    inputs = [_parameter_name(data.name) for data in work.inputs]
-    parameters = inspect.signature(function).parameters.values()
-    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    taken = {p.name for p in by_name}
-    known = [_SPARK, _CONTEXT, *inputs]
-    unknown = [p.name for p in by_name if p.default is p.empty and p.name not in known]
-    unknown += [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    unused = [name for name in inputs if not takes_all and name not in taken]
-    clashing = sorted({name for name in inputs if known.count(name) > 1})
-    reasons = [
-        *(f"two arguments would be called {name!r}" for name in clashing),
-        *(f"no argument matches the parameter {name!r}" for name in unknown),
-        *(f"the input {name!r} has no parameter" for name in unused),
-    ]
-    if reasons:
+    found = match_arguments(inspect.signature(function).parameters.values(), [data.name for data in work.inputs])
+    if found.faults:
         raise WorkflowSignatureError(
-            process=work.process,
-            path=work.path,
-            reason="; ".join(reasons),
-            next_step=f"Arguments are passed by name: {', '.join(known)}. Rename parameters or inputs.",
+            process=work.process, path=work.path, reason="; ".join(found.faults), next_step=found.next_step
         )
-    return known if takes_all else [name for name in known if name in taken]
-
-
-def _parameter_name(name: str) -> str:
-    return name.replace("-", "_")
+    return found.names
 
 
 def _match_outputs(work: Work, result: object) -> Mapping[str, "DataFrame"]:

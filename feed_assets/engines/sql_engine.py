@@ -10,7 +10,7 @@ from feed_assets.engines.frames import read_input, render_subject, write_output
 from feed_assets.engines.libraries import add_libraries
 from feed_assets.engines.port import Engine, OutputReport, OutputTarget, Work, WorkReport
 from feed_assets.engines.sessions import open_session
-from feed_assets.engines.sql_script import Statement, parse_statements
+from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,22 +31,23 @@ class SqlEngine(Engine):
     """
 
     def run(self, work: Work, session: "Callable[[], SparkSession]") -> WorkReport:
-        statements = _load_statements(work)
-        makers = _match_outputs(work, statements)
+        statements = load_statements(work)
+        makers = match_outputs(work, statements)
         reports: dict[str, OutputReport] = {}
         with reporting_failures(work):
             spark = open_session(session, work.run_id)
             add_libraries(spark, work)
-            with _views_of(spark, work):
+            with views_of(spark, work):
                 for statement in statements:
-                    result = spark.sql(statement.text, args=dict(_parameters(work)))
+                    result = spark.sql(statement.text, args=dict(parameters(work)))
                     for target in makers.get(statement, ()):
                         reports[target.name] = _write_result(result, target, work, statement)
         outputs = tuple(reports[target.name] for target in work.outputs)
         return WorkReport(outputs=outputs, details={"statements": str(len(statements))})
 
 
-def _load_statements(work: Work) -> tuple[Statement, ...]:
+def load_statements(work: Work) -> tuple[Statement, ...]:
+    """Return the statements of the file. Raises WorkflowNotFoundError if it cannot be read, or has none."""
     file = work.root / work.path
     try:
         statements = parse_statements(work.read_file(work.path).decode())
@@ -67,7 +68,7 @@ def _load_statements(work: Work) -> tuple[Statement, ...]:
     return statements
 
 
-def _match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Statement, tuple[OutputTarget, ...]]:
+def match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Statement, tuple[OutputTarget, ...]]:
     """Return the statement that makes each output.
 
     Raises:
@@ -76,25 +77,16 @@ def _match_outputs(work: Work, statements: tuple[Statement, ...]) -> Mapping[Sta
     marked = [statement for statement in statements if statement.output is not None]
     if not marked and len(work.outputs) == 1:
         return {statements[-1]: work.outputs}
-    names = [target.name for target in work.outputs]
-    unknown = [f"line {s.line}: there is no output {s.output!r}" for s in marked if s.output not in names]
-    count = {name: sum(s.output == name for s in marked) for name in names}
-    reasons = unknown + [
-        f"{render_subject(target)} is made by {count[target.name] or 'no'} statement{'s' * (count[target.name] > 1)}"
-        for target in work.outputs
-        if count[target.name] != 1
-    ]
+    reasons = find_marker_faults(statements, {target.name: target.feed for target in work.outputs})
     if reasons:
         raise WorkflowSignatureError(
-            process=work.process,
-            path=work.path,
-            reason="; ".join(reasons),
-            next_step="Put one comment '-- output: name' before the statement of each output, and none elsewhere.",
+            process=work.process, path=work.path, reason="; ".join(reasons), next_step=MARK_OUTPUTS
         )
     return {s: tuple(target for target in work.outputs if target.name == s.output) for s in marked}
 
 
-def _parameters(work: Work) -> Iterator[tuple[str, object]]:
+def parameters(work: Work) -> Iterator[tuple[str, object]]:
+    """Yield the named parameters of the statements."""
     context = work.context()
     for name, value in work.properties.items():
         yield name.replace("-", "_").replace(".", "_"), value
@@ -106,7 +98,7 @@ def _parameters(work: Work) -> Iterator[tuple[str, object]]:
 
 
 @contextmanager
-def _views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
+def views_of(spark: "SparkSession", work: Work) -> Iterator[None]:
     """Create the inputs as temporary views, and afterwards drop every temporary view created meanwhile."""
     inputs = {data.name.replace("-", "_"): data for data in work.inputs}
     before = _temporary_views(spark) - inputs.keys()

@@ -1,7 +1,7 @@
 """Split the text of a Spark SQL file into statements, and find the output that each statement makes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 # Text in which a semicolon does not end a statement: 'it''s', "a\"b", `a``b`, -- to the end of the line.
@@ -16,15 +16,19 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BLOCK_EDGE = re.compile(r"/\*|\*/")
+MARK_OUTPUTS = "Put one comment '-- output: name' before the statement of each output, and none elsewhere."
 _OUTPUT_MARKER = re.compile(r"--\s*output\s*:\s*(?P<name>\S+)\s*", re.IGNORECASE)  # -- output: delays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement with its comments, its first line (counted from 1), and the output named by its marker."""
+    """A statement with its comments, the lines (counted from 1) of its first code and of its first comment or code, and
+    the output named by its marker.
+    """
 
     text: str
     line: int
+    begins: int
     output: str | None
 
 
@@ -39,6 +43,23 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
     [(1, "SELECT ';'", None), (3, '-- output: b\\nSELECT 2', 'b')]
     """
     return tuple(_iter_statements(text))
+
+
+def find_marker_faults(statements: Sequence[Statement], outputs: Mapping[str, str]) -> list[str]:
+    """Return why the markers do not give each output one statement; `outputs` are the feeds by the names of outputs.
+
+    One output without any marker is made by the last statement.
+    """
+    marked = [statement for statement in statements if statement.output is not None]
+    if not marked and len(outputs) == 1:
+        return []
+    unknown = [f"line {s.line}: there is no output {s.output!r}" for s in marked if s.output not in outputs]
+    count = {name: sum(s.output == name for s in marked) for name in outputs}
+    return unknown + [
+        f"output {name!r} (feed {feed!r}) is made by {count[name] or 'no'} statement{'s' * (count[name] > 1)}"
+        for name, feed in outputs.items()
+        if count[name] != 1
+    ]
 
 
 def _iter_statements(text: str) -> Iterator[Statement]:
@@ -68,7 +89,13 @@ def _build_statement(text: str, begin: int, end: int, output: str | None) -> Sta
         for position in range(start, stop)
         if not text[position].isspace()
     )
-    return Statement(text=text[begin:end].strip(), line=text.count("\n", 0, code_begin) + 1, output=output)
+    first = begin + len(text[begin:end]) - len(text[begin:end].lstrip())
+    return Statement(
+        text=text[begin:end].strip(),
+        line=text.count("\n", 0, code_begin) + 1,
+        begins=text.count("\n", 0, first) + 1,
+        output=output,
+    )
 
 
 def _iter_tokens(text: str, position: int = 0) -> Iterator[tuple[str, int, int]]:

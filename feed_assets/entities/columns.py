@@ -1,11 +1,40 @@
-"""Parser of a feed's schema for display: names and types of Spark's DDL, without Spark."""
+"""Parser of a feed's schema: names and types of Spark's DDL, without Spark."""
 
 import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
 
 from feed_assets.entities.errors import ColumnsError
 
+PLAIN_TYPES = (
+    *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long", "float", "real", "double"),
+    *("decimal", "dec", "numeric", "string", "char", "character", "varchar", "binary", "date", "time", "timestamp"),
+    *("timestamp_ntz", "timestamp_ltz", "interval", "void", "variant", "geometry", "geography"),
+)
+"""The names of Spark's types that hold no other types."""
+_NESTED = ("array", "map", "struct")
+_OF_OTHERS: Mapping[str, str] = MappingProxyType(
+    {
+        "str": "string",
+        "text": "string",
+        "bool": "boolean",
+        "datetime": "timestamp",
+        "int32": "int",
+        "int64": "bigint",
+        "float32": "float",
+        "float64": "double",
+        "number": "decimal",
+        "list": "array<…>",
+        "dict": "map<…, …>",
+        "record": "struct<…>",
+    }
+)
+"""Names of types elsewhere, and what they are in Spark."""
+
 _CLOSES = {")": "(", ">": "<"}
 _QUOTES = "`'\""
+_TYPE = re.compile(r"(\w+)\s*")  # the beginning of decimal(10,2), array<int> NOT NULL
 _COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)  # a int; a: int; `a b` date
 
 
@@ -19,6 +48,52 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     (('origin', 'string'), ('stops', 'array<struct<a: int, b: decimal(10,2)>>'), ('a b', "date COMMENT 'y, m'"))
     """
     return tuple(_column(text, part.strip()) for part in _split(text))
+
+
+def find_unknown_type(text: str) -> str | None:
+    """Return the first part of a type that is no type of Spark; None if all are known. Spark checks their arguments.
+
+    >>> find_unknown_type("array<struct<a: int, b: decimal(10,2)>> NOT NULL"), find_unknown_type("map<string, flaot>")
+    (None, 'flaot')
+    """
+    found = _TYPE.match(text.strip())
+    name = found[1].lower() if found else ""
+    held = _held(text.strip()[found.end() :]) if found else None
+    if found is None or (name in _NESTED) != (held is not None):
+        return text.strip()
+    match name:
+        case "struct":
+            inner = [kind for _, kind in parse_columns(held or "")] if held else []
+        case "array" | "map":
+            inner = _split(held or "")
+        case _:
+            return None if name in PLAIN_TYPES else found[1]
+    return next((unknown for kind in inner if (unknown := find_unknown_type(kind)) is not None), None)
+
+
+def _held(text: str) -> str | None:
+    """Return what is between the first bracket and its end; None if the text begins with no `<`."""
+    depth, quote = 0, ""
+    for position, character in enumerate(text if text.startswith("<") else ""):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in _QUOTES:
+            quote = character
+        elif character in "<>":
+            depth += 1 if character == "<" else -1
+            if depth == 0:
+                return text[1:position]
+    return None
+
+
+def suggest_type(name: str) -> str | None:
+    """Return the type of Spark that was probably meant.
+
+    >>> suggest_type("flaot"), suggest_type("int64"), suggest_type("xyz")
+    ('float', 'bigint', None)
+    """
+    close = get_close_matches(name.lower(), (*PLAIN_TYPES, *_NESTED), n=1)
+    return _OF_OTHERS.get(name.lower()) or next(iter(close), None)
 
 
 def _split(text: str) -> list[str]:

@@ -27,6 +27,7 @@ class DefinitionsError(FeedAssetsError):
     ) -> None:
         self.location = location
         self.issues = tuple(issues)
+        self.next_step = next_step
         self.reason = reason or f"{len(self.issues)} {'issue was' if len(self.issues) == 1 else 'issues were'} found"
         details = "".join(f"\n  {issue.render()}" for issue in self.issues)
         super().__init__(f"{location}: {self.reason}. {next_step}{details}")

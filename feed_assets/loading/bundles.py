@@ -1,16 +1,14 @@
 """Load entity files into a bundle, with the issues found and the source position of every field."""
 
-import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from feed_assets.entities.bundle import AnyEntity, Bundle
 from feed_assets.entities.common import label_of
 from feed_assets.entities.graph import DependencyGraph
 from feed_assets.issues import EntityKey, FieldSources, Issue, Severity, Source, SourceMap, internal_error
 from feed_assets.loading.entity_documents import EntityDocument, iter_entities
-from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files, read_entity_files
+from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile, digest_files
 from feed_assets.loading.interpolation import Values
 
 MAX_MISTAKES = 200
@@ -41,24 +39,6 @@ class LoadedBundle:
     broken: frozenset[EntityKey]
     digest: str
     salvaged: tuple[AnyEntity, ...] = ()
-
-
-def load_bundle(
-    location: str | Path, *, variables: Mapping[str, str], environ: Mapping[str, str] | None = None
-) -> LoadedBundle:
-    """Load the entities of a location. Mistakes in their content become issues, not exceptions.
-
-    Args:
-        location: a folder (all `*.yaml`, `*.yml` and `*.xml` below it, hidden ones skipped), a file, or an fsspec URL
-            of either.
-        variables: values of `${NAME}` in clusters; a name missing here is looked up in the environment.
-        environ: the environment, also for `${env:NAME}`; None means the environment of this process.
-
-    Raises:
-        LocationUnreadableError: the location does not exist or cannot be read.
-    """
-    files = read_entity_files(location)
-    return load_files(files, Values(variables=variables, environ=os.environ if environ is None else environ))
 
 
 def load_files(files: Iterable[EntityFile], values: Values) -> LoadedBundle:

@@ -157,9 +157,13 @@ class _Reader:
             )
             self._add("env-missing", finding, self._sources.locate(missing.path))
             return
+        assert self._values is not None, "something was looked for"
+        close = closest(missing.name, self._values.variables)
+        meant = f"Did you mean ${{{close}}}? Else write" if close else "Write"
         finding = Finding(
-            message=f"${{{missing.name}}} has no value: neither the settings' variables nor the environment have it",
-            remedy=f"Write {missing.name} under variables: in feed_assets.yaml, or export it.",
+            message=f"${{{missing.name}}} has no value, tried in this order: "
+            f"{', '.join(self._values.places_tried(missing.name))}",
+            remedy=f"{meant} {missing.name} under variables: in feed_assets.yaml, or export it.",
         )
         self._add("variable-missing", finding, self._sources.locate(missing.path))
 

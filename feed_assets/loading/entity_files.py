@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from feed_assets.loading.errors import LocationUnreadableError
 from feed_assets.loading.interpolation import Values
+from feed_assets.settings import Settings
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 """Largest file that is read whole, in bytes."""
@@ -55,6 +56,22 @@ def read_entity_files(location: str | Path) -> tuple[EntityFile, ...]:
         ) from exc
 
 
+def read_declared_files(settings: Settings) -> tuple[EntityFile, ...]:
+    """Return the entity files of the location that the settings name.
+
+    Raises:
+        LocationUnreadableError: the location does not exist or cannot be read; lists where the setting was looked for.
+    """
+    try:
+        return read_entity_files(settings.entities_location)
+    except LocationUnreadableError as exc:
+        tried = f"The setting 'entities' is {settings.entities!r}, from {settings.origin_of('entities')}; "
+        tried += f"tried in this order: {', '.join(settings.tried)}."
+        raise LocationUnreadableError(
+            location=exc.location, reason=exc.reason, next_step=f"{exc.next_step} {tried}"
+        ) from exc
+
+
 def digest_files(files: Iterable[EntityFile], values: Values) -> str:
     """Return the sha256 of files and of the values they refer to. Needs no parsing, so a cache can be asked first."""
     return digest_used_files((file, references_of(file, values)) for file in files)
@@ -80,11 +97,11 @@ def references_of(file: EntityFile, values: Values) -> References:
 
 def _read_local(location: Path) -> Iterator[EntityFile]:
     if location.is_file():
-        yield EntityFile(name=_display_name(location), content=_read_start(location))
+        yield EntityFile(name=display_name(location), content=_read_start(location))
         return
     if not location.is_dir():
         raise FileNotFoundError(location)
-    shown = _display_name(location).rstrip("/")
+    shown = display_name(location).rstrip("/")
     for below in sorted(_walk(location)):
         name = "/".join(below if shown == "." else (shown, *below))
         path = location.joinpath(*below)
@@ -126,7 +143,7 @@ def _read_limit(size: int | None) -> int | None:
     return MAX_FILE_BYTES + 1 if size is not None and size > MAX_FILE_BYTES else None
 
 
-def _display_name(file: Path) -> str:
+def display_name(file: Path) -> str:
     """Return the name of a file relative to the working directory, if the file is below it."""
     absolute, here = file.absolute(), Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(file)

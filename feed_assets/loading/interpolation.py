@@ -3,6 +3,7 @@
 Every other `${…}` (paths, expressions) is left alone; `$${` is a literal `${`.
 """
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from feed_assets.issues import FieldPath
 from feed_assets.masking import remember
+from feed_assets.settings import ENV_VARIABLES, FILE_NAME, Settings
 
 _REFERENCE = re.compile(r"(\$?)\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")  # ${env:SECRET}, ${DATA_ROOT}, $${literal}
 
@@ -25,10 +27,14 @@ class MissingValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """The sources of values: first the variables of the settings, then the environment."""
+    """The sources of values: first the variables of the settings, then the environment.
+
+    `settings_file` describes the file of the variables.
+    """
 
     variables: Mapping[str, str]
     environ: Mapping[str, str]
+    settings_file: str = FILE_NAME
 
     def find(self, name: str, *, is_environment: bool) -> str | None:
         """Return the value of `${env:name}` or `${name}`; None if there is none. The first is a secret from now on."""
@@ -39,6 +45,11 @@ class Values:
             remember(found, name)
         return found
 
+    def places_tried(self, name: str) -> tuple[str, ...]:
+        """Return where the value of `${name}` is looked for, the strongest first."""
+        in_settings = (f"{ENV_VARIABLES}{name} in the environment", f"variables in {self.settings_file}")
+        return (*in_settings, f"{name} in the environment")
+
     def iter_used(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Yield each reference of the text with its value, for digests.
 
@@ -47,6 +58,13 @@ class Values:
         found = {(reference[2] or "", reference[3]) for reference in _REFERENCE.finditer(text)}
         for prefix, name in sorted(found):
             yield f"{prefix}{name}", self.find(name, is_environment=bool(prefix))
+
+
+def values_of(settings: Settings, environ: Mapping[str, str] | None = None) -> Values:
+    """Return the values of references by the settings; None is the environment of this process."""
+    file = str(settings.file) if settings.file else f"{FILE_NAME} (not found in {settings.root} and above)"
+    environ = os.environ if environ is None else environ
+    return Values(variables=settings.cluster_variables, environ=environ, settings_file=file)
 
 
 def escape_references(value: Any, *, with_variables: bool) -> Any:

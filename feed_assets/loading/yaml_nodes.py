@@ -249,9 +249,17 @@ class _Composer:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         context = getattr(error, "context", None)
-        line, column = (mark.line + 1, mark.column + 1) if mark else (self._document.line, 1)
         message = f"the file is not YAML from here on: {reason}" + (f", {context}" if context else "")
         remedy = "Check indentation, colons, quotes and brackets in and above this line."
+        begun = getattr(error, "context_mark", None)
+        if mark and mark.line < len(lines := self._text.split("\n")) and "\t" in _indentation(lines[mark.line]):
+            message, remedy = "the line is indented with a tab, which YAML does not allow", "Indent it with spaces."
+        elif begun and context == "while scanning a simple key":
+            mark, message = begun, "the line is neither `key: value` nor an item of a list"
+            remedy = "Write a colon and a space after the key."
+        elif begun and context == "while scanning a quoted scalar":
+            mark, message, remedy = begun, "the quotation mark here is never closed", "Close it on this line."
+        line, column = (mark.line + 1, mark.column + 1) if mark else (self._document.line, 1)
         self._document.problems.append(
             Problem(code="yaml-syntax", message=message, remedy=remedy, line=line, column=column)
         )
@@ -276,6 +284,10 @@ def parse_scalar(text: str) -> object:
             if str(value) == text:
                 return value
     return text
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
 
 
 def _position(event: Event) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from feed_assets.lifecycle.instances.context import LifecycleContext
 from feed_assets.lifecycle.instances.run_names import is_command
 from feed_assets.lifecycle.instances.schedules import state_without_row
 from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.interpolation import values_of
 from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.patience import Patience
 from feed_assets.plan.location import find_plan_cache, load_location
@@ -171,7 +171,7 @@ def open_context(settings: Settings, database: Database) -> OperationContext:
     """
     clock = open_clock(settings)
     as_of = clock.now()
-    values = Values(variables=settings.cluster_variables, environ=os.environ)
+    values = values_of(settings)
     return OperationContext(
         timeline=ReleaseTimeline(load_location(settings, as_of, find_plan_cache(os.environ)).plan, values),
         database=database,

@@ -1,6 +1,5 @@
 """Checks of definitions that run nothing, and the JSON Schema of entity files."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,10 @@ from feed_assets.entities.bundle import ENTITY_TYPES, Bundle
 from feed_assets.entities.common import Kind
 from feed_assets.issues import Issue, Severity, Source, order_of
 from feed_assets.json_form import Hidden, shown
-from feed_assets.loading.bundles import load_bundle, usable_bundle
+from feed_assets.loading.bundles import load_files, usable_bundle
+from feed_assets.loading.entity_files import read_declared_files, read_entity_files
+from feed_assets.loading.interpolation import values_of
+from feed_assets.operations.outside.code_checks import check_code
 from feed_assets.settings import Settings
 from feed_assets.validation.rules import validate_bundle
 
@@ -61,8 +63,7 @@ def load_declared(settings: Settings, environ: Mapping[str, str] | None = None) 
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
     """
-    variables = settings.cluster_variables
-    return load_bundle(settings.entities_location, variables=variables, environ=environ).bundle
+    return load_files(read_declared_files(settings), values_of(settings, environ)).bundle
 
 
 def validate_location(
@@ -73,7 +74,8 @@ def validate_location(
     *,
     live: bool = False,
 ) -> ValidationReport:
-    """Read the entities of a location and apply every rule. No user code is imported.
+    """Read the entities of a location and the code that they name, and apply every rule. No user code is imported,
+    except with `live`.
 
     Args:
         settings: name the location, the variables and the folder of files.
@@ -85,22 +87,28 @@ def validate_location(
     Raises:
         LocationUnreadableError: the location does not exist or cannot be read.
     """
+    files = read_declared_files(settings) if location is None else read_entity_files(location)
     location = location or settings.entities_location
-    loaded = load_bundle(
-        location, variables=settings.cluster_variables, environ=os.environ if environ is None else environ
-    )
+    loaded = load_files(files, values_of(settings, environ))
     found = validate_bundle(loaded.bundle, loaded.sources, as_of, settings.root, left_out=loaded.salvaged)
     issues = [*loaded.issues, *found]
     if not loaded.sources and not issues:
         issues.append(_nothing_issue(location))
     usable, blocked = usable_bundle(loaded, issues)
-    reached: list[Issue] = []
+    reached = check_code(usable, sources=loaded.sources, root=settings.root)
     if live:
-        from feed_assets.operations.outside.reachability import (
-            check_reachability,  # imports adapters that nothing else needs
-        )
+        # These import engines and adapters, which nothing else needs.
+        from feed_assets.operations.outside.code_trials import try_code
+        from feed_assets.operations.outside.reachability import check_reachability
 
-        reached = check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ)
+        unread = [issue for issue in reached if issue.severity is Severity.ERROR]
+        labels = {issue.entity for issue in unread}
+        readable = [process.key for process in usable.processes if process.label not in labels]
+        reached = [
+            *unread,
+            *try_code(usable, readable, sources=loaded.sources, root=settings.root),
+            *check_reachability(usable, sources=loaded.sources, root=settings.root, environ=environ),
+        ]
     ordered = sorted([*issues, *blocked, *reached], key=order_of)
     return ValidationReport(location=location, issues=tuple(ordered), usable=usable, digest=loaded.digest)
 

@@ -1,6 +1,5 @@
 """Records the definitions of a location, so that releases can refer to recorded versions."""
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
@@ -19,8 +18,8 @@ from feed_assets.definitions.written import digest_as_written
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.issues import EntityKey
 from feed_assets.lifecycle.releases.pinning import store_pinned_files
-from feed_assets.loading.entity_files import digest_files, read_entity_files
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import digest_files, read_declared_files
+from feed_assets.loading.interpolation import values_of
 from feed_assets.loading.yaml_writer import render_yaml
 from feed_assets.plan.location import Location
 from feed_assets.settings import Settings
@@ -39,11 +38,6 @@ PYTHON_ORIGIN = "python"
 _NOBODY = "unknown"
 
 
-def values_of(settings: Settings) -> Values:
-    """Return the values of references in definitions, by the settings."""
-    return Values(variables=settings.cluster_variables, environ=os.environ)
-
-
 def record_location(database: Database, settings: Settings, location: Location, as_of: datetime) -> bool:
     """Record the definitions of a location and the files of its workflows, unless they are already recorded.
 
@@ -59,7 +53,7 @@ def record_location(database: Database, settings: Settings, location: Location, 
         record_declared(database, location.declared, as_of, settings)
         return True
     values = values_of(settings)
-    if digest_files(read_entity_files(settings.entities_location), values) != location.digest:
+    if digest_files(read_declared_files(settings), values) != location.digest:
         return False
     store = open_store(database, settings)
     store.record_found(as_of)
@@ -68,7 +62,7 @@ def record_location(database: Database, settings: Settings, location: Location, 
     if is_new_place:
         with database.begin() as connection:
             put_place(connection, store.folder.location, FOLDER_ORIGIN)
-    return digest_files(read_entity_files(settings.entities_location), values) == location.digest
+    return digest_files(read_declared_files(settings), values) == location.digest
 
 
 def open_store(database: Database, settings: Settings) -> DefinitionStore:

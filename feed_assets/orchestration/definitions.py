@@ -2,12 +2,14 @@
 
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 
 from dagster import (
     AssetCheckExecutionContext,
@@ -45,6 +47,7 @@ from feed_assets.plan.location import Declared, declare_location, find_plan_cach
 from feed_assets.settings import Settings, load_settings
 
 _logger = get_logger(__name__)
+_PACKAGE = __name__.partition(".")[0]
 
 
 def build_definitions(
@@ -62,8 +65,9 @@ def build_definitions(
     Args:
         entities: entities built in Python and functions declared with `process`; None loads the files named in the
             settings.
-        folder: the folder of the project, where the search for `feed_assets.yaml` begins; the working directory if
-            None. Dagster loads all code locations of a workspace in one working directory.
+        folder: the folder of the project, where the search for `feed_assets.yaml` begins. If None, it begins in the
+            folder of the module that calls this, and then in the working directory, which is one for all code locations
+            of a workspace.
         settings: None reads them (see `load_settings`).
         resources: resources that replace those built here: `spark_<cluster>` and `feed_io_manager`, by which assets
             read feeds (`FeedIOManager`).
@@ -120,7 +124,7 @@ def _open(
     translator: FeedAssetsTranslator | None,
 ) -> tuple[Runtime, AssetLayout]:
     DagsterLibraryRegistry.register("feed-assets", version("feed-assets"), is_dagster_package=False)
-    settings = settings or load_settings(start=folder)
+    settings = settings or load_settings(start=folder or (*_calling_folders(), Path.cwd()))
     now = open_clock(settings).now()
     load = partial(load_location, settings, cache=find_plan_cache(os.environ))
     location = load(now) if entities is None else declare_location(entities, now, settings.root)
@@ -130,6 +134,16 @@ def _open(
     translator = translator or DEFAULT_TRANSLATOR
     runtime = open_runtime(settings, location, reload=load if entities is None else None, translator=translator)
     return runtime, lay_out(location.plan, translator, CodeReferences(CodeFinder(settings.root)))
+
+
+def _calling_folders() -> Iterator[Path]:
+    """Yield the folder of the module outside this package that is calling, if it is a file."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    file = frame.f_globals.get("__file__") if frame is not None else None
+    if file is not None and Path(file).is_file():
+        yield Path(file).resolve().parent
 
 
 def _build(

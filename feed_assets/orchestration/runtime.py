@@ -121,7 +121,7 @@ class Runtime:
     def timeline(self, location: Location | None = None) -> "ReleaseTimeline":
         """Return the release timeline for the plan of a location, by default the runtime's."""
         from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
-        from feed_assets.operations.recording import values_of
+        from feed_assets.loading.interpolation import values_of
 
         location = location or self.location
         with self._mutex:

@@ -22,8 +22,8 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.entities.maps import EMPTY, FrozenMap
 from feed_assets.entities.places import Places
 from feed_assets.issues import Issue, Severity, SourceMap
-from feed_assets.loading.entity_files import digest_files, read_entity_files
-from feed_assets.loading.interpolation import Values
+from feed_assets.loading.entity_files import digest_files, read_declared_files
+from feed_assets.loading.interpolation import values_of
 from feed_assets.masking import SecretPart, get_logger, remember_credentials, split_secrets
 from feed_assets.plan.pinned_files import with_pinned_files
 from feed_assets.plan.records import Plan
@@ -74,8 +74,8 @@ def load_location(settings: Settings, as_of: datetime, cache: Path | None = None
     Raises:
         DefinitionsError: the files cannot be read, or they have errors and the settings are strict.
     """
-    files = read_entity_files(settings.entities_location)
-    values = Values(variables=settings.cluster_variables, environ=os.environ)
+    files = read_declared_files(settings)
+    values = values_of(settings)
     digest = digest_files(files, values)
     location = _find_cached(cache, digest)
     if location is None:

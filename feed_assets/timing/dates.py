@@ -108,4 +108,6 @@ def _similar_names(name: str) -> tuple[str, ...]:
     known = sorted(available_timezones())
     city = name.strip().replace(" ", "_").casefold()
     same_city = [key for key in known if key.casefold() == city or key.casefold().rsplit("/", 1)[-1] == city]
+    if not same_city and name.isalpha() and name.isupper():
+        return ()  # an abbreviation such as CEST is close to EST, and never means it
     return tuple((same_city or get_close_matches(name, known, n=2))[:2])

@@ -1,8 +1,14 @@
 """Errors about texts and times: frequencies, dates, time zones, expressions and path templates."""
 
+import re
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from feed_assets.errors import FeedAssetsError
+
+_MEANT = MappingProxyType({"hourly": "hours(1)", "daily": "days(1)", "weekly": "days(7)", "monthly": "months(1)"})
+_SINGULAR = re.compile(r"(minute|hour|day|month)\(([1-9]\d*)\)", re.ASCII)  # day(1)
+_BEGUN = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::00)?)?", re.ASCII)  # 2015-02-28, 2015-02-28 06:30
 
 
 class TimingError(FeedAssetsError):
@@ -15,8 +21,11 @@ class FrequencyError(TimingError):
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text
         self.reason = reason
+        word = text.strip().lower()
+        meant = _MEANT.get(word) or (f"{found[1]}s({found[2]})" if (found := _SINGULAR.fullmatch(word)) else None)
+        suggestion = f"Did you mean {meant}? " if meant else ""
         super().__init__(
-            f"{text!r} is not a frequency: {reason}. "
+            f"{text!r} is not a frequency: {reason}. {suggestion}"
             "Write minutes(n), hours(n), days(n) or months(n) with n at least 1, for example hours(1)."
         )
 
@@ -27,9 +36,10 @@ class DateTimeError(TimingError):
     def __init__(self, *, text: str, reason: str) -> None:
         self.text = text
         self.reason = reason
+        begun = _BEGUN.fullmatch(text)
+        example = f"{begun[1]}T{begun[2] or '00:00'}Z" if begun else "2015-02-28T06:30Z"
         super().__init__(
-            f"{text!r} is not a date and time: {reason}. "
-            "Write it in UTC as yyyy-MM-ddTHH:mmZ, for example 2015-02-28T06:30Z."
+            f"{text!r} is not a date and time: {reason}. Write it in UTC as yyyy-MM-ddTHH:mmZ, for example {example}."
         )
 
 
@@ -39,7 +49,7 @@ class TimeZoneError(TimingError):
     def __init__(self, *, name: str, suggestions: tuple[str, ...] = ()) -> None:
         self.name = name
         self.suggestions = suggestions
-        hint = "Use a name such as UTC or America/New_York."
+        hint = "Write UTC, or an area and a city such as Europe/Berlin or America/New_York."
         if suggestions:
             hint = f"Did you mean {' or '.join(suggestions)}?"
         super().__init__(f"{name!r} is not in the time zone database. {hint}")

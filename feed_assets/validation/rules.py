@@ -16,6 +16,7 @@ from feed_assets.validation import (
     rules_credentials,
     rules_cycles,
     rules_feed,
+    rules_grids,
     rules_lifecycle,
     rules_mirrors,
     rules_notices,
@@ -106,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     Rule(code="input-output-names", kind=Kind.PROCESS, check=rules_process.check_names),
     Rule(code="expression", kind=Kind.PROCESS, check=rules_windows.check_expressions),
     Rule(code="window-range", kind=Kind.PROCESS, check=rules_windows.check_window_range),
+    Rule(code="day-in-another-zone", kind=Kind.PROCESS, check=rules_grids.check_days),
     Rule(code="window-retention", kind=Kind.PROCESS, check=rules_windows.check_window_retention),
     Rule(code="window-outlives-feed", kind=Kind.PROCESS, check=rules_windows.check_window_outlives_feed),
     Rule(code="output-range", kind=Kind.PROCESS, check=rules_windows.check_output_range),
@@ -176,5 +178,5 @@ def _iter_issues(scope: Scope, entities: Iterable[AnyEntity]) -> Iterator[Issue]
                     entity=entity.label,
                     message=complaint.message,
                     remedy=complaint.remedy,
-                    source=scope.sources.locate(entity.key, complaint.path),
+                    source=complaint.source or scope.sources.locate(entity.key, complaint.path),
                 )

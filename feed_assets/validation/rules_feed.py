@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.columns import find_unknown_type, parse_columns, suggest_type
 from feed_assets.entities.errors import ColumnsError
 from feed_assets.entities.feed import ClusterRole, Feed
 from feed_assets.timing.dates import render_datetime
@@ -66,16 +66,24 @@ def check_sla(_: Scope, feed: Feed) -> Iterator[Complaint]:
 
 
 def check_schema(_: Scope, feed: Feed) -> Iterator[Complaint]:
-    """The schema must be a list of column names and types; Spark checks the types when it reads."""
+    """The schema must be a list of column names and types of Spark."""
     if feed.columns is None:
         return
     try:
-        parse_columns(feed.columns)
+        unknown = [(name, fault) for name, kind in parse_columns(feed.columns) if (fault := find_unknown_type(kind))]
     except ColumnsError as exc:
         yield Complaint(
             path=("schema",),
             message=f"its schema cannot be read: {exc.reason}",
             remedy="Write columns as Spark does: name type, name type.",
+        )
+        return
+    for column, fault in unknown:
+        close = suggest_type(fault)
+        yield Complaint(
+            path=("schema",),
+            message=f"its column {column!r} has a type that Spark does not know: {fault!r}",
+            remedy=f"Did you mean {close!r}?" if close else "Write a type such as string, bigint, double or timestamp.",
         )
 
 

@@ -4,6 +4,8 @@ Nothing is imported or run.
 """
 
 from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
 
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.process import Process, Workflow, WorkflowEngine
@@ -90,11 +92,22 @@ def check_files(scope: Scope, process: Process) -> Iterator[Complaint]:
     for path, workflow in iter_workflows(process):
         for place, name in iter_files(workflow):
             if "://" not in name and not (scope.root / name).exists():
+                close = _similar_file(scope.root, name)
+                remedy = f"Did you mean {close!r}? The path" if close else "Correct the path; it"
                 yield Complaint(
                     path=(*path, *place),
                     message=f"the file {name!r} does not exist in {scope.root}",
-                    remedy="Correct the path; it is relative to the folder of feed_assets.yaml.",
+                    remedy=f"{remedy} is relative to the folder of feed_assets.yaml.",
                 )
+
+
+def _similar_file(root: Path, name: str) -> str | None:
+    """Return the file in the same folder that was probably meant."""
+    file = root / name
+    there = [child for child in file.parent.iterdir() if child.is_file()] if file.parent.is_dir() else []
+    stems = [child.stem for child in there if child.suffix == file.suffix]
+    close = get_close_matches(file.stem, stems, n=1, cutoff=0.75)
+    return Path(name).with_name(close[0] + file.suffix).as_posix() if close else None
 
 
 def iter_files(workflow: Workflow) -> Iterator[tuple[FieldPath, str]]:

@@ -23,7 +23,7 @@ from feed_assets.entities.overlaps import (
 )
 from feed_assets.entities.places import Places
 from feed_assets.entities.process import Process
-from feed_assets.issues import EntityKey, FieldPath, Severity, SourceMap, split_error
+from feed_assets.issues import EntityKey, FieldPath, Severity, Source, SourceMap, split_error
 from feed_assets.timing.dates import parse_timezone
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.overlaps import Nesting, PathOverlap, iter_nested, iter_overlaps
@@ -40,12 +40,16 @@ _MOST_STEPS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complaint:
-    """A rule's objection to an entity: the path in it, the message and the remedy."""
+    """A rule's objection to an entity: the path in it, the message and the remedy.
+
+    A `source` is another place than that of the path: the line of a file that the entity names.
+    """
 
     path: FieldPath
     message: str
     remedy: str
     severity: Severity = Severity.ERROR
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

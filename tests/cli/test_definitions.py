@@ -148,7 +148,7 @@ def test_checking_definitions_loads_neither_dagster_nor_spark_nor_the_database(p
         "import sys\n"
         "from feed_assets.cli.main import main\n"
         "main(['validate'], standalone_mode=False)\n"
-        "heavy = ('dagster', 'pyspark', 'sqlalchemy', 'pandas', 'fsspec', 'rich', 'py4j')\n"
+        "heavy = ('dagster', 'pyspark', 'sqlalchemy', 'pandas', 'fsspec', 'rich', 'py4j', 'sqlglot')\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules}.intersection(heavy)))\n"
     )
     root = Path(cli.__file__).parents[2]
@@ -204,3 +204,41 @@ def test_a_warning_on_the_terminal_has_no_traceback(project: Path, capsys: pytes
     assert logging.lastResort is not None
     logging.lastResort.handle(record)
     assert capsys.readouterr().err == "it stays\n"
+
+
+def test_a_command_finds_the_project_of_its_path_if_the_working_directory_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here := tmp_path / "here").mkdir()
+    (entities := tmp_path / "project" / "entities").mkdir(parents=True)
+    (entities / "a.yaml").write_text("kind: cluster\nname: primary\nstorage: file://${DATA_ROOT}\n")
+    monkeypatch.chdir(here)
+    tried = "FEED_ASSETS_VARIABLES__DATA_ROOT in the environment, variables in feed_assets.yaml (not found in "
+    assert f"{tried}{here} and above), DATA_ROOT in the environment. Write" in _run("validate", str(entities)).stdout
+    (tmp_path / "project" / "feed_assets.yaml").write_text("variables: {DATA_ROOT: /data}\n")
+    assert _run("validate", str(entities)).exit_code == 0
+    (here / "feed_assets.yaml").write_text("variables: {OTHER: /data}\n")
+    assert f"variables in {here}/feed_assets.yaml" in _run("validate", str(entities)).stdout
+
+
+def test_the_location_that_settings_name_in_vain_is_told_with_its_source(project: Path) -> None:
+    (project / "feed_assets.yaml").write_text("entities: nowhere\n")
+    message = _run("validate").stderr
+    assert f"{project}/nowhere: there is no such file or folder." in message
+    assert f"The setting 'entities' is 'nowhere', from {project}/feed_assets.yaml; tried in this order: " in message
+
+
+def test_settings_shows_each_value_with_its_source_and_no_secret(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "feed_assets.yaml").write_text("state: postgresql://me:hidden@host/db\nvariables: {API_TOKEN: hidden}\n")
+    monkeypatch.setenv("FEED_ASSETS_SCHEDULE", "explicit")
+    text, report = _run("settings").stdout, json.loads(_run("settings", "--output", "json").stdout)
+    found = {each["name"]: (each["value"], each["source"]) for each in report["settings"]}
+    assert "hidden" not in text + str(report)
+    assert found["state"] == ("postgresql://me:***@host/db", f"{project}/feed_assets.yaml")
+    assert found["variables.API_TOKEN"] == ("***", f"{project}/feed_assets.yaml")
+    assert found["schedule"] == ("explicit", "FEED_ASSETS_… in the environment")
+    assert found["entities"] == ("entities", "the default")
+    assert report["project"] == str(project)
+    assert text.splitlines()[1] == f"PROJECT_ROOT\t{project}\tthe folder of the settings file"

@@ -68,6 +68,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "instance status": ("instance", "status", "feed", "counts", *ONE),
     "instance running": ("instance", "running", "process", "counting"),
     "instance summary": ("instance", "summary", "process", "counting", *RANGE),
+    "settings": ("settings",),
     "instance params": ("instance", "params", "counting", FIRST),
     "instance logs": ("instance", "logs", "process", "counting", *RANGE),
     "instance listing": ("instance", "listing", "clicks", *ONE, "--clusters", "primary", "--look"),

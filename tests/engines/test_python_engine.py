@@ -160,7 +160,7 @@ def test_a_parameter_that_is_no_input_is_found_before_spark_starts(tmp_path: Pat
     assert failure(work(tmp_path, path, inputs=inputs), WorkflowSignatureError) == (
         "process 'daily-delays': workflow 'jobs/file.py:run' does not match the process: "
         "no argument matches the parameter 'wether'; the input 'weather' has no parameter. "
-        "Arguments are passed by name: spark, context, flights, weather. Rename parameters or inputs."
+        "Did you mean 'weather' instead of 'wether'? Arguments are passed by name: spark, context, flights, weather."
     )
 
 

@@ -16,12 +16,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from feed_assets.errors import MOST_CHARACTERS
-from feed_assets.loading.bundles import MAX_MISTAKES, LoadedBundle, load_bundle, load_files, usable_bundle
+from feed_assets.loading.bundles import MAX_MISTAKES, LoadedBundle, load_files, usable_bundle
 from feed_assets.loading.entity_files import MAX_FILE_BYTES, EntityFile
 from feed_assets.loading.interpolation import Values
 from feed_assets.plan.compile import compile_plan
 from feed_assets.validation.rules import validate_bundle
 from tests.entities.samples import documents
+from tests.loading.bundles import load_bundle
 from tests.validation.cases import PRIMARY
 from tests.validation.cases_services import EXPORT, IMPORT, LIMIT
 from tests.validation.cases_tables import tables
@@ -217,7 +218,7 @@ def test_a_file_of_100_megabytes_is_not_read(tmp_path: Path) -> None:
         file.truncate(100_000_000)
     code = (
         "import resource, sys, time\n"
-        "from feed_assets.loading.bundles import load_bundle\n"
+        "from tests.loading.bundles import load_bundle\n"
         "before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()\n"
         "loaded = load_bundle(sys.argv[1], variables={})\n"
         "after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

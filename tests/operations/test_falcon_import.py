@@ -7,7 +7,6 @@ from feed_assets.definitions.errors import DefinitionStoreError
 from feed_assets.definitions.folder import DefinitionFolder, open_folder
 from feed_assets.entities.errors import DefinitionsError, EntityNotFoundError
 from feed_assets.entities.process import Workflow, WorkflowEngine
-from feed_assets.loading.bundles import load_bundle
 from feed_assets.loading.documents import NoteKind
 from feed_assets.loading.entity_files import EntityFile, read_entity_files
 from feed_assets.operations.falcon.exporting import export_documents, write_documents
@@ -19,6 +18,7 @@ from feed_assets.operations.falcon.importing import (
     import_documents,
 )
 from feed_assets.operations.falcon.mapping import ImportMapping, parse_mapping
+from tests.loading.bundles import load_bundle
 
 DOCUMENTS = Path(__file__).parents[1] / "loading" / "falcon" / "documents"
 NAMES = sorted(file.stem for file in DOCUMENTS.glob("*.xml"))

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from feed_assets.cli.main import main
 from feed_assets.entities.bundle import Bundle
 from feed_assets.issues import FieldSources, SourceMap
+from feed_assets.operations.outside.code_checks import check_code
 from feed_assets.operations.outside.reachability import check_reachability
 from tests.engines.java_tools import DERBY_JARS, DRIVER, make_database, make_keystore, make_table
 from tests.entities.samples import REMOVED, bundle
@@ -70,7 +71,13 @@ def test_row_7_a_storage_that_nothing_opens_is_refused() -> None:
 def test_row_7_a_bucket_that_does_not_exist_is_refused(s3_options: dict[str, object]) -> None:
     assert _cluster({"storage": f"s3://{BUCKET}/new", "storage_options": s3_options}) == []
     (text,) = _cluster({"storage": "s3://nowhere/data", "storage_options": s3_options})
-    assert text.startswith("cluster 'primary': the storage cannot be used: s3://nowhere/data: the filesystem refused")
+    assert text == (
+        "cluster 'primary': the storage cannot be used: s3://nowhere/data: bucket nowhere does not exist at "
+        f"{s3_options['endpoint_url']}. Create it, or correct the storage of the cluster."
+    )
+    silent = {**s3_options, "endpoint_url": "http://127.0.0.1:1"}
+    (text,) = _cluster({"storage": f"s3://{BUCKET}/new", "storage_options": silent})
+    assert "nothing answers at http://127.0.0.1:1 (Connection refused). Correct host and port in endpoint_url" in text
 
 
 @pytest.mark.parametrize(
@@ -260,18 +267,20 @@ def project(tmp_path: Path) -> Path:
     [
         ("jobs.daily:summarize", None),
         ("jobs/daily.py:summarize", None),
-        ("json:loads", None),
-        ("jobs.daily:summarise", "daily.py has no 'summarise'"),
-        ("jobs.weekly:summarize", "there is no module 'jobs.weekly'"),
-        ("nowhere.at.all:run", "there is no module 'nowhere.at.all'"),
+        ("json:loads", "loads does not match the inputs"),
+        ("jobs.daily:summarise", "daily.py has no function 'summarise'. Did you mean 'summarize'?"),
+        ("jobs.weekly:summarize", "there is no module 'weekly' in jobs. Correct the path, or install the package"),
+        ("nowhere.at.all:run", "there is no module 'nowhere' on the Python path or in "),
     ],
 )
 def test_row_20_a_function_that_is_not_there_is_refused_without_importing_it(
     project: Path, path: str, reason: str | None
 ) -> None:
-    texts = _texts(bundle({"process daily/workflow/path": path}), DAILY, root=project)
-    assert len(texts) == (reason is not None)
-    assert reason is None or reason in texts[0]
+    changed = bundle({"process daily/workflow/path": path})
+    issues = check_code(changed, [DAILY], sources=SourceMap(), root=project, has_packages=True)
+    assert all(issue.severity == "error" for issue in issues)
+    assert len(issues) == (reason is not None)
+    assert reason is None or reason in issues[0].render()
 
 
 @pytest.mark.parametrize("engine", ["sql", "spark-submit"])

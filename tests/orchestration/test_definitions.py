@@ -1,10 +1,12 @@
 """What Dagster is given: assets, edges, partitions, facts, sensors, and the check on the location's own asset."""
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import load_python_file
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets import Cluster, Feed, Process, build_definitions
@@ -286,6 +288,28 @@ def test_two_projects_of_one_workspace_have_their_own_settings_and_checks(tmp_pa
         assert isinstance(check, dg.AssetChecksDefinition)
         keys |= {key.asset_key.to_user_string() for key in check.check_keys}
     assert keys == {"feed_assets/definitions", "feed_assets/b/definitions"}
+
+
+def test_the_project_of_the_calling_module_is_found_before_that_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("project", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "feed_assets.yaml").write_text(f"entities: s\nnamespace: {name}\n")
+        (tmp_path / name / "s").mkdir()
+    (package := tmp_path / "project" / "src" / "shop").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "definitions.py").write_text("from feed_assets import build_definitions\ndefs = build_definitions()\n")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.syspath_prepend(package.parent)
+    by_file = load_python_file(str(package / "definitions.py"), None).defs
+    by_module = importlib.import_module("shop.definitions").defs
+    for definitions in (by_file, by_module):
+        assert definitions.resolve_asset_graph().has(dg.AssetKey(["feed_assets", "project", "definitions"]))
+    (tmp_path / "project" / "feed_assets.yaml").unlink()
+    other = (package / "definitions.py").rename(package / "others.py")
+    of_working_directory = load_python_file(str(other), None).defs
+    assert of_working_directory.resolve_asset_graph().has(dg.AssetKey(["feed_assets", "elsewhere", "definitions"]))
 
 
 def test_a_queue_becomes_the_queue_of_the_session_unless_its_configuration_names_one() -> None:

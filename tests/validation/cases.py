@@ -9,6 +9,7 @@ Changes = dict[str, Any]
 PRIMARY = "feed clicks/clusters/primary"
 BACKUP = "feed clicks/clusters/backup"
 DAILY = "process daily"
+SUMMARY = "feed summary/clusters/primary/validity"
 ONLY_PRIMARY = {"primary": {"validity": {"start": "2015-01-01T00:00Z", "end": "2016-01-01T00:00Z"}}}
 
 
@@ -31,7 +32,49 @@ def another(label: str, **changes: Any) -> dict[str, Any]:
     return {**BASE[label], **changes}
 
 
+BERLIN = {
+    f"{DAILY}/timezone": "Europe/Berlin",
+    f"{DAILY}/clusters/primary/validity": {"start": "2015-01-05T23:00Z", "end": "2015-12-30T23:00Z"},
+}
+"""The process of the samples with days of another zone."""
+
 CASES = (
+    Case(
+        code="day-in-another-zone",
+        name="output",
+        good={**BERLIN, "feed summary/timezone": "Europe/Berlin", f"{SUMMARY}/start": "2014-12-31T23:00Z"},
+        bad=BERLIN,
+        text="process 'daily': outputs.summary.instance: the day of Europe/Berlin that begins at 2015-01-04T23:00Z is "
+        "written as the day of feed 'summary' in UTC, from 2015-01-04T00:00Z to 2015-01-05T00:00Z: 23 hours too early. "
+        "Write timezone: UTC at the process, or timezone: Europe/Berlin at the feed.",
+    ),
+    Case(
+        code="day-in-another-zone",
+        name="input",
+        good={
+            f"{DAILY}/inputs/past": {"feed": "summary", "start": "today(-24,0)", "end": "today(-24,0)"},
+            f"{DAILY}/outputs": REMOVED,
+        },
+        bad={
+            **BERLIN,
+            f"{DAILY}/inputs/past": {"feed": "summary", "start": "today(-48,0)", "end": "today(-48,0)"},
+            f"{DAILY}/outputs": REMOVED,
+        },
+        text="process 'daily': inputs.past.start: for the day of Europe/Berlin that begins at 2015-01-03T23:00Z it "
+        "reads the day of feed 'summary' in UTC, from 2015-01-03T00:00Z to 2015-01-04T00:00Z: the first 23 hours of "
+        "that are before it, and its own last 23 hours, from 2015-01-04T00:00Z on, fall out. Write timezone: UTC at "
+        "the process, or timezone: Europe/Berlin at the feed, or read a feed of hours, whose instances are the same in "
+        "all zones.",
+    ),
+    Case(
+        code="feed-schema",
+        name="type",
+        good={
+            "feed clicks/schema": "a string, b array<struct<c: int, d: decimal(10,2)>> NOT NULL, e map<date,time(6)>"
+        },
+        bad={"feed clicks/schema": "a string, b array<struct<c: integr>>"},
+        text="feed 'clicks': its column 'b' has a type that Spark does not know: 'integr'. Did you mean 'integer'?",
+    ),
     Case(
         code="cluster-folders",
         good={"cluster primary/locations": {"staging": "/staging", "working": "/working"}},

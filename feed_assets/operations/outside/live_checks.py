@@ -1,18 +1,17 @@
 """The live checks, one function each: the probes for one entity, and their complaints."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.spark_addresses import check_spark_master, check_spark_remote
-from feed_assets.engines.workflow_files import check_url, find_function_fault
+from feed_assets.engines.workflow_files import check_url
 from feed_assets.entities.cluster import Cluster, InterfaceType
 from feed_assets.entities.datasource import Credential, Datasource, Driver, Interface
 from feed_assets.entities.feed import Feed
 from feed_assets.entities.mirror_places import MirrorLocation, iter_mirror_locations
-from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.entities.process import Process
 from feed_assets.issues import FieldPath, Severity
 from feed_assets.operations.outside.services import Outside
 from feed_assets.operations.outside.work_folders import find_folder_fault, find_local_folder, make_folder
@@ -159,15 +158,12 @@ def _ask_tables(outside: Outside, tables: dict[str, str], path: FieldPath) -> It
 
 
 def check_workflows(outside: Outside, process: Process) -> Iterator[Probe]:
-    """P4: workflow files given as URLs exist; modules are found and have the function, without importing them."""
+    """P4: workflow files given as URLs exist."""
     for path, workflow in iter_workflows(process):
         for place, name in iter_files(workflow):
             if "://" in name:
                 ask = partial(_ask_url, outside, process, (*path, *place), name)
                 yield Probe(path=(*path, *place), what=name, ask=ask)
-        if workflow.engine is WorkflowEngine.PYTHON:
-            ask = partial(_ask_function, outside, workflow, (*path, "path"))
-            yield Probe(path=(*path, "path"), what=workflow.path, ask=ask)
 
 
 def check_mirrors(outside: Outside, process: Process) -> Iterator[Probe]:
@@ -201,19 +197,6 @@ def _ask_directory(place: MirrorLocation, source: Directory) -> Iterator[Complai
 def _ask_root(target: Directory) -> Iterator[Complaint]:
     StorePool().get(target.store).check_root()
     yield from ()
-
-
-def _ask_function(outside: Outside, workflow: Workflow, path: FieldPath) -> Iterator[Complaint]:
-    where = workflow.path.rpartition(":")[0]
-    if where.endswith(".py") and ("://" in where or not (outside.root / where).is_file()):
-        return
-    fault = find_function_fault(workflow.path, outside.root, sys.path)
-    if fault is not None:
-        yield Complaint(
-            path=path,
-            message=f"the function {workflow.path!r} does not exist: {fault}",
-            remedy="Correct the path, or install the package where processes run.",
-        )
 
 
 def _ask_url(outside: Outside, process: Process, path: FieldPath, url: str) -> Iterator[Complaint]:

@@ -138,5 +138,5 @@ def _issue(task: _Task, complaint: Complaint, sources: SourceMap) -> Issue:
         entity=task.entity.label,
         message=complaint.message,
         remedy=complaint.remedy,
-        source=sources.locate(task.entity.key, complaint.path),
+        source=complaint.source or sources.locate(task.entity.key, complaint.path),
     )

@@ -49,6 +49,14 @@ class Children(NamedTuple):
     files: Sequence[str]
 
 
+class RootRefusedError(OSError):
+    """The bucket of a root does not exist, or its service refuses the credentials or does not answer."""
+
+    def __init__(self, reason: str, next_step: str) -> None:
+        self.next_step = next_step
+        super().__init__(reason)
+
+
 class UnusableKeyError(OSError):
     """An object has a name that the client cannot read, copy or delete, such as one with an empty part (`x//y`)."""
 

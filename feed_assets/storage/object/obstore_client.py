@@ -28,6 +28,7 @@ from feed_assets.storage.object.client import (
     ObjectClient,
     ObjectFile,
     ObjectListing,
+    RootRefusedError,
     UnusableKeyError,
     counted,
     each,
@@ -42,6 +43,10 @@ _UPLOADS = 4
 _LARGEST_COPY = 5 << 30
 _ETAG_OF_CONTENT = re.compile(r"[0-9a-f]{32}")  # "900150983cd24fb0d6963f7d28e17f72", not "…-2" of two parts
 _MESSAGE = re.compile(r"<Message>([^<\n]*)")  # "<Message>The specified bucket does not exist</Message>"
+_CODE = re.compile(r"<Code>(\w+)</Code>")  # "<Code>NoSuchBucket</Code>"
+_NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
+_NO_ACCESS = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AuthenticationFailed"})
+_NOT_SENT = "error sending request"
 _CAUSE = re.compile(r'message: "([^"]*)"')  # 'Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }'
 
 
@@ -52,7 +57,36 @@ class ObstoreClient(ObjectClient):
         self._store = store
 
     def check(self) -> None:
-        self.list(".feed-assets/none")
+        try:
+            self.list(".feed-assets/none")
+        except OSError as exc:
+            if (refusal := self._find_refusal(exc)) is not None:
+                raise refusal from exc
+            raise
+
+    def _find_refusal(self, error: OSError) -> RootRefusedError | None:
+        """Return what keeps the root from being used, by the code of the service's answer, or by the lack of one."""
+        config: Mapping[str, Any] = getattr(self._store, "config", {})
+        at = f" at {endpoint}" if (endpoint := config.get("endpoint")) else ""
+        said = str(error.__cause__)
+        code = found[1] if (found := _CODE.search(said)) else ""
+        if code in _NO_BUCKET:
+            bucket = config.get("bucket") or config.get("container_name")
+            return RootRefusedError(
+                f"bucket {bucket} does not exist{at}", "Create it, or correct the storage of the cluster."
+            )
+        if code in _NO_ACCESS or isinstance(error, PermissionError):
+            return RootRefusedError(
+                f"the credentials are refused{at}: {error}",
+                "Correct key and secret in storage_options, or what their user may do.",
+            )
+        if _NOT_SENT in said:
+            cause = f" ({found[1]})" if (found := _CAUSE.search(said)) else ""
+            return RootRefusedError(
+                f"nothing answers{at}{cause}",
+                "Correct host and port in endpoint_url of storage_options, or start the service.",
+            )
+        return None
 
     def list(self, prefix: str) -> ObjectListing:
         with _REQUEST:

@@ -13,10 +13,11 @@ from feed_assets.storage.copy_port import CHUNK, Copying, Prepared
 from feed_assets.storage.errors import (
     InstanceChangingError,
     PathRefusedError,
+    StorageError,
 )
 from feed_assets.storage.listing import scan_listing
 from feed_assets.storage.manifests import parse_manifest, read_entry, with_hidden
-from feed_assets.storage.object.client import ObjectClient, ObjectListing, UnusableKeyError, each
+from feed_assets.storage.object.client import ObjectClient, ObjectListing, RootRefusedError, UnusableKeyError, each
 from feed_assets.storage.object.copying import ObjectCopying
 from feed_assets.storage.object.listings import content_of, look_into, measure_listing
 from feed_assets.storage.object.staged_objects import STAGING_PREFIX, StagedObjects, read_marker, recover, sweep_staging
@@ -69,8 +70,12 @@ class ObjectStore(InstanceStore):
         self._scratch = Scratch.of(self.root_url, scratch)
 
     def check_root(self) -> None:
-        with self._translated(""):
+        try:
             self.client.check()
+        except RootRefusedError as exc:
+            raise StorageError(store=self.root_url, path="", reason=str(exc), next_step=exc.next_step) from exc
+        except OSError as exc:
+            raise self._refused("", exc) from exc
 
     def look(self, paths: Sequence[str], flag: str | None) -> list[Look]:
         flag = parse_flag(self.root_url, flag)

@@ -1,0 +1,24 @@
+"""`settings`: shows every setting in force, and where it comes from."""
+
+import click
+
+from feed_assets.cli.options import output_option, project_settings
+from feed_assets.cli.render import Output, print_json, print_table
+
+
+@click.command()
+@click.argument("path", required=False)
+@output_option
+def settings(path: str | None, output: str) -> None:
+    """Show the settings of the project of the working directory, or else of the project of PATH: each with its value,
+    without secrets, and its source.
+    """
+    from feed_assets.operations.settings_in_force import find_settings_in_force
+
+    found = find_settings_in_force(project_settings([path] if path else []))
+    if output == Output.JSON:
+        print_json(found)
+        return
+    print_table(
+        ("setting", "value", "source"), [(each.name, each.value, each.source) for each in found.settings], output
+    )

@@ -1,0 +1,155 @@
+"""Read the function of a workflow without importing it: where it is, and whether it can be called with its inputs."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from feed_assets.engines.arguments import match_arguments, read_parameters
+from feed_assets.engines.code_faults import CodeFault
+
+_DECLARING = "process"
+"""The decorator that leaves the signature of a function as it is."""
+_INSTALL = "Correct the path, or install the package where processes run."
+
+
+class PythonFiles:
+    """The Python files of a round of checks, each parsed once."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[Path, ast.Module | CodeFault] = {}
+
+    def parse(self, file: Path) -> ast.Module | CodeFault:
+        """Return the tree of a file, or why there is none."""
+        if file not in self._parsed:
+            self._parsed[file] = _parse(file)
+        return self._parsed[file]
+
+
+def find_python_fault(
+    path: str, inputs: Sequence[str], root: Path, search: Sequence[str], files: PythonFiles
+) -> CodeFault | None:
+    """Return why a function cannot be called with its inputs; None if no fault can be read.
+
+    Args:
+        path: as written in `workflow.path`: `package.module:function` or `file.py:function`.
+        inputs: the names of the process's inputs.
+        root: the project's folder, which comes before `search`.
+        search: the folders in which Python looks for modules.
+        files: what has been parsed already.
+    """
+    where, _, function = path.rpartition(":")
+    if where.endswith(".py"):
+        return _find_in(root / where, function, inputs, files)
+    found = find_module(where, [str(root), *search])
+    if isinstance(found, MissingModule):
+        return _missing_module(found.name, found.places, root)
+    return None if found is None else _find_in(found, function, inputs, files)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingModule:
+    """The first part of a module's name that is in none of the places."""
+
+    name: str
+    places: tuple[str, ...]
+
+
+def find_module(name: str, search: Sequence[str]) -> Path | MissingModule | None:
+    """Return the file of a module in folders, without importing it or its packages; None if it is not a Python file."""
+    places, parts, origin = tuple(search), name.split("."), None
+    for number in range(len(parts)):
+        part = ".".join(parts[: number + 1])
+        spec = PathFinder.find_spec(part, places)
+        if spec is None:
+            return MissingModule(part, places)
+        places, origin = tuple(spec.submodule_search_locations or ()), spec.origin
+    return Path(origin) if origin is not None and origin.endswith(".py") else None
+
+
+def _missing_module(name: str, places: Sequence[str], root: Path) -> CodeFault:
+    package, _, last = name.rpartition(".")
+    siblings = {child.stem for place in places for child in _children(Path(place))}
+    close = get_close_matches(last, sorted(siblings), n=1, cutoff=0.7)
+    suggestion = f"Did you mean {f'{package}.{close[0]}'.lstrip('.')!r}?" if close else _INSTALL
+    where = f"in {package}" if package else f"on the Python path or in {root}"
+    return CodeFault(
+        reason=f"there is no module {last!r} {where}",
+        next_step=suggestion,
+        is_certain=bool(package or close),
+    )
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    try:
+        yield from (child for child in folder.iterdir() if child.suffix == ".py" or child.is_dir())
+    except OSError:
+        return
+
+
+def _find_in(file: Path, function: str, inputs: Sequence[str], files: PythonFiles) -> CodeFault | None:
+    tree = files.parse(file)
+    if isinstance(tree, CodeFault):
+        return tree
+    bound = {name for node in ast.walk(tree) for name in _bound(node)}
+    if function not in bound:
+        if "*" in bound or "__getattr__" in bound:
+            return None
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        close = get_close_matches(function, functions, n=1)
+        offered = f"Its functions are {', '.join(functions)}." if functions else "Write it there, or correct the path."
+        return CodeFault(
+            reason=f"{file} has no function {function!r}",
+            next_step=f"Did you mean {close[0]!r}?" if close else offered,
+        )
+    named = [node for node in tree.body if function in _bound(node)]
+    if len(named) != 1 or not isinstance(named[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    found = named[0]
+    if any(_name_of(decorator) != _DECLARING for decorator in found.decorator_list):
+        return None
+    arguments = match_arguments(read_parameters(found), inputs)
+    if not arguments.faults:
+        return None
+    return CodeFault(
+        reason=f"{function} does not match the inputs: {'; '.join(arguments.faults)}",
+        next_step=arguments.next_step,
+        file=file,
+        line=found.lineno,
+    )
+
+
+def _parse(file: Path) -> ast.Module | CodeFault:
+    try:
+        return ast.parse(file.read_bytes())
+    except SyntaxError as exc:
+        reason, line = f"it is not Python: {exc.msg}", exc.lineno
+    except (ValueError, OSError) as exc:
+        reason, line = f"it cannot be read as Python: {exc}", None
+    return CodeFault(reason=reason, next_step="Correct the file.", file=file, line=line)
+
+
+def _name_of(decorator: ast.expr) -> str | None:
+    """Return the last name of a decorator: `process` of `@feed_assets.process(...)`."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    match called:
+        case ast.Name():
+            return called.id
+        case ast.Attribute():
+            return called.attr
+        case _:
+            return None
+
+
+def _bound(node: ast.AST) -> list[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [node.name]
+        case ast.Import() | ast.ImportFrom():
+            return [alias.asname or alias.name for alias in node.names]
+        case ast.Name(ctx=ast.Store()):
+            return [node.id]
+        case _:
+            return []

@@ -1,0 +1,122 @@
+"""Read the SQL file of a workflow without Spark: its statements, their syntax, and the names of its inputs.
+
+The reader is sqlglot, which knows Spark's SQL well but is not Spark: what it refuses is uncertain.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feed_assets.engines.arguments import parameter_name
+from feed_assets.engines.code_faults import CodeFault
+from feed_assets.engines.sql_script import MARK_OUTPUTS, Statement, find_marker_faults, parse_statements
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+_ASK_SPARK = "`feed-assets validate --live` asks Spark itself."
+_KEYWORDS = frozenset(
+    (
+        *("SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "UNION", "VALUES", "CREATE", "INSERT", "WITH"),
+        *("LIMIT", "INNER", "LEFT", "RIGHT", "OUTER", "CROSS", "JOIN", "USING", "DISTINCT", "BETWEEN", "WINDOW"),
+    )
+)
+_WORD = re.compile(r"[A-Za-z_]+")
+
+
+def find_sql_faults(file: Path, inputs: Sequence[str], outputs: Mapping[str, str]) -> Iterator[CodeFault]:
+    """Yield what is wrong with a SQL file.
+
+    Args:
+        file: the file.
+        inputs: the names of the process's inputs, which are its views.
+        outputs: the feeds of its outputs, by the names of the outputs.
+    """
+    try:
+        statements = parse_statements(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        yield CodeFault(reason=f"it cannot be read: {exc}", next_step="Save it as UTF-8.", file=file)
+        return
+    if not statements:
+        yield CodeFault(reason="it contains no statement", next_step="Write at least one SQL statement.", file=file)
+        return
+    for reason in find_marker_faults(statements, outputs) if outputs else ():
+        yield CodeFault(reason=reason, next_step=MARK_OUTPUTS, file=file)
+    views = {parameter_name(name) for name in inputs}
+    for statement in statements:
+        tree = _read(statement, file)
+        if isinstance(tree, CodeFault):
+            yield tree
+            return
+        yield from _unknown_views(tree, statement, views, file)
+        views |= _created(tree)
+
+
+def suggest_view(name: str, views: Collection[str]) -> str | None:
+    """Return the view that was probably meant.
+
+    >>> suggest_view("Flihgts", ["flights", "weather"])
+    'flights'
+    """
+    return next(iter(get_close_matches(name.lower(), sorted(views), n=1, cutoff=0.7)), None)
+
+
+def _read(statement: Statement, file: Path) -> "Expr | CodeFault":
+    # Measured: importing the reader takes a third of a second, and only SQL files need it.
+    from sqlglot import parse_one
+    from sqlglot.errors import ParseError, TokenError
+
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of each command that it passes over
+    try:
+        return parse_one(statement.text, dialect="spark")
+    except TokenError:
+        line, next_step = statement.line, "Close it."
+        reason = "the statement has a string, a quoted name or a comment that is not closed"
+    except ParseError as exc:
+        line, reason, next_step = _explain(exc.errors[0], statement)
+    return CodeFault(reason=reason, next_step=f"{next_step} {_ASK_SPARK}", file=file, line=line, is_certain=False)
+
+
+def _explain(error: Mapping[str, Any], statement: Statement) -> tuple[int, str, str]:
+    """Return the line, the reason and the next step of a syntax error."""
+    line = statement.begins + int(error["line"]) - 1
+    reason = f"the statement cannot be read as SQL at {error['highlight']!r}"
+    lacking = str(error["description"]).removeprefix("Expecting ")
+    if len(lacking) == 1:
+        return line, f"{reason}: a {lacking!r} is missing before it", f"Write the {lacking!r}."
+    for word in reversed(_WORD.findall(f"{error['start_context']}{error['highlight']}")):
+        close = get_close_matches(word.upper(), _KEYWORDS, n=1, cutoff=0.74)
+        if close and word.upper() not in _KEYWORDS:
+            after = "" if word == error["highlight"] else f", after {word!r}"
+            return line, f"{reason}{after}", f"Did you mean {close[0]}?"
+    return line, reason, "Correct the statement."
+
+
+def _unknown_views(tree: "Expr", statement: Statement, views: Collection[str], file: Path) -> Iterator[CodeFault]:
+    """Yield each table that is written almost as a view is; others may be tables of a catalog."""
+    from sqlglot import exp
+
+    known = {name.lower() for name in views} | {cte.alias.lower() for cte in tree.find_all(exp.CTE)} | _created(tree)
+    for table in tree.find_all(exp.Table):
+        if table.db or not isinstance(table.this, exp.Identifier) or table.name.lower() in known:
+            continue
+        close = suggest_view(table.name, known)
+        if close is not None:
+            yield CodeFault(
+                reason=f"there is no view {table.name!r}; the inputs are {', '.join(sorted(views))}",
+                next_step=f"Did you mean {close!r}?",
+                file=file,
+                line=statement.begins + int(table.this.meta.get("line", 1)) - 1,
+                is_certain=False,
+            )
+
+
+def _created(tree: "Expr") -> set[str]:
+    """Return the names that a statement makes."""
+    from sqlglot import exp
+
+    made = tree.this if isinstance(tree, exp.Create | exp.Cache) else None
+    return {made.name.lower()} if isinstance(made, exp.Table) else set()

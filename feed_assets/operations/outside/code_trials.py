@@ -1,0 +1,86 @@
+"""Trials of the code that processes name: functions are imported, and Spark analyzes SQL over empty inputs."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from feed_assets.engines.code_trial import Trial, try_elsewhere
+from feed_assets.engines.port import Work
+from feed_assets.entities.bundle import Bundle
+from feed_assets.entities.process import Process, Workflow, WorkflowEngine
+from feed_assets.issues import EntityKey, FieldPath, Issue, SourceMap, order_of
+from feed_assets.lifecycle.instances.work_data import input_data, job_properties, output_target, text_context
+from feed_assets.operations.outside.code_checks import issue_of
+from feed_assets.plan.compile import compile_plan
+from feed_assets.plan.records import Plan, ProcessRecord
+from feed_assets.validation.rules_workflow import iter_workflows
+
+SECONDS = 120.0
+"""The time limit of all trials together, with the start of Java."""
+_TRIED = (WorkflowEngine.PYTHON, WorkflowEngine.SQL)
+
+
+def try_code(
+    bundle: Bundle, keys: Collection[EntityKey], *, sources: SourceMap, root: Path, seconds: float = SECONDS
+) -> list[Issue]:
+    """Try the functions and SQL files of processes, in another process. Issues are ordered by file and line.
+
+    Args:
+        bundle: valid entities.
+        keys: the processes to try, whose code can be read.
+        sources: the files and lines of the entities.
+        root: the project's folder.
+        seconds: the time limit.
+    """
+    plan = compile_plan(bundle, sources)
+    tried = [*_iter_trials([process for process in bundle.processes if process.key in keys], plan, root)]
+    found = try_elsewhere([trial for _, _, trial in tried], seconds) if tried else []
+    issues = [
+        issue_of(fault, process, path, sources)
+        for (process, path, _), faults in zip(tried, found, strict=True)
+        for fault in faults
+    ]
+    return sorted(dict.fromkeys(issues), key=order_of)
+
+
+def _iter_trials(processes: Sequence[Process], plan: Plan, root: Path) -> Iterator[tuple[Process, FieldPath, Trial]]:
+    for process in processes:
+        record = next((found for name in process.clusters if (found := plan.processes.get((process.name, name)))), None)
+        if record is None:
+            continue
+        for where, workflow in iter_workflows(process):
+            is_here = ".sql" not in workflow.path or (root / workflow.path).is_file()
+            if workflow.engine in _TRIED and is_here and "://" not in workflow.path:
+                conf = dict(plan.clusters[record.cluster].spark_conf)
+                work = _work_without_data(record, workflow, plan, root)
+                yield process, (*where, "path"), Trial(work=work, conf=conf)
+
+
+def _work_without_data(record: ProcessRecord, workflow: Workflow, plan: Plan, root: Path) -> Work:
+    nominal_time: datetime = record.sequence.start
+    context = text_context(plan, record, nominal_time)
+    inputs = tuple(
+        replace(input_data(edge, plan.feeds[edge.feed_key], (), context), optional=True) for edge in record.inputs
+    )
+    outputs = tuple(
+        output_target(edge.name, feed, plan.output_time(edge, nominal_time) or nominal_time, url="")
+        for edge in record.outputs
+        if (feed := plan.feeds.get(edge.feed_key)) is not None
+    )
+    return Work(
+        process=record.process,
+        cluster=record.cluster,
+        nominal_time=nominal_time,
+        timezone=record.sequence.timezone,
+        run_id="trial",
+        attempt=1,
+        inputs=inputs,
+        outputs=outputs,
+        engine=workflow.engine.value,
+        path=workflow.path,
+        root=root,
+        properties=job_properties(record, context, inputs, outputs),
+        libs=tuple(workflow.lib),
+        catalog=plan.clusters[record.cluster].catalog,
+    )

@@ -1,0 +1,61 @@
+"""The settings in force, each with its value and its source."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from feed_assets.masking import HIDDEN, is_name_of_credential, mask
+from feed_assets.settings import PROJECT_ROOT, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingInForce:
+    """A setting; its value is without secrets, and None if it has none."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsInForce:
+    """The folder of a project, the sources of its settings, the strongest first, and its settings."""
+
+    project: str
+    tried: tuple[str, ...]
+    settings: tuple[SettingInForce, ...]
+
+
+def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None = None) -> SettingsInForce:
+    """Return every setting with its source, also those that have their defaults, and `DAGSTER_HOME`."""
+    environ = os.environ if environ is None else environ
+    found = [
+        SettingInForce(name=name, value=_shown(name, value), source=settings.origin_of(name))
+        for name, value in _leaves(settings.model_dump(mode="json"))
+    ]
+    derived = "the folder of the settings file" if settings.file else "the first folder that was tried"
+    return SettingsInForce(
+        project=str(settings.root),
+        tried=settings.tried,
+        settings=(
+            SettingInForce(name=PROJECT_ROOT, value=str(settings.root), source=derived),
+            *found,
+            SettingInForce(name="DAGSTER_HOME", value=environ.get("DAGSTER_HOME"), source="the environment"),
+        ),
+    )
+
+
+def _shown(name: str, value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return HIDDEN if is_name_of_credential(name.rpartition(".")[2]) else mask(text)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
