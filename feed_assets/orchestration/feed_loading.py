@@ -168,7 +168,7 @@ class FeedIOManager(IOManager):
         return None if resource is None else resource.spark_session
 
     def _open_spark(self, record: FeedRecord) -> "SparkSession":
-        from feed_assets.orchestration.definitions import spark_resource
+        from feed_assets.orchestration.spark_resources import spark_resource
 
         session: SparkSession = spark_resource(
             self.layout.plan.clusters[record.cluster], self.runtime.root

@@ -24,10 +24,22 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def modules_after_loading(project: Path) -> set[str]:
+DOOR = """
+import json, sys
+import feed_assets
+for name in feed_assets.__all__:
+    home = feed_assets._HOMES.get(name, "")
+    if "orchestration" not in home and home != "feed_assets.engines.port":
+        getattr(feed_assets, name)
+import feed_assets.testing
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def modules_after_loading(project: Path, program: str = LOAD) -> set[str]:
     environ = {"DAGSTER_HOME": str(project), "FEED_ASSETS_ENTITIES": str(project / "entities"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", LOAD],
+        [sys.executable, "-W", "ignore", "-c", program],
         cwd=project,
         env=environ,
         capture_output=True,
@@ -43,6 +55,13 @@ def test_a_location_whose_plan_is_cached_is_loaded_without_what_parses_runs_and_
     assert {"feed_assets.plan.compile", "feed_assets.validation.rules"} <= modules_after_loading(tmp_path)
     loaded = modules_after_loading(tmp_path)
     ours = {name.split(".")[1] for name in loaded if name.startswith("feed_assets.")}
+    assert not loaded & {"pyspark", "dagster_pyspark", "py4j", "pandas"}
     assert not ours & {"validation", "definitions", "state", "storage", "operations"}
     assert not loaded & {"sqlalchemy", "lark", "feed_assets.plan.compile", "feed_assets.loading.bundles"}
     assert {name for name in loaded if name.startswith("feed_assets.lifecycle.")} == {"feed_assets.lifecycle.errors"}
+
+
+def test_the_door_and_the_test_kit_load_neither_dagster_nor_pyspark_nor_pytest(tmp_path: Path) -> None:
+    loaded = modules_after_loading(tmp_path, DOOR)
+    assert "feed_assets.entities.feed" in loaded
+    assert not loaded & {"dagster", "dagster_shared", "pyspark", "py4j", "pandas", "pytest", "click"}

@@ -1,10 +1,12 @@
 """A translator decides how feeds and processes look in Dagster, and its keys hold everywhere."""
 
+import sys
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster import AssetKey, AssetObservation, AssetSpec, DagsterInstance
+from pyspark.sql import SparkSession
 
 from feed_assets import (
     FeedAssetsTranslator,
@@ -26,6 +28,7 @@ from feed_assets.settings import load_settings
 from feed_assets.state.records import ProcessKey
 from tests.orchestration.dagster_home import Home
 from tests.orchestration.hand_ticked import NOON, LocationHarness
+from tests.orchestration.in_process import GivenSpark
 from tests.orchestration.small import START, key, land
 from tests.orchestration.test_definitions import cluster, feed, output, process, window
 
@@ -224,3 +227,29 @@ def test_data_tell_no_secrets() -> None:
     )
     build_definitions([cluster(), leaky], settings=load_settings(environ={}), translator=Watching())
     assert "hunter2secret" not in repr(seen)
+
+
+@pytest.mark.spark
+def test_a_run_reports_by_the_translators_key_and_a_users_check_follows_in_the_same_run(
+    tmp_path: Path, instance: DagsterInstance, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = LocationHarness(Home(folder=tmp_path), instance)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "jobs_of_test", raising=False)
+    land(harness.home.data, 0, 1, 2)
+    resources = {"spark_here": GivenSpark(spark)}
+    feeds = build_definitions(settings=harness.settings, resources=resources, translator=Lake(), executor=None)
+
+    @dg.asset_check(asset=get_asset_key(feeds, "sums", "here"), blocking=True)
+    def sums_are_there(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        there = context.instance.get_materialized_partitions(SUMS)
+        return dg.AssetCheckResult(passed=context.partition_key in there)
+
+    made = dg.Definitions.merge(feeds, dg.Definitions(asset_checks=[sums_are_there]))
+    result = made.resolve_implicit_global_asset_job_def().execute_in_process(
+        asset_selection=[SUMS], partition_key=key(0), instance=instance
+    )
+    assert instance.get_materialized_partitions(SUMS) == {key(0)}
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert (evaluation.asset_key, evaluation.passed) == (SUMS, True)
+    sys.modules.pop("jobs_of_test", None)

@@ -1,0 +1,123 @@
+"""What users need to test their entities: days of a location in seconds, in temporary storage.
+
+The decisions are those of the sensors, and so are windows, gates, late data and retries. The work itself is replaced by
+work that only takes time: call the function of a process with small DataFrames to test it. Needs neither Dagster nor
+Spark nor pytest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from feed_assets.operations.recording import record_location
+from feed_assets.operations.simulating.parts import Arrival
+from feed_assets.operations.simulating.simulation import LogLine, SimulatedEvent, Simulation, SimulationSettings
+from feed_assets.plan.location import Declared, Location, declare_location, load_location
+from feed_assets.settings import Settings, load_settings
+from feed_assets.state.database import Database
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.timing.dates import parse_datetime, render_datetime
+
+__all__ = ["Arrival", "LogLine", "SimulatedEvent", "SimulatedLocation", "simulate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedLocation:
+    """A location after its simulation. Times are texts such as `2026-01-01T00:00Z`; a cluster is named if there are
+    several.
+    """
+
+    log: Sequence[LogLine]
+    _location: Location = field(repr=False)
+    _database: Database = field(repr=False)
+
+    def ran(self, process: str, cluster: str | None = None) -> list[str]:
+        """Return the instances that a process has run, in order; one that was repeated is named again."""
+        runs = {SimulatedEvent.RUN, SimulatedEvent.LATE_RUN}
+        where = self._cluster_of(process, cluster)
+        return [
+            render_datetime(line.nominal_time)
+            for line in self.log
+            if line.what in runs and (line.entity, line.cluster) == (process, where) and line.nominal_time is not None
+        ]
+
+    def read(self, process: str, instance: str, cluster: str | None = None) -> dict[str, list[str]]:
+        """Return the instances that the last attempt of an instance has read, by input; nothing if there was none."""
+        key = (process, self._cluster_of(process, cluster), parse_datetime(instance))
+        with self._database.read() as connection:
+            row = ProcessInstances(connection).get(*key)
+        return {each.name: list(map(render_datetime, each.nominal_times)) for each in (row.inputs if row else ())}
+
+    def _cluster_of(self, process: str, cluster: str | None) -> str:
+        found = sorted(where for name, where in self._location.plan.processes if name == process)
+        if cluster is None and len(found) == 1:
+            return found[0]
+        if cluster not in found:
+            raise LookupError(f"process {process!r} is on {', '.join(found) or 'no cluster'}; name one")
+        return cluster
+
+
+@contextmanager
+def simulate(
+    arrivals: Mapping[str, Iterable[str]] | Sequence[Arrival],
+    *,
+    start: str,
+    end: str,
+    entities: Sequence[Declared] | None = None,
+    folder: Path | None = None,
+    settings: Settings | None = None,
+    every: timedelta = timedelta(minutes=15),
+    run_time: timedelta = timedelta(minutes=10),
+) -> Iterator[SimulatedLocation]:
+    """Simulate a location from `start` to `end`, and remove it with the context.
+
+    Args:
+        arrivals: the instances of each external feed that arrive, each an hour after its nominal time; or arrivals
+            with their own times.
+        start: when the clock starts, such as `2026-01-01T00:00Z`.
+        end: when it ends.
+        entities: entities built in Python and functions declared with `process`; None loads the files named in the
+            settings.
+        folder: the folder of the project, where the search for `feed_assets.yaml` begins.
+        settings: None reads them.
+        every: the interval between the ticks of the sensors.
+        run_time: how long a run takes.
+
+    Raises:
+        DefinitionsError: an entity is wrong.
+        LookupError: an arrival is of no feed that is declared.
+    """
+    settings = settings or load_settings(start=folder)
+    begun = parse_datetime(start)
+    if entities is None:
+        location = load_location(settings.model_copy(update={"strict": True}), begun)
+    else:
+        location = declare_location(entities, begun, settings.root)
+    coming = arrivals if isinstance(arrivals, Sequence) else [*_arrivals_of(location, arrivals)]
+    simulation = Simulation(
+        plan=location.plan,
+        record=lambda database: record_location(database, settings, location, begun),
+        arrivals=coming,
+        settings=SimulationSettings(start=begun, end=parse_datetime(end), every=every, run_time=run_time),
+    )
+    try:
+        log = tuple(simulation.run())
+        yield SimulatedLocation(log=log, _location=location, _database=simulation.database)
+    finally:
+        simulation.close()
+
+
+def _arrivals_of(location: Location, arrivals: Mapping[str, Iterable[str]]) -> Iterator[Arrival]:
+    for name, instances in arrivals.items():
+        records = [record for record in location.plan.feeds.values() if record.feed == name and record.is_external]
+        if not records:
+            known = sorted({record.feed for record in location.plan.feeds.values() if record.is_external})
+            raise LookupError(f"no external feed {name!r} is declared; there is {', '.join(known) or 'none'}")
+        for record in records:
+            for text in instances:
+                time: datetime = parse_datetime(text)
+                yield Arrival(
+                    at=time + timedelta(hours=1), feed=name, cluster=record.cluster, nominal_time=time, content="1"
+                )
