@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from dagster import AssetKey, AssetSpec, PartitionsDefinition
 
-from feed_assets.entities.common import Kind
 from feed_assets.entities.maps import EMPTY
 from feed_assets.errors import describe_error
 from feed_assets.masking import mask
@@ -55,7 +54,7 @@ class FeedAssetsTranslatorData:
         partitions_def: the partitions of the asset, which are the instances.
     """
 
-    kind: Kind
+    kind: Literal["feed", "process"]
     name: str
     cluster: str
     frequency: str
@@ -119,7 +118,7 @@ def feed_data(
     """
     facts = [each.facts for each in (record, made_by) if each is not None]
     return FeedAssetsTranslatorData(
-        kind=Kind.FEED,
+        kind="feed",
         name=record.feed,
         cluster=record.cluster,
         asset_key=AssetKey([record.cluster, record.feed]),
@@ -143,7 +142,7 @@ def process_data(
     is_clear = process.key not in plan.feeds
     asset_key = AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
     return FeedAssetsTranslatorData(
-        kind=Kind.PROCESS,
+        kind="process",
         name=process.process,
         cluster=process.cluster,
         asset_key=asset_key,
@@ -209,7 +208,7 @@ def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) 
     if spec.key != data.asset_key and spec.description is not None:
         default, own = (render_selection(key.to_user_string()) for key in (data.asset_key, spec.key))
         spec = spec.replace_attributes(description=spec.description.replace(default, own))
-    identity = (names.META_CLUSTER, names.META_FEED if data.kind is Kind.FEED else names.META_PROCESS)
+    identity = (names.META_CLUSTER, names.META_FEED if data.kind == "feed" else names.META_PROCESS)
     if all(name in spec.metadata for name in identity):
         return spec
     return spec.merge_attributes(metadata={name: data.metadata[name] for name in identity})

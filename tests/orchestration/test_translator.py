@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from feed_assets import (
     FeedAssetsTranslator,
     FeedAssetsTranslatorData,
-    Kind,
     build_assets,
     build_definitions,
     get_asset_key,
@@ -105,7 +104,7 @@ def test_assets_alone_bring_their_resources_and_can_be_materialized_by_other_def
 
 def test_a_subclass_can_be_tried_on_data_of_ones_own() -> None:
     data = FeedAssetsTranslatorData(
-        kind=Kind.FEED,
+        kind="feed",
         name="clicks",
         cluster="here",
         frequency="days(1)",
