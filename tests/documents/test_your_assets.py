@@ -43,6 +43,7 @@ def test_the_assets_of_the_page_make_a_feed_and_read_one(tmp_path: Path, monkeyp
         made = materialize(defs, instance, "orders")
         assert made["dagster/row_count"] == 3
         assert sorted(each.name for each in (tmp_path / "data" / "orders" / DAY).iterdir()) == ["orders.csv"]
+        assert materialize(defs, instance, "raw")["total"] == 13, "without a tick in between"
 
 
 def materialize(defs: Definitions, instance: DagsterInstance, name: str) -> dict[str, object]:
