@@ -2,6 +2,7 @@
 
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
+from feed_assets.state.records import LackingFeed
 from tests.state.samples import arrival_poll, hour
 
 
@@ -38,3 +39,17 @@ def test_removed_polls_are_gone(database: Database) -> None:
         polls.put([arrival_poll(0), arrival_poll(1)])
         polls.remove([arrival_poll(0).key, arrival_poll(7).key])
         assert [poll.nominal_time for poll in polls.due("primary", hour(99), 10)] == [hour(1)]
+
+
+def test_feeds_with_instances_that_were_not_found_are_counted_and_forgotten(database: Database) -> None:
+    with database.begin() as connection:
+        polls = ArrivalPolls(connection)
+        polls.put([arrival_poll(2, found="MISSING|0|0"), arrival_poll(1, found="EMPTY|0|1"), arrival_poll(0, found="")])
+        polls.put(
+            [arrival_poll(3, found="obstacle|x", obstacle="x"), arrival_poll(4, cluster="backup", found="MISSING|0|0")]
+        )
+        asked = {("clicks", "primary"), ("weather", "primary")}
+        assert polls.lacking(asked) == [LackingFeed("clicks", "primary", 2, hour(1))]
+        polls.forget([("clicks", "primary")])
+        assert polls.lacking(asked) == []
+        assert polls.find("clicks", "backup", hour(4)) is not None
