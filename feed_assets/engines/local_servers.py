@@ -26,9 +26,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
+from time import sleep
 from types import MappingProxyType
 from typing import IO
 
+from feed_assets.clock import TimeBudget
 from feed_assets.engines.errors import ServiceError
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.installation import spark_environment
@@ -52,6 +54,7 @@ _DEFAULTS = MappingProxyType(
 )
 """Sessions do not see each other's files, as in pyspark's own local server, and work of dead clients is given up."""
 _OWN = MappingProxyType({"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": "0"})
+_PATIENCE_SECONDS, _POLL_SECONDS = 60.0, 0.2
 _NO_MACHINE = "JAVA_GATEWAY_EXITED"
 _OF_SPARK = re.compile(r"(?:JAVA|JDK|SPARK|PYSPARK|HADOOP|YARN|HIVE|AWS|AZURE|GOOGLE)_\w+|PYTHONPATH|TZ")
 """Variables of the environment that change what a server does; AWS_SECRET_ACCESS_KEY, HADOOP_CONF_DIR."""
@@ -130,16 +133,19 @@ class ServerUse:
         """Return the URL of the server, with its token; start the server if none runs.
 
         Raises:
-            ServiceError: it does not start.
+            ServiceError: it does not start, or does not answer.
         """
         if (found := self.find()) is not None:
             return found
         with (self._folder / START).open("a") as start:
             fcntl.flock(start, fcntl.LOCK_EX)
-            if (found := self.find()) is not None:
-                return found
-            with (self._folder / ALIVE).open("a") as alive:
-                fcntl.flock(alive, fcntl.LOCK_EX)  # a keeper whose server has died is about to end
+            patience = TimeBudget(_PATIENCE_SECONDS)
+            while self.is_running():  # perhaps not for long: a keeper whose server has died is about to end
+                if (found := self.find()) is not None:
+                    return found
+                if patience.is_spent:
+                    raise self._failure("it runs, but does not answer")
+                sleep(_POLL_SECONDS)
             self._start(start)
         if (found := self.find()) is not None:
             return found
@@ -183,7 +189,7 @@ class ServerUse:
             reason = "; ".join(last_lines(log.read_text(errors="replace").splitlines())[-3:])
         return ServiceError(
             service=f"the Spark Connect server of cluster {self._server.cluster}",
-            reason=f"it does not start: {reason}",
+            reason=f"it cannot be used: {reason}",
             next_step=f"Check that JAVA_HOME is Java 17 or later, and spark.conf of the cluster; see {log}.",
         )
 

@@ -55,11 +55,13 @@ def main(folder: Path, start_lock: int) -> None:
     request = json.load(sys.stdin)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with (folder / ALIVE).open("a") as alive, (folder / USERS).open("a") as users:
-        if not try_lock(alive):
-            _give_up(f"{folder} already has a keeper")
+        limit = threading.Timer(_START_SECONDS, _give_up, (f"it did not start within {_START_SECONDS:.0f} seconds",))
+        limit.start()
+        fcntl.flock(alive, fcntl.LOCK_EX)  # free, but for those who just look whether it is
         alive.truncate(0)
         print(os.getpid(), file=alive, flush=True)
         server = _start(folder, request["conf"])
+        limit.cancel()
         try:
             print(READY, flush=True)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,8 +77,6 @@ def _start(folder: Path, conf: Mapping[str, str]) -> "subprocess.Popen[bytes]":
 
     Its Python workers import from the working directory: of a client, they get no environment.
     """
-    limit = threading.Timer(_START_SECONDS, _give_up, (f"it did not start within {_START_SECONDS:.0f} seconds",))
-    limit.start()
     token = os.environ[TOKEN] = secrets.token_urlsafe(32)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
     try:
@@ -84,7 +84,6 @@ def _start(folder: Path, conf: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         port = _port_of(session)
     except Exception as exc:  # noqa: BLE001 - whatever it is, the starter reports it
         _give_up(render_cause(exc))
-    limit.cancel()
     new = folder / f"{ADDRESS}.new"
     new.touch(mode=0o600)
     new.write_text(f"sc://{HOST}:{port}/;token={token}")

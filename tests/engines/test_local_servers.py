@@ -152,7 +152,7 @@ def test_without_java_the_start_says_what_is_missing(temporary: Path, monkeypatc
     with pytest.raises(ServiceError) as caught, closing(use):
         use.connect()
     assert "Check that JAVA_HOME is Java 17 or later" in str(caught.value)
-    assert str(caught.value).startswith("the Spark Connect server of cluster here: it does not start: ")
+    assert str(caught.value).startswith("the Spark Connect server of cluster here: it cannot be used: ")
     assert "/nowhere/bin/java" in str(caught.value)
 
 
