@@ -168,11 +168,10 @@ class FeedIOManager(IOManager):
         return None if resource is None else resource.spark_session
 
     def _open_spark(self, record: FeedRecord) -> "SparkSession":
-        from feed_assets.orchestration.spark_resources import spark_resource
+        from feed_assets.orchestration.spark_resources import resource_of_process
 
-        session: SparkSession = spark_resource(
-            self.layout.plan.clusters[record.cluster], self.runtime.root
-        ).spark_session
+        cluster = self.layout.plan.clusters[record.cluster]
+        session: SparkSession = resource_of_process(cluster, self.runtime.root).spark_session
         return session
 
 

@@ -1,7 +1,9 @@
 """The Spark sessions of runs, and the servers that a code location uses. Imports no pyspark until a run begins."""
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -62,6 +64,18 @@ def spark_definition(cluster: ClusterRecord, root: Path) -> ResourceDefinition:
             resource.close()
 
     return ResourceDefinition(resource_fn=open_resource, description=f"The Spark session of cluster {cluster.name}.")
+
+
+@cache
+def resource_of_process(cluster: ClusterRecord, root: Path) -> "LazyPySparkResource":
+    """Return the resource for the sessions of a cluster that this process opens outside of runs, until it ends."""
+    if not cluster.keeps_server:
+        return spark_resource(cluster, root)
+    from feed_assets.orchestration.local_server_resource import LocalServerResource
+
+    resource = LocalServerResource.of(local_server(cluster, root), str(uuid4()))
+    atexit.register(resource.close)
+    return resource
 
 
 def spark_resource(cluster: ClusterRecord, root: Path) -> "LazyPySparkResource":

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,12 @@ def test_a_new_project_is_valid_even_strictly_and_for_its_functions(importable: 
     validated = CliRunner().invoke(main, ["validate", "--strict"])
     assert (validated.exit_code, validated.stdout) == (0, "")
     assert "usable: 1 cluster, 2 feeds, 1 process" in validated.stderr
+
+
+@pytest.mark.spark
+def test_the_tests_of_a_new_project_pass(shop: Path) -> None:
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"], capture_output=True, text=True)
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_dagster_loads_a_new_project(importable: Path) -> None:

@@ -83,7 +83,8 @@ def iter_project_files(
         "distribution": name,
         "package": package,
         "today": f"{example.as_of:%Y-%m-%d}",
-        "yesterday": example.days[-1],
+        "first": example.days[0],
+        "last": example.days[-1],
     }
     for file in ("README.md", "pyproject.toml", "definitions.py", "feed_assets.yaml"):
         yield file, read_template(file, values)
