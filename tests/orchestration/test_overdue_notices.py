@@ -100,7 +100,7 @@ def test_the_text_is_what_the_command_says_in_words_and_in_json(
     }.items():
         monkeypatch.setenv(name, value)
     asked = ("why", "summing", "2026-01-01T00:00Z", "--output")
-    assert run(*asked, "text").stdout.startswith(text + "\n")
+    assert run(*asked, "text", "--all").stdout.startswith(text + "\n")
     (in_json,) = json.loads(run(*asked, "json").stdout)["instances"]
     assert list(lines(in_json)) == text.splitlines()
 
@@ -112,6 +112,8 @@ def lines(explanation: dict[str, Any], depth: int = 0) -> Iterator[str]:
     yield f"{'  ' * depth}{mark}{kind} {name} on {cluster} at {explanation['nominal_time']} is {explanation['status']}"
     for reason in explanation["reasons"]:
         yield f"{'  ' * (depth + 1)}- {reason['text']}{':' if reason['causes'] else ''}"
+        if reason["command"]:
+            yield f"{'  ' * (depth + 1)}  $ {reason['command']}"
         for cause in reason["causes"]:
             yield from lines(cause, depth + 2)
 
