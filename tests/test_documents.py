@@ -71,11 +71,11 @@ def test_make_help_lists_every_target() -> None:
     assert {line.split()[1] for line in listing.splitlines()} == make_targets()
 
 
-def test_commands_of_the_readme_are_accepted_by_dagster_and_us() -> None:
+def test_commands_of_the_readme_and_the_tour_are_accepted_by_dagster_and_us() -> None:
     from dagster._cli import create_dagster_cli
 
     groups: dict[str, click.Command] = {"dagster": create_dagster_cli(), "feed-assets": main}
-    for body in fences(ROOT / "README.md", "console"):
+    for body in (*fences(ROOT / "README.md", "console"), *fences(ROOT / "docs" / "tour.md", "console")):
         for line in (line.removeprefix("$ ").split("#")[0] for line in body.splitlines()):
             words = line.split(">")[0].split()
             if words and words[0] in groups:
@@ -95,11 +95,11 @@ def parse_command(command: click.Command, words: list[str]) -> None:
     assert written <= options, (command.name, written - options)
 
 
-def test_python_of_the_readme_is_python_and_its_names_are_public() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    for body in fences(ROOT / "README.md", "python"):
+def test_python_of_the_tour_is_python_and_its_names_are_public() -> None:
+    tour = (ROOT / "docs" / "tour.md").read_text("utf-8")
+    for body in fences(ROOT / "docs" / "tour.md", "python"):
         ast.parse(body)
-    found = re.search(r"`from feed_assets import ([\w,\s]+)`", readme)
+    found = re.search(r"`from feed_assets import ([\w,\s]+)`", tour)
     assert found is not None
     assert set(re.split(r",\s+", found[1])) <= set(feed_assets.__all__)
 
@@ -151,7 +151,7 @@ def test_files_that_are_named_exist(document: Path) -> None:
         assert any(place.exists() for place in places), name
 
 
-def test_the_numbers_of_instances_in_the_readme_are_those_of_the_example() -> None:
+def test_the_numbers_of_instances_in_the_demo_are_those_of_the_example() -> None:
     entities = ROOT / "examples/flights/entities/flights.yaml"
     loaded = load_files(
         [EntityFile(name=entities.name, content=entities.read_bytes())],
@@ -162,7 +162,7 @@ def test_the_numbers_of_instances_in_the_readme_are_those_of_the_example() -> No
         for entity in loaded.bundle.entities
         if isinstance(entity, (Feed, Process))
     }
-    (summary,) = fences(ROOT / "README.md", "text")
+    (summary,) = fences(ROOT / "docs" / "demo.md", "text")
     found = re.findall(r"^ ([a-z][a-z-]*) +([0-9]+) ", summary, re.MULTILINE)
     assert set(found) == expected
 

@@ -61,7 +61,7 @@ def test_a_defs_yaml_declares_what_its_entities_folder_holds(tmp_path: Path) -> 
 
 
 def test_a_scaffolded_component_is_that_of_the_readme_and_loads_with_its_example() -> None:
-    (shown,) = fences(ROOT / "README.md", "yml")
+    (shown,) = fences(ROOT / "docs" / "tour.md", "yml")
     with create_defs_folder_sandbox() as sandbox:
         folder = sandbox.scaffold_component(component_cls=FeedAssetsComponent)
         written = yaml.safe_load((folder / "defs.yaml").read_text())
