@@ -106,11 +106,8 @@ _FAILURES = frozenset(
 def _ended(context: OperationContext, row: ProcessInstance) -> Reason:
     log = context.run_url(row.run_id)
     facts = {"at": rendered(row.ended_at), "reason": row.reason, "run": row.run_id, "log": log}
-    text = f"it ended at {rendered(row.ended_at)}"
-    if log is not None or row.run_id:
-        text += f" in {log or describe_run(row.run_id)}"
-    if row.reason:
-        text += f": {row.reason}"
+    where = f" in {log or describe_run(row.run_id)}" if row.run_id else ""
+    text = f"it ended at {rendered(row.ended_at)}{where}" + (f": {row.reason}" if row.reason else "")
     has_failed = row.status in _FAILURES
     rerun = instance_command("rerun", row.process, row.nominal_time, row.cluster) if has_failed else None
     return Reason(code=ReasonCode.ENDED, text=text, blocks=has_failed, facts=facts, command=rerun)
