@@ -54,12 +54,12 @@ class Producer:
 
 def find_producers(plan: Plan, find_asset: FindAsset, cluster: str | None = None) -> Iterator[Producer]:
     """Yield the producers of the feeds of a plan, or of one cluster."""
-    for record in plan.feeds.values():
-        if record.produced_by is None or not record.is_external or cluster not in (None, record.cluster):
-            continue
-        found = find_asset(record.key)
-        if found is not None:
-            yield Producer(record=record, asset=AssetKey(list(record.produced_by)), own=found[0], grid=found[1])
+    for each in plan.clusters if cluster is None else (cluster,):
+        for record in plan.announced_on(each):
+            found = find_asset(record.key)
+            if found is not None:
+                asset = AssetKey(list(record.produced_by or ()))
+                yield Producer(record=record, asset=asset, own=found[0], grid=found[1])
 
 
 def producer_dep(producer: Producer) -> AssetDep:

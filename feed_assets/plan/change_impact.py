@@ -21,9 +21,10 @@ from feed_assets.plan.difference_records import (
     RetentionDifference,
 )
 from feed_assets.plan.differences import find_running
-from feed_assets.plan.records import Key, RetentionRecord
+from feed_assets.plan.records import Key
 from feed_assets.plan.release_fingerprint import Step
 from feed_assets.plan.retention import compile_retention, find_stricter
+from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.plan.spans import FOREVER, InstanceRange, Span, count_ranges, validity_of
 from feed_assets.timing.errors import TimingError
 from feed_assets.timing.grids import is_same_grid

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeAlias
-from zoneinfo import ZoneInfo
 
-from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.existing import Existing
 from feed_assets.entities.feed import ClusterRole, FeedFormat
 from feed_assets.entities.process import CatchUp, Order, RetryPolicy, Workflow
 from feed_assets.issues import EntityKey
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.plan.copy_options import CopyOptions
+from feed_assets.plan.retention_records import RetentionRecord
 from feed_assets.timing.frequency import Frequency
 from feed_assets.timing.sequence import InstanceSequence
 from feed_assets.timing.templates import PathTemplate
@@ -170,65 +169,6 @@ class EntityFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedLocation:
-    """A location of a feed on a cluster that is under retention.
-
-    `obstacle` is why nothing is ever removed there, as a clause for a message; None if there is no obstacle.
-    """
-
-    kind: LocationKind
-    store: StoreAddress
-    template: PathTemplate
-    obstacle: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepLimits:
-    """The most that one sweep may evict of a feed without confirmation: a share (0 to 1), a number, and bytes."""
-
-    share: float = 0.5
-    instances: int = 10_000
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRecord:
-    """How long instances of a feed are kept on a cluster; the fields have the meaning of those of `Retention`.
-
-    At least one of `limit`, `max_instances` and `max_bytes` is set. `stops_at` is the end of the validity if retention
-    stops with it: instances are never judged as of a later moment. `cadence` is the interval between sweeps, `trash`
-    the time for which removed data can be restored. `priority` is from 2 (first) to -2; `queue` is only displayed.
-    `archive` is for the data; accompanying files go to the trash. `partition` is that of a table, in its time zone:
-    such an instance is a whole period, and older than the limit when all of the period is.
-    """
-
-    limit: Frequency | None
-    action: RetentionAction = RetentionAction.DELETE
-    keep_newest: int = 0
-    max_instances: int | None = None
-    max_bytes: int | None = None
-    until_read_by: tuple[str, ...] = ()
-    until_replicated_to: tuple[str, ...] = ()
-    stops_at: datetime | None = None
-    cadence: Frequency
-    trash: Frequency
-    sweep_limits: SweepLimits = SweepLimits()
-    priority: int = 0
-    queue: str | None = None
-    locations: tuple[RetainedLocation, ...] = ()
-    archive: tuple[StoreAddress, PathTemplate] | None = None
-    partition: tuple[PathTemplate, ZoneInfo] | None = None
-
-    def judged_at(self, as_of: datetime) -> datetime:
-        """Return the moment as of which instances are judged: at the latest the time at which retention stops."""
-        return as_of if self.stops_at is None else min(as_of, self.stops_at)
-
-    def has_expired(self, nominal_time: datetime, as_of: datetime) -> bool:
-        """Return whether an instance is older than the limit of age, if there is one."""
-        return self.limit is not None and self.judged_at(as_of) - nominal_time > self.limit.as_duration()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FeedRecord:
     """A feed on one cluster. Its instances are partitions of a `table`, or directories if that is None.
 
@@ -365,12 +305,22 @@ class Plan:
     feeds: Mapping[Key, FeedRecord]
     processes: Mapping[Key, ProcessRecord]
     _reads: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+    _announced: Mapping[str, tuple[FeedRecord, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         reads: dict[str, set[str]] = {}
         for record in self.processes.values():
             reads.setdefault(record.cluster, {record.cluster}).update(edge.feed_cluster for edge in record.inputs)
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
+        announced: dict[str, tuple[FeedRecord, ...]] = {}
+        for feed in self.feeds.values():
+            if feed.is_external and not feed.is_polled:
+                announced[feed.cluster] = (*announced.get(feed.cluster, ()), feed)
+        object.__setattr__(self, "_announced", announced)
+
+    def announced_on(self, cluster: str) -> tuple[FeedRecord, ...]:
+        """Return the feeds of a cluster whose instances other assets produce and announce."""
+        return self._announced.get(cluster, ())
 
     def read_by(self, cluster: str) -> frozenset[str]:
         """Return the clusters from which processes and flows of a cluster read: itself, and the sources of replicas."""

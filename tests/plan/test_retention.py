@@ -9,7 +9,8 @@ from feed_assets.entities.cluster import Cluster
 from feed_assets.entities.common import LocationKind, RetentionAction
 from feed_assets.entities.feed import KEEP_BEYOND_VALIDITY, LIMIT_PROPERTY, Feed
 from feed_assets.plan.compile import compile_plan
-from feed_assets.plan.records import FeedRecord, RetentionRecord, SweepLimits
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.retention_records import RetentionRecord, SweepLimits
 from feed_assets.timing.dates import parse_datetime, parse_timezone
 from feed_assets.timing.frequency import parse_frequency
 

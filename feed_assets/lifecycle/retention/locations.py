@@ -5,7 +5,8 @@ from datetime import datetime
 
 from feed_assets.entities.places import Places
 from feed_assets.plan.addresses import StoreAddress
-from feed_assets.plan.records import FeedRecord, Plan, RetainedLocation
+from feed_assets.plan.records import FeedRecord, Plan
+from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
 

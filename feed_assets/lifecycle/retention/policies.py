@@ -3,7 +3,8 @@
 import hashlib
 import json
 
-from feed_assets.plan.records import FeedRecord, RetentionRecord
+from feed_assets.plan.records import FeedRecord
+from feed_assets.plan.retention_records import RetentionRecord
 
 _VERSION = 1
 

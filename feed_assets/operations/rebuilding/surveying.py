@@ -8,7 +8,8 @@ from datetime import datetime
 from feed_assets.entities.common import LocationKind
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances
 from feed_assets.lifecycle.retention.eligibility import collect_candidates
-from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord, RetainedLocation
+from feed_assets.plan.records import FeedRecord, Plan, ProcessRecord
+from feed_assets.plan.retention_records import RetainedLocation
 from feed_assets.storage.manifests import Publication
 from feed_assets.storage.pool import StorePool
 from feed_assets.storage.port import InstanceStore
