@@ -39,7 +39,7 @@ inputs:
   source: {{feed: {source}, start: "now(0,0)", end: "now(0,0)"}}
 outputs:
   result: {{feed: {result}, instance: "now(0,0)"}}
-workflow: {{engine: python, path: "examples.flights.jobs:route_summary"}}
+workflow: {{engine: python, path: "benchmarks.jobs:count_source"}}
 retry: {{policy: exp-backoff, delay: minutes(5), attempts: 3}}
 tags: {{owner: ops}}
 """

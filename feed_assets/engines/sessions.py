@@ -38,6 +38,7 @@ _PROCESS_DEFAULTS = MappingProxyType(
 _LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
 _ERROR_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CLOSED = "SESSION_CLOSED"
+_STILL_ENDING = "SPARK_CONNECT_ILLEGAL_STATE"
 _LOCAL_RETRIES = 4
 _TAG_PREFIX = "feed-assets-run-"
 
@@ -161,19 +162,21 @@ def tag_session(spark: "SparkSession", run_id: str) -> None:
 def interrupt_run(remote: str, run_id: str) -> int:
     """Stop the operations of a run on a Spark Connect server, from any process, and return how many there were.
 
-    The run's session must have been created with its id (see `session_conf`). It is closed.
+    The run's session must have been created with its id (see `session_conf`). It is closed; if an operation is still
+    ending, the server closes it later by itself.
     """
     from pyspark.errors import PySparkException
 
     client = open_client(_with_session_id(remote, run_id))
     try:
-        stopped = len(client.interrupt_all() or ())
-        client.release_session()
+        stopped = 0
+        try:
+            stopped = len(client.interrupt_all() or ())
+            client.release_session()
+        except PySparkException as exc:
+            if not any(state in str(exc) for state in (_CLOSED, _STILL_ENDING)):
+                raise
         return stopped
-    except PySparkException as exc:
-        if _CLOSED not in str(exc):
-            raise
-        return 0
     finally:
         client.close()
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare
 
-WITHOUT_STATE = {"validate", "mirror new", "import-falcon", "export-falcon", "simulate"}
+WITHOUT_STATE = {"validate", "settings", "mirror new", "import-falcon", "export-falcon", "simulate"}
 """Commands that read files only, or keep their record to themselves."""
 
 

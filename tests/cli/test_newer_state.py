@@ -10,7 +10,7 @@ from feed_assets.state.schema import VERSION_TABLE
 from tests.cli.project import run
 from tests.cli.test_golden import COMMANDS, prepare
 
-WITHOUT_STATE = {"validate", "mirror new", "import-falcon", "export-falcon", "simulate"}
+WITHOUT_STATE = {"validate", "settings", "mirror new", "import-falcon", "export-falcon", "simulate"}
 
 
 def test_every_command_refuses_it_in_one_sentence_and_changes_nothing(
