@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import NamedTuple
 
 from feed_assets.entities.errors import ColumnsError
 
@@ -32,10 +33,23 @@ _OF_OTHERS: Mapping[str, str] = MappingProxyType(
 )
 """Names of types elsewhere, and what they are in Spark."""
 
+_SPARK_NAMES: Mapping[str, str] = MappingProxyType(
+    {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"}
+)
+"""Names of types that can be declared, and those under which Spark shows them."""
+
 _CLOSES = {")": "(", ">": "<"}
 _QUOTES = "`'\""
 _TYPE = re.compile(r"(\w+)\s*")  # the beginning of decimal(10,2), array<int> NOT NULL
 _COLUMN = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s:`]+))(?:\s*:\s*|\s+)(\S.*)", re.DOTALL)  # a int; a: int; `a b` date
+_COMMENTED = re.compile(r"(.*?)\s+COMMENT\s+(['\"])(.*)\2", re.DOTALL | re.IGNORECASE)  # date COMMENT 'y, m'
+
+
+class ColumnFacts(NamedTuple):
+    """The type of a column, as Spark shows it, and its comment."""
+
+    type: str
+    comment: str | None
 
 
 def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
@@ -48,6 +62,17 @@ def parse_columns(text: str) -> tuple[tuple[str, str], ...]:
     (('origin', 'string'), ('stops', 'array<struct<a: int, b: decimal(10,2)>>'), ('a b', "date COMMENT 'y, m'"))
     """
     return tuple(_column(text, part.strip()) for part in _split(text))
+
+
+def describe_column(kind: str) -> ColumnFacts:
+    """Return what `parse_columns` found behind a column's name as type and comment.
+
+    >>> describe_column("long"), describe_column("date COMMENT 'y, m'")
+    (ColumnFacts(type='bigint', comment=None), ColumnFacts(type='date', comment='y, m'))
+    """
+    found = _COMMENTED.fullmatch(kind)
+    text, comment = (found[1], found[3]) if found is not None else (kind, None)
+    return ColumnFacts(_SPARK_NAMES.get(text.lower(), text), comment)
 
 
 def find_unknown_type(text: str) -> str | None:

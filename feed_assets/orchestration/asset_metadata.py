@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from dagster import MetadataValue, TableColumn, TableSchema
 
-from feed_assets.entities.columns import parse_columns
+from feed_assets.entities.columns import describe_column, parse_columns
 from feed_assets.masking import mask, mask_values
 from feed_assets.orchestration import names
 from feed_assets.orchestration.code_references import CodeReferences
@@ -52,9 +52,19 @@ def process_metadata(process: ProcessRecord, references: CodeReferences | None) 
     return {**mask_values(metadata), **(references.of_process(process) if references else {})}
 
 
-def column_schema(columns: Iterable[tuple[str, str]]) -> TableSchema:
-    """Return columns, each (name, type), in the form of Dagster."""
-    return TableSchema(columns=[TableColumn(name=name, type=kind) for name, kind in columns])
+def column_schema(columns: Iterable[tuple[str, str]], declared: str | None = None) -> TableSchema:
+    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
+
+    A type has the name that Spark gives to it, so that a declaration and what is written look the same.
+    """
+    described = {name: describe_column(kind) for name, kind in parse_columns(declared)} if declared else {}
+    found = ((name, describe_column(kind)) for name, kind in columns)
+    return TableSchema(
+        columns=[
+            TableColumn(name=name, type=known.type, description=known.comment or described.get(name, known).comment)
+            for name, known in found
+        ]
+    )
 
 
 def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid) -> str:
@@ -148,8 +158,8 @@ def feed_url(record: FeedRecord) -> str:
 
 
 def _validity(sequence: InstanceSequence) -> str:
-    until = render_datetime(sequence.end) if sequence.end else "no end"
-    return f"{render_datetime(sequence.start)} to {until}"
+    until = f" to {render_datetime(sequence.end)}" if sequence.end else ""
+    return f"from {render_datetime(sequence.start)}{until}"
 
 
 def _retries(process: ProcessRecord) -> str:
@@ -161,18 +171,19 @@ def _retries(process: ProcessRecord) -> str:
 def _maker(process: ProcessRecord, known: str | None) -> Iterator[str]:
     """Yield paragraphs about the process that makes a feed; without its description if the feed has the same."""
     text = process.facts.description
-    yield f"Made by **{process.process}** ({process.work})" + (f": {text}" if text and text != known else ".")
+    yield f"Made by **{process.process}** (`{process.work}`)" + (f": {text}" if text and text != known else ".")
     yield from _windows(process)
 
 
 def _windows(process: ProcessRecord) -> Iterator[str]:
     if process.inputs:
         rows = (
-            f"| {edge.name} | {edge.feed}{f' on {edge.feed_cluster}' if edge.feed_cluster != edge.cluster else ''} "
-            f"| `{edge.window.start}` to `{edge.window.end}` | {'yes' if edge.optional else ''} |"
+            f"| {edge.name}{' (optional)' if edge.optional else ''} "
+            f"| {edge.feed}{f' on {edge.feed_cluster}' if edge.feed_cluster != edge.cluster else ''} "
+            f"| `{edge.window.start}` to `{edge.window.end}` |"
             for edge in process.inputs
         )
-        yield "\n".join(["| input | feed | window | optional |", "|---|---|---|---|", *rows])
+        yield "\n".join(["| input | feed | window |", "|---|---|---|", *rows])
 
 
 def _instances(sequence: InstanceSequence) -> str:

@@ -1,6 +1,6 @@
 """Compare the columns that a run writes with those written before: a check that warns when they are others."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dagster import AssetCheckKey, AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, DagsterInstance
@@ -9,13 +9,13 @@ from dagster import TableSchema as Schema
 from feed_assets.entities.process import WorkflowEngine
 from feed_assets.orchestration.asset_metadata import COLUMN_SCHEMA
 from feed_assets.plan.records import FeedRecord, ProcessRecord
+from feed_assets.plan.rendering import render_first
 
 COLUMNS_CHECK = "column_schema_change"
 """The name that Dagster gives to this check."""
 
 _KNOWS_COLUMNS = frozenset({WorkflowEngine.PYTHON.value, WorkflowEngine.SQL.value})
 _LOOKED_THROUGH = 10
-_NAMED = 20
 """The newest materializations of an asset that are searched for columns; arrivals and restored instances have none."""
 
 
@@ -58,14 +58,8 @@ class ColumnChanges:
                 check_name=check.name,
                 passed=not found,
                 severity=AssetCheckSeverity.WARN,
-                description=_list(found) if found else known,
+                description=render_first(found) if found else known,
             )
-
-
-def _list(found: Sequence[str]) -> str:
-    """Return the first differences as a list in Markdown."""
-    more = [f"and {len(found) - _NAMED:,} more"] if len(found) > _NAMED else []
-    return "\n".join(f"- {text}" for text in [*found[:_NAMED], *more])
 
 
 def find_last_columns(instance: DagsterInstance, asset: AssetKey) -> dict[str, str] | None:

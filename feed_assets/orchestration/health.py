@@ -14,7 +14,7 @@ from feed_assets.masking import mask
 from feed_assets.operations.restores import HELD, is_restored
 from feed_assets.orchestration import names
 from feed_assets.plan.records import Plan
-from feed_assets.plan.rendering import counted
+from feed_assets.plan.rendering import counted, render_first
 from feed_assets.state.arrival_polls import ArrivalPolls
 from feed_assets.state.database import Database
 from feed_assets.state.records import LackingFeed, ObstructedFeed, TickFailure, TickStep
@@ -47,15 +47,19 @@ class Health:
         """Return the result of the check on a location's asset: passed if no file has an error and nothing fails."""
         errors = [issue for issue in self.issues if issue.severity is Severity.ERROR]
         failing = self._sentences()
+        numbers = (len(errors), "error"), (len(self.issues) - len(errors), "warning"), (len(failing), "failure")
+        counts = ", ".join(counted(count, noun) for count, noun in numbers)
+        texts = {"issues": [issue.render() for issue in self.issues], "failures": failing}
+        found = {name: sentences for name, sentences in texts.items() if sentences}
         return AssetCheckEvaluation(
             asset_key=location,
             check_name=names.LOCATION_CHECK,
             passed=not errors and not failing,
             severity=AssetCheckSeverity.ERROR,
-            description=f"{len(errors)} errors, {len(self.issues) - len(errors)} warnings, {len(failing)} failures",
+            description="\n\n".join([counts, *map(render_first, found.values())]),
             metadata={
-                "issues": MetadataValue.md("\n".join(f"- {issue.render()}" for issue in self.issues) or "none"),
-                "failures": MetadataValue.md("\n".join(f"- {sentence}" for sentence in failing) or "none"),
+                name: MetadataValue.md("\n".join(f"- {sentence}" for sentence in sentences))
+                for name, sentences in found.items()
             },
         )
 

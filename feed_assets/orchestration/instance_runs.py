@@ -269,20 +269,19 @@ class InstanceRun:
             AssetMaterialization(
                 asset_key=asset_key,
                 partition=partition,
-                metadata={**published_metadata(done), **self._preview(done)},
+                metadata=published_metadata(done, self._preview(done)),
                 tags={names.DATA_VERSION: done.content.digest},
             )
         )
 
-    def _preview(self, done: Published) -> dict[str, TableMetadataValue]:
+    def _preview(self, done: Published) -> TableMetadataValue | None:
         if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
-            return {}
+            return None
         try:
-            found = build_preview(self.runtime.run_stores.get(done.record.store), done)
+            return build_preview(self.runtime.run_stores.get(done.record.store), done)
         except (FeedAssetsError, OSError, ValueError) as exc:
             self.context.log.info(mask(f"no preview of {done.url}: {exc}"))
-            return {}
-        return {} if found is None else {names.META_PREVIEW: found}
+            return None
 
 
 def in_order(order: Order, labels: Sequence[str]) -> Sequence[str]:

@@ -56,6 +56,7 @@ from feed_assets.orchestration.reloading import follow_definitions
 from feed_assets.orchestration.runtime import Runtime
 from feed_assets.orchestration.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
 from feed_assets.plan.records import ClusterRecord, Key, Plan
+from feed_assets.plan.rendering import counted
 from feed_assets.state.database import Database
 from feed_assets.state.records import TickStep
 from feed_assets.timing.dates import render_datetime
@@ -273,15 +274,14 @@ def log_exhausted(plan: Plan, retried: RetryResult) -> None:
 def describe(
     arrivals: ArrivalResult, readiness: ReadinessResult, reported: int, explained: int, active: ActiveDefinitions
 ) -> str:
-    """Return a phrase that summarizes a tick without requests."""
-    more = "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
-    more += f"; {len(active.not_yet)} processes wait for Dagster to load them" if active.not_yet else ""
-    more += "; safe mode is on" if active.is_safe_mode else ""
-    return (
-        f"{arrivals.polled} polls, {arrivals.arrived} arrivals, {readiness.materialized} new process instances, "
-        f"{readiness.ready} ready, {readiness.timed_out} timed out, {reported} events reported, "
-        f"{explained} explained{more}"
-    )
+    """Return a phrase that summarizes a tick without requests: what happened, or that nothing did."""
+    new, told = counted(readiness.materialized, "new process instance"), counted(reported, "event")
+    counts = [counted(arrivals.polled, "poll"), counted(arrivals.arrived, "arrival"), new, f"{readiness.ready} ready"]
+    counts += [f"{readiness.timed_out} timed out", f"{told} reported", f"{explained} explained"]
+    said = ", ".join(text for text in counts if not text.startswith("0 ")) or "nothing new"
+    said += "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
+    said += f"; {len(active.not_yet)} processes wait for Dagster to load them" if active.not_yet else ""
+    return f"{said}; safe mode is on" if active.is_safe_mode else said
 
 
 def reconcile(

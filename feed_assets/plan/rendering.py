@@ -1,7 +1,7 @@
 """The text form of a difference: added, changed and removed entities, the consequences, and a line of counts."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from feed_assets.entities.common import Kind, label_of
@@ -57,6 +57,16 @@ def counted(count: int, noun: str) -> str:
     ('1 instance', '2,000 instances')
     """
     return f"{count} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def render_first(texts: Sequence[str], limit: int = 20) -> str:
+    """Return the first texts as a list in Markdown, and how many more there are.
+
+    >>> render_first(["one", "two", "three"], limit=1)
+    '- one\\n- and 2 more'
+    """
+    more = [f"and {len(texts) - limit:,} more"] if len(texts) > limit else []
+    return "\n".join(f"- {text}" for text in [*texts[:limit], *more])
 
 
 def _lines(difference: PlanDifference) -> Iterator[str]:

@@ -1,14 +1,21 @@
 """What an asset tells: the feed and the process that makes it, with links to what they are written in."""
 
 import os
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from examples.flights.place import Demo
 from feed_assets import FeedAssetsTranslator, FeedAssetsTranslatorData, build_definitions
+from feed_assets.clock import SystemClock
+from feed_assets.operations.scaffolding.projects import ProjectRequest, make_project
+from feed_assets.orchestration.asset_metadata import column_schema
 from feed_assets.orchestration.git_remotes import find_remote
-from feed_assets.settings import load_settings
+from feed_assets.settings import Settings, load_settings
+from tests.documents.markdown import ROOT
 from tests.orchestration.test_definitions import built, cluster, feed, output, process, window
 
 ENTITIES = """\
@@ -123,14 +130,14 @@ def test_a_worktree_has_the_remote_of_its_repository(tmp_path: Path) -> None:
 def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
     made = process(
         "p",
-        window("a", "today(-24,0)", "today(0,0)"),
+        {**window("a", "today(-24,0)", "today(0,0)"), **window("c", "today(0,0)", "today(0,0)", optional=True)},
         output("b"),
         description="Cleans.",
         tags={"owner": "platform", "tier": "2", "level": "gold"},
         pipelines=["nightly"],
     )
     described = feed("b", description="Clean rows.", tags={"owner": "ops@firm.org", "level": "gold"})
-    spec = node_of(built(feed("a"), described, made), "here", "b")
+    spec = node_of(built(feed("a"), feed("c"), described, made), "here", "b")
     assert spec.owners == ["ops@firm.org", "team:platform"]
     assert {name: value for name, value in spec.tags.items() if not name.startswith("dagster/")} == {
         "owner": "ops_firm.org",
@@ -140,17 +147,28 @@ def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
     }
     assert spec.description == (
         "Clean rows.\n\n"
-        "Made by **p** (python jobs:run): Cleans.\n\n"
-        "| input | feed | window | optional |\n|---|---|---|---|\n"
-        "| a | a | `today(-24,0)` to `today(0,0)` |  |\n\n"
+        "Made by **p** (`python jobs:run`): Cleans.\n\n"
+        "| input | feed | window |\n|---|---|---|\n"
+        "| a | a | `today(-24,0)` to `today(0,0)` |\n"
+        "| c (optional) | c | `today(0,0)` to `today(0,0)` |\n\n"
         "- **Location**: `memory://shop/b/${YEAR}/${MONTH}/${DAY}`, csv\n"
-        "- **Instances**: days(1) in UTC, 2026-01-01T00:00Z to 2026-03-01T00:00Z\n"
+        "- **Instances**: days(1) in UTC, from 2026-01-01T00:00Z to 2026-03-01T00:00Z\n"
         "- **Pipelines**: nightly\n\n"
         "```sh\n"
         "feed-assets why b 2026-01-01 --cluster here --kind feed\n"
         "dagster asset materialize --select 'key:\"here/b\"' --partition 2026-01-01\n"
         "```"
     )
+
+
+def test_columns_have_the_types_of_spark_and_the_comments_of_the_declaration() -> None:
+    declared = "id long COMMENT 'Of the order', `to pay` decimal(10,2) NOT NULL"
+    shown = node_of(built(feed("a", schema=declared)), "here", "a").metadata["dagster/column_schema"]
+    written = column_schema([("id", "bigint"), ("note", "string")], declared)
+    assert [[(each.name, each.type, each.description) for each in schema.columns] for schema in (shown, written)] == [
+        [("id", "bigint", "Of the order"), ("to pay", "decimal(10,2) NOT NULL", None)],
+        [("id", "bigint", "Of the order"), ("note", "string", None)],
+    ]
 
 
 def test_ops_have_readable_names_and_a_suffix_only_where_two_collide() -> None:
@@ -173,3 +191,36 @@ def test_the_command_of_a_description_has_the_key_that_a_translator_gives() -> N
     entities = [cluster(), feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b"))]
     made = build_definitions(entities, settings=load_settings(environ={}), translator=LakeTranslator())
     assert "--select 'key:\"lake/here/b\"'" in (node_of(made, "lake", "here", "b").description or "")
+
+
+def new_project(folder: Path) -> Settings:
+    make_project(ProjectRequest(folder=folder, as_of=datetime(2026, 1, 4, tzinfo=UTC)))
+    return load_settings(environ={}, start=folder)
+
+
+def demo(folder: Path) -> Settings:
+    place = Demo(folder=folder, port=0, seconds=1, s3="http://127.0.0.1:1")
+    return load_settings(environ=place.environment(SystemClock().now()), start=ROOT)
+
+
+@pytest.mark.parametrize(("settings_of", "count"), [(new_project, 4), (demo, 11)])
+def test_every_link_leads_to_the_lines_that_it_names(
+    tmp_path: Path, settings_of: Callable[[Path], Settings], count: int
+) -> None:
+    graph = build_definitions(settings=settings_of(tmp_path / "shop")).resolve_asset_graph()
+    links = {
+        (each.label, each.file_path, each.line_number)
+        for node in graph.asset_nodes
+        for each in getattr(node.metadata.get("dagster/code_references"), "code_references", ())
+        if isinstance(each, dg.LocalFileCodeReference)
+    }
+    assert len(links) == count
+    for label, file, line in links:
+        kind, _, name = (label or "").partition(" ")
+        lines = Path(file).read_text("utf-8").splitlines()[(line or 1) - 1 :]
+        if name:
+            assert lines[:2] == [f"kind: {kind}", f"name: {name}"]
+        elif line is None:
+            assert file.endswith(kind)
+        else:
+            assert lines[0].startswith(f"def {kind.rpartition(':')[2]}(")

@@ -57,8 +57,8 @@ def built(*entities: AnyEntity) -> dg.Definitions:
     return definitions
 
 
-def window(name: str, start: str, end: str) -> dict[str, object]:
-    return {name: {"feed": name, "start": start, "end": end}}
+def window(name: str, start: str, end: str, **fields: object) -> dict[str, object]:
+    return {name: {"feed": name, "start": start, "end": end, **fields}}
 
 
 def output(name: str, instance: str = "today(0,0)") -> dict[str, object]:
@@ -269,6 +269,9 @@ def test_one_bad_file_does_not_take_the_location_down(tmp_path: Path, caplog: py
         (evaluation,) = result.get_asset_check_evaluations()
     assert not evaluation.passed
     assert "weeks(1)" in evaluation.metadata["issues"].value
+    counts, said = (evaluation.description or "").split("\n\n")
+    assert (counts, said) == ("1 error, 0 warnings, 0 failures", evaluation.metadata["issues"].value)
+    assert "failures" not in evaluation.metadata
 
 
 def test_strict_settings_refuse_the_location(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 """The preview of an instance: who wants one, what is in it, and where it stops."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from dagster import MetadataValue, TableRecord
 
 from feed_assets import Cluster
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import remember
+from feed_assets.orchestration.materialization_metadata import published_metadata
 from feed_assets.orchestration.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord
@@ -69,3 +72,12 @@ def test_what_cannot_be_shown_has_no_preview(tmp_path: Path) -> None:
     (tmp_path / "a" / "2026" / "01" / "01").mkdir(parents=True)
     record = record_of(tmp_path.as_uri())
     assert build_preview(StorePool().get(record.store), published(record)) is None
+
+
+def test_what_people_look_for_stands_first_in_the_metadata() -> None:
+    done = replace(published(record_of("memory://shop"), "n"), rows=2, details={"code": "sha256:12"})
+    preview = MetadataValue.table([TableRecord({"n": "1"})])
+    assert [name.rpartition("/")[2] for name in published_metadata(done, preview)] == [
+        *("uri", "nominal_time", "rows", "bytes", "files", "seconds", "attempt", "preview", "inputs"),
+        *("code", "partition_row_count", "column_schema"),
+    ]

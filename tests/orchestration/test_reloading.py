@@ -65,8 +65,10 @@ def test_a_tick_follows_a_change_and_asks_for_no_run_that_dagster_cannot_make(ha
     entity_changes.submit(entity_context_of(harness), [NEW], and_schedule=True)
     result = harness.tick()
     assert not result.run_requests
-    assert "13 new process instances, 1 ready" in str(result.skip_reason)
-    assert "1 processes wait for Dagster to load them" in str(result.skip_reason)
+    assert result.skip_reason is not None
+    assert result.skip_reason.skip_message == (
+        "13 new process instances, 1 ready; 1 processes wait for Dagster to load them"
+    )
     harness.layout = follow_definitions(
         harness.runtime, harness.layout, harness.runtime.database(harness.instance), NOON
     ).layout
