@@ -21,7 +21,7 @@ from dagster import DagsterInstance, SensorResult, build_sensor_context
 from benchmarks.workload import CLUSTER, HOUR, land, pairs_of, write_entities
 from feed_assets.clock import FrozenClock
 from feed_assets.orchestration import definitions as building
-from feed_assets.orchestration.runtime import Runtime, open_runtime
+from feed_assets.orchestration.location.runtime import Runtime, open_runtime
 from feed_assets.settings import load_settings
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

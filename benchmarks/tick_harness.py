@@ -17,10 +17,10 @@ from feed_assets.clock import FrozenClock
 from feed_assets.lifecycle.releases.timeline import ReleaseTimeline
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.instances.arrival_notices import Notice, NoticeOutcome, record_notice
-from feed_assets.orchestration.layout import AssetLayout, lay_out
-from feed_assets.orchestration.runtime import Runtime
-from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor
-from feed_assets.orchestration.ticks import run_tick
+from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor
+from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 

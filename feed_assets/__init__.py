@@ -77,15 +77,15 @@ if TYPE_CHECKING:
     from feed_assets.errors import FeedAssetsError as FeedAssetsError
     from feed_assets.loading.process_functions import process as process
     from feed_assets.operations.errors import InstanceNotThereError as InstanceNotThereError
-    from feed_assets.orchestration.asset_keys import get_asset_key as get_asset_key
     from feed_assets.orchestration.component import FeedAssetsComponent as FeedAssetsComponent
     from feed_assets.orchestration.definitions import build_assets as build_assets
     from feed_assets.orchestration.definitions import build_definitions as build_definitions
-    from feed_assets.orchestration.feed_loading import FeedIOManager as FeedIOManager
-    from feed_assets.orchestration.feed_loading import load_instance as load_instance
-    from feed_assets.orchestration.feed_loading import locate_instance as locate_instance
-    from feed_assets.orchestration.translator import FeedAssetsTranslator as FeedAssetsTranslator
-    from feed_assets.orchestration.translator import FeedAssetsTranslatorData as FeedAssetsTranslatorData
+    from feed_assets.orchestration.graph.keys import get_asset_key as get_asset_key
+    from feed_assets.orchestration.graph.translator import FeedAssetsTranslator as FeedAssetsTranslator
+    from feed_assets.orchestration.graph.translator import FeedAssetsTranslatorData as FeedAssetsTranslatorData
+    from feed_assets.orchestration.user_assets.loading import FeedIOManager as FeedIOManager
+    from feed_assets.orchestration.user_assets.loading import load_instance as load_instance
+    from feed_assets.orchestration.user_assets.loading import locate_instance as locate_instance
 
     __version__: str
 
@@ -110,11 +110,11 @@ _HOMES = {
     "Feed": "feed_assets.entities.feed",
     "FeedAssetsComponent": "feed_assets.orchestration.component",
     "FeedAssetsError": "feed_assets.errors",
-    "FeedAssetsTranslator": "feed_assets.orchestration.translator",
-    "FeedAssetsTranslatorData": "feed_assets.orchestration.translator",
+    "FeedAssetsTranslator": "feed_assets.orchestration.graph.translator",
+    "FeedAssetsTranslatorData": "feed_assets.orchestration.graph.translator",
     "FeedCluster": "feed_assets.entities.feed",
     "FeedFormat": "feed_assets.entities.feed",
-    "FeedIOManager": "feed_assets.orchestration.feed_loading",
+    "FeedIOManager": "feed_assets.orchestration.user_assets.loading",
     "Fields": "feed_assets.entities.transfers",
     "Import": "feed_assets.entities.transfers",
     "ImportSource": "feed_assets.entities.transfers",
@@ -165,9 +165,9 @@ _HOMES = {
     "WorkflowEngine": "feed_assets.entities.process",
     "build_assets": "feed_assets.orchestration.definitions",
     "build_definitions": "feed_assets.orchestration.definitions",
-    "get_asset_key": "feed_assets.orchestration.asset_keys",
-    "load_instance": "feed_assets.orchestration.feed_loading",
-    "locate_instance": "feed_assets.orchestration.feed_loading",
+    "get_asset_key": "feed_assets.orchestration.graph.keys",
+    "load_instance": "feed_assets.orchestration.user_assets.loading",
+    "locate_instance": "feed_assets.orchestration.user_assets.loading",
     "process": "feed_assets.loading.process_functions",
 }
 

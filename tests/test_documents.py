@@ -31,7 +31,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")  # [entities](entities.md#rules)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 COMMAND = re.compile(r"\bfeed-assets ([a-z][a-z-]*)")
 TARGET = re.compile(r"\bmake ([a-z]+(?:-[a-z]+)*)\b")
-SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+\.py|[a-z_]+\.py)`")  # `orchestration/ticks.py`
+SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_]+)+\.py|[a-z_]+\.py)`")  # `orchestration/sensors/ticks.py`
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -64,7 +64,7 @@ def check_dagster(demo: Demo, location: Location) -> None:
     """
     from dagster import DagsterInstance
 
-    from feed_assets.orchestration.layout import lay_out
+    from feed_assets.orchestration.graph.layout import lay_out
 
     database = open_database(f"sqlite:///{demo.home / 'feed_assets.db'}")
     layout = lay_out(location.plan)
@@ -92,7 +92,7 @@ def report_late(demo: Demo, location: Location) -> None:
     from dagster import AssetRecordsFilter, DagsterInstance
 
     from feed_assets.orchestration import names
-    from feed_assets.orchestration.layout import lay_out
+    from feed_assets.orchestration.graph.layout import lay_out
     from feed_assets.orchestration.names import DATA_VERSION
 
     asset_key, grid = lay_out(location.plan).feed_asset((LATE_PROCESS, "primary"))

@@ -47,7 +47,7 @@ def stop_runs(stopped: Sequence[ProcessInstance]) -> int:
     if not stopped:
         return 0
     # Measured: importing Dagster takes half a second, and few commands need it.
-    from feed_assets.orchestration.stopping import stop_runs_of
+    from feed_assets.orchestration.runs.stopping import stop_runs_of
 
     return stop_runs_of(stopped)
 
@@ -74,7 +74,7 @@ def _url_beside_dagster(settings: Settings) -> str:
     from dagster import DagsterInstance
     from dagster._core.errors import DagsterHomeNotSetError
 
-    from feed_assets.orchestration.runtime import state_url
+    from feed_assets.orchestration.location.runtime import state_url
 
     try:
         with DagsterInstance.get() as instance:

@@ -17,11 +17,11 @@ from dagster import (
 from feed_assets.entities.maps import EMPTY
 from feed_assets.masking import masked_errors
 from feed_assets.orchestration import names
-from feed_assets.orchestration.column_changes import build_column_check
-from feed_assets.orchestration.layout import AssetLayout
-from feed_assets.orchestration.mappings import output_mapping, window_mapping
-from feed_assets.orchestration.producers import find_producers, producer_dep
-from feed_assets.orchestration.runtime import Runtime
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.mappings import output_mapping, window_mapping
+from feed_assets.orchestration.graph.producers import find_producers, producer_dep
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.column_changes import build_column_check
 from feed_assets.plan.records import FeedRecord, InputEdge, Key, ProcessRecord
 from feed_assets.timing.sequence import InstanceSequence
 
@@ -83,7 +83,7 @@ def _build_process(
         op_tags={names.TAG_PROCESS: process.process, names.TAG_CLUSTER: process.cluster},
     )
     def process_asset(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
-        from feed_assets.orchestration.materialization import materialize_process
+        from feed_assets.orchestration.runs.process_runs import materialize_process
 
         with masked_errors():
             yield from materialize_process(context, runtime, process, run_grid, layout.find_asset, own_key)

@@ -20,7 +20,11 @@ from pydantic import Field
 
 from feed_assets.clock import SystemClock
 from feed_assets.orchestration.definitions import build_definitions
-from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator, FeedAssetsTranslatorData
+from feed_assets.orchestration.graph.translator import (
+    DEFAULT_TRANSLATOR,
+    FeedAssetsTranslator,
+    FeedAssetsTranslatorData,
+)
 from feed_assets.settings import PROJECT_ROOT, Settings, load_settings
 
 

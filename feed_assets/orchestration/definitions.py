@@ -33,16 +33,16 @@ from feed_assets.issues import Severity
 from feed_assets.masking import get_logger
 from feed_assets.orchestration import names
 from feed_assets.orchestration.assets import build_feed_assets
-from feed_assets.orchestration.code_references import CodeReferences
-from feed_assets.orchestration.feed_loading import FeedIOManager
-from feed_assets.orchestration.jobs import build_instances_job, build_replication_job, build_retention_job
-from feed_assets.orchestration.layout import AssetLayout, lay_out
-from feed_assets.orchestration.producers import UserAsset, check_user_assets
-from feed_assets.orchestration.runtime import Runtime, open_runtime
-from feed_assets.orchestration.schedules import build_replication_schedule, build_retention_schedule
-from feed_assets.orchestration.sensors import build_arrival_sensor, build_instances_sensor, build_late_sensor
-from feed_assets.orchestration.spark_resources import spark_definition
-from feed_assets.orchestration.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
+from feed_assets.orchestration.graph.code_references import CodeReferences
+from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
+from feed_assets.orchestration.graph.producers import UserAsset, check_user_assets
+from feed_assets.orchestration.graph.translator import DEFAULT_TRANSLATOR, FeedAssetsTranslator
+from feed_assets.orchestration.location.runtime import Runtime, open_runtime
+from feed_assets.orchestration.location.spark import spark_definition
+from feed_assets.orchestration.runs.jobs import build_instances_job, build_replication_job, build_retention_job
+from feed_assets.orchestration.sensors.building import build_arrival_sensor, build_instances_sensor, build_late_sensor
+from feed_assets.orchestration.sensors.schedules import build_replication_schedule, build_retention_schedule
+from feed_assets.orchestration.user_assets.loading import FeedIOManager
 from feed_assets.plan.location import Declared, declare_location, find_plan_cache, load_location
 from feed_assets.settings import Settings, load_settings
 
@@ -207,7 +207,7 @@ def _location_check(runtime: Runtime) -> AssetChecksDefinition:
         description="Checks that every entity file is valid, and that nothing fails in the ticks of the sensors.",
     )
     def entities_are_valid(context: AssetCheckExecutionContext) -> AssetCheckResult:
-        from feed_assets.orchestration.health import find_health
+        from feed_assets.orchestration.location.health import find_health
 
         location = runtime.location
         health = find_health(runtime.database(context.instance), location.plan, location.issues)

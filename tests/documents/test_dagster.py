@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from feed_assets.orchestration import names, previews, run_log
-from feed_assets.orchestration.column_changes import COLUMNS_CHECK
+from feed_assets.orchestration import names
+from feed_assets.orchestration.runs import previews, run_log
+from feed_assets.orchestration.runs.column_changes import COLUMNS_CHECK
 from tests.documents.markdown import ROOT
 
 PAGE = (ROOT / "docs" / "dagster.md").read_text()

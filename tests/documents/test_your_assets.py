@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dagster import AssetKey, DagsterInstance, Definitions
 
-from feed_assets.orchestration.feed_values import Form
+from feed_assets.orchestration.user_assets.values import Form
 from tests.documents.markdown import ROOT, codes, tables_of
 from tests.orchestration.dagster_home import Home, materialized, open_dagster, wait_until
 

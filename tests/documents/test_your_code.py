@@ -9,7 +9,7 @@ import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance
 from dagster._core.definitions.sensor_definition import SensorResult
 
-from feed_assets.orchestration.sensors import IN_PROCESS, in_one_process
+from feed_assets.orchestration.sensors.building import IN_PROCESS, in_one_process
 from tests.documents.markdown import ROOT, fences
 from tests.orchestration.dagster_home import open_dagster
 

@@ -11,7 +11,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, job, op
 from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.instances.leasing import TTL
 from feed_assets.orchestration import names
-from feed_assets.orchestration.dead_runs import SILENCE, RunHeartbeats, fail_dead_runs
+from feed_assets.orchestration.location.dead_runs import SILENCE, RunHeartbeats, fail_dead_runs
 from feed_assets.state.database import Database
 from feed_assets.state.leases import Leases
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus

@@ -12,7 +12,7 @@ from dagster_pyspark import LazyPySparkResource
 from feed_assets import Cluster, Feed, Process, build_definitions
 from feed_assets.entities.bundle import AnyEntity
 from feed_assets.entities.errors import DefinitionsError
-from feed_assets.orchestration.instance_runs import in_queue
+from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from tests.orchestration.dagster_home import open_dagster
 

@@ -11,8 +11,8 @@ from feed_assets.clock import SystemClock
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
 from feed_assets.lifecycle.late import check_batches
-from feed_assets.orchestration.late_data import run_late_tick
-from feed_assets.orchestration.materialization_metadata import published_metadata
+from feed_assets.orchestration.runs.published_metadata import published_metadata
+from feed_assets.orchestration.sensors.late_data import run_late_tick
 from feed_assets.state.records import ProcessInstanceStatus
 from tests.lifecycle.harness import FileEngine, no_session
 from tests.orchestration.dagster_home import Home, materialized, runs_of, wait_until

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feed_assets.orchestration.errors import PartitionKeyError
-from feed_assets.orchestration.partitions import Grid, exact_cron, grid
+from feed_assets.orchestration.graph.partitions import Grid, exact_cron, grid
 from feed_assets.timing.dates import parse_datetime
 from feed_assets.timing.frequency import parse_frequency
 from feed_assets.timing.sequence import InstanceSequence

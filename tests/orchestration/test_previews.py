@@ -10,8 +10,8 @@ from dagster import MetadataValue, TableRecord
 from feed_assets import Cluster
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.masking import remember
-from feed_assets.orchestration.materialization_metadata import published_metadata
-from feed_assets.orchestration.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
+from feed_assets.orchestration.runs.previews import CELL, COLUMNS, ROWS, build_preview, wants_preview
+from feed_assets.orchestration.runs.published_metadata import published_metadata
 from feed_assets.plan.location import declare_location
 from feed_assets.plan.records import FeedRecord
 from feed_assets.storage.manifests import Publication

@@ -13,9 +13,9 @@ from feed_assets import Feed, build_definitions
 from feed_assets.entities.common import Kind
 from feed_assets.operations.context import open_context
 from feed_assets.operations.explaining.explanations import explain
-from feed_assets.orchestration import materializations
 from feed_assets.orchestration.errors import AssetClashError, ProducerError
-from feed_assets.orchestration.materializations import ReaderPosition
+from feed_assets.orchestration.user_assets import materializations
+from feed_assets.orchestration.user_assets.materializations import ReaderPosition
 from feed_assets.settings import load_settings
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.event_log import EventLog

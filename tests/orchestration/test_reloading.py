@@ -15,7 +15,7 @@ from feed_assets.operations.entities import changes as entity_changes
 from feed_assets.operations.entities.context import EntityContext, open_entity_context
 from feed_assets.operations.entities.schedules import suspend
 from feed_assets.operations.safe_mode import set_safe_mode
-from feed_assets.orchestration.reloading import follow_definitions
+from feed_assets.orchestration.location.reloading import follow_definitions
 from feed_assets.orchestration.webserver import reload_locations
 from feed_assets.plan.location import load_location
 from feed_assets.state.definitions import Definitions

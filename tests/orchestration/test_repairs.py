@@ -10,9 +10,9 @@ from dagster import AssetMaterialization, DagsterInstance, SensorResult
 from feed_assets.clock import FrozenClock
 from feed_assets.operations.replication.repairing import Repaired, RepairOutcome, repair
 from feed_assets.operations.replication.scope import CopyQuery
-from feed_assets.orchestration.overdue_notices import build_context
-from feed_assets.orchestration.releases import follow_plan
-from feed_assets.orchestration.ticks import run_tick
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.releases import follow_plan
+from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
 from tests.orchestration.dagster_home import Home

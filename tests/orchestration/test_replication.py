@@ -20,10 +20,10 @@ from feed_assets.operations.explaining.records import ReasonCode
 from feed_assets.operations.safe_mode import set_safe_mode
 from feed_assets.orchestration import names
 from feed_assets.orchestration.definitions import build_definitions
-from feed_assets.orchestration.jobs import build_replication_job
-from feed_assets.orchestration.overdue_notices import build_context
-from feed_assets.orchestration.replication import run_replication_tick
-from feed_assets.orchestration.ticks import run_tick
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.runs.jobs import build_replication_job
+from feed_assets.orchestration.runs.replication import run_replication_tick
+from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.settings import load_settings
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstanceStatus

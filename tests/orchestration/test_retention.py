@@ -26,10 +26,11 @@ from feed_assets.lifecycle.retention.sweeping import begin_sweep
 from feed_assets.operations.errors import SafeModeError
 from feed_assets.operations.explaining.explanations import explain_feed_instance
 from feed_assets.operations.safe_mode import set_safe_mode
-from feed_assets.orchestration import names, retention
-from feed_assets.orchestration.jobs import build_retention_job
-from feed_assets.orchestration.overdue_notices import build_context
-from feed_assets.orchestration.retention import run_retention_tick
+from feed_assets.orchestration import names
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.runs import retention
+from feed_assets.orchestration.runs.jobs import build_retention_job
+from feed_assets.orchestration.runs.retention import run_retention_tick
 from feed_assets.state.feed_instances import FeedInstances
 from feed_assets.state.records import FeedInstanceStatus
 from feed_assets.state.sweep_records import SweepState

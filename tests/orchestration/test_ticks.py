@@ -13,9 +13,9 @@ from sqlalchemy import text
 
 from feed_assets.lifecycle.instances.retries import RetryResult
 from feed_assets.operations.rebuilding.rebuilding import rebuild_state
-from feed_assets.orchestration.replication import run_replication_tick
-from feed_assets.orchestration.tick_cursors import ReportedEvent, TickCursor, parse_cursor
-from feed_assets.orchestration.ticks import log_exhausted
+from feed_assets.orchestration.runs.replication import run_replication_tick
+from feed_assets.orchestration.sensors.tick_cursors import ReportedEvent, TickCursor, parse_cursor
+from feed_assets.orchestration.sensors.ticks import log_exhausted
 from feed_assets.plan.records import Plan
 from feed_assets.settings import STATE_FILE
 from feed_assets.state.errors import StateNewerError

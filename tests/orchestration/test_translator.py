@@ -20,8 +20,8 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.masking import remember_unnamed
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.explaining.explanations import explain_process_instances
-from feed_assets.orchestration.overdue_notices import build_observations
-from feed_assets.orchestration.reloading import follow_definitions
+from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.sensors.overdue_notices import build_observations
 from feed_assets.plan.location import load_location
 from feed_assets.settings import load_settings
 from feed_assets.state.records import ProcessKey

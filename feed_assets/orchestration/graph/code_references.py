@@ -1,0 +1,71 @@
+"""Link assets to what they are written in: the lines of entity files, functions, SQL files and applications.
+
+Each is an absolute path, which Dagster's UI opens in an editor, and beside it a page on GitHub or GitLab where the file
+belongs to a checkout of such a repository.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dagster import CodeReferencesMetadataValue, LocalFileCodeReference, UrlCodeReference
+
+from feed_assets.engines.code_positions import CodeFinder
+from feed_assets.masking import mask
+from feed_assets.orchestration.graph.git_remotes import find_remote
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+
+CODE_REFERENCES = "dagster/code_references"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeReferences:
+    """Finds the code references of a location's assets; reads each file and each checkout once."""
+
+    finder: CodeFinder
+    _folders: dict[str, Path] = field(default_factory=dict)
+
+    def of_feed(self, record: FeedRecord, made_by: ProcessRecord | None) -> dict[str, CodeReferencesMetadataValue]:
+        """Return the metadata of a feed's asset: the feed, and what makes it."""
+        maker = [] if made_by is None or made_by.copy is not None else [*self._iter_process(made_by)]
+        return _metadata([*self._iter_entity(f"feed {record.feed}", record.facts), *maker])
+
+    def of_process(self, process: ProcessRecord) -> dict[str, CodeReferencesMetadataValue]:
+        """Return the metadata of an asset that is a process."""
+        return _metadata(list(self._iter_process(process)))
+
+    def _iter_process(self, process: ProcessRecord) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+        kind, name = process.entity
+        yield from self._iter_entity(f"{kind} {name}", process.facts)
+        workflow = process.workflow
+        if workflow is None or process.mirror is not None or (process.facts.file or "").endswith(".py"):
+            return  # a function that declares its process is in the place of the declaration
+        found = self.finder.find(workflow.engine.value, workflow.path)
+        if found is not None:
+            yield from self._iter_file(str(found.file), found.line, workflow.path)
+
+    def _iter_entity(self, label: str, facts: EntityFacts) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+        if facts.file is None:
+            return
+        if "://" not in facts.file:
+            yield from self._iter_file(facts.file, facts.line, label)
+        elif facts.file.startswith(("http://", "https://")):
+            yield UrlCodeReference(url=mask(facts.file), label=label)
+
+    def _iter_file(
+        self, file: str, line: int | None, label: str
+    ) -> Iterator[LocalFileCodeReference | UrlCodeReference]:
+        path = os.path.abspath(file)  # noqa: PTH100 - one of many; without links resolved
+        yield LocalFileCodeReference(file_path=path, line_number=line, label=label)
+        folder, _, name = path.rpartition("/")
+        place = self._folders.setdefault(folder, Path(folder))
+        remote = find_remote(place)
+        if remote is not None:
+            yield UrlCodeReference(url=remote.url(place / name, line), label=label)
+
+
+def _metadata(
+    references: list[LocalFileCodeReference | UrlCodeReference],
+) -> dict[str, CodeReferencesMetadataValue]:
+    return {CODE_REFERENCES: CodeReferencesMetadataValue(code_references=references)} if references else {}

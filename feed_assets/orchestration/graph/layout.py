@@ -1,0 +1,142 @@
+"""Map the feeds and processes of a plan to Dagster assets and their partitions."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dagster import AssetKey, AssetSpec, BetaWarning
+
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.orchestration.errors import AssetKeyClashError
+from feed_assets.orchestration.graph.code_references import CodeReferences
+from feed_assets.orchestration.graph.cycles import find_omitted_inputs
+from feed_assets.orchestration.graph.partitions import Grid, grid
+from feed_assets.orchestration.graph.translator import (
+    DEFAULT_TRANSLATOR,
+    FeedAssetsTranslator,
+    feed_data,
+    process_data,
+    translate,
+)
+from feed_assets.plan.records import FeedRecord, Key, Plan, ProcessRecord
+
+FindAsset: TypeAlias = Callable[[Key], tuple[AssetKey, Grid] | None]
+"""Returns the asset key and the grid of a feed; None if the feed is not currently declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssetLayout:
+    """The mapping of feeds and processes to assets.
+
+    `makers` has the process whose multi-asset contains a feed. `grids` has the grid that partitions each feed's asset.
+    `dynamic` has the grids of each cluster whose keys must be added to Dagster. `omitted_inputs` are the inputs that
+    Dagster's graph omits. `feed_specs` has the asset of each feed, `process_specs` that of each process that is an
+    asset of its own, both without dependencies.
+
+    A process is the `@multi_asset` of its feeds if it writes the instance of its own nominal time to each of them and
+    is their only writer. Otherwise it is an asset of its own, and its feeds are external assets downstream.
+    """
+
+    plan: Plan
+    makers: Mapping[Key, ProcessRecord]
+    grids: Mapping[Key, Grid]
+    dynamic: Mapping[str, frozenset[Grid]]
+    omitted_inputs: frozenset[tuple[Key, Key]]
+    feed_specs: Mapping[Key, AssetSpec]
+    process_specs: Mapping[Key, AssetSpec]
+
+    def feed_asset(self, key: Key) -> tuple[AssetKey, Grid]:
+        """Return the asset key and the grid of a feed."""
+        return self.feed_specs[key].key, self.grids[key]
+
+    def find_asset(self, key: Key) -> tuple[AssetKey, Grid] | None:
+        """Return the asset key and the grid of a feed; None if it is not declared."""
+        return self.feed_asset(key) if key in self.feed_specs else None
+
+    def find_own_asset(self, process: ProcessRecord) -> tuple[AssetKey, Grid] | None:
+        """Return the asset key and the grid of a process; None if it is not an asset of its own."""
+        spec = self.process_specs.get(process.key)
+        return (spec.key, grid(process.sequence)) if spec is not None else None
+
+    def run_assets(self, process: ProcessRecord) -> list[tuple[AssetKey, Grid]]:
+        """Return the asset keys and grids that a run of the process materializes: its own asset, or its feeds."""
+        own = self.find_own_asset(process)
+        return [own] if own is not None else [self.feed_asset(edge.feed_key) for edge in process.outputs]
+
+    def process_grid(self, process: ProcessRecord) -> Grid:
+        """Return the grid that partitions the runs of the process."""
+        return self.run_assets(process)[0][1]
+
+
+def lay_out(
+    plan: Plan, translator: FeedAssetsTranslator = DEFAULT_TRANSLATOR, references: CodeReferences | None = None
+) -> AssetLayout:
+    """Decide which asset represents each feed and process. Without `references` assets have no links to source code.
+
+    Raises:
+        TranslationError: the translator fails, or changes what follows from the entities.
+        AssetKeyClashError: two feeds or processes have the same key.
+    """
+    makers: dict[Key, ProcessRecord] = {}
+    grids = {key: grid(record.sequence) for key, record in plan.feeds.items()}
+    own: list[ProcessRecord] = []
+    for process in plan.processes.values():
+        feeds = [plan.feeds[edge.feed_key] for edge in process.outputs]
+        makes_all = all(
+            len(feed.outputs_of) == 1 and edge.shift == 0 for edge, feed in zip(process.outputs, feeds, strict=True)
+        )
+        if not feeds or not makes_all:
+            own.append(process)
+            continue
+        shared = _shared_grid(feeds, process)
+        for feed in feeds:
+            makers[feed.key] = process
+            grids[feed.key] = shared
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BetaWarning)  # references to code are one of Dagster's beta features
+        feed_specs = {
+            key: translate(translator, feed_data(record, makers.get(key), grids[key], references))
+            for key, record in plan.feeds.items()
+        }
+        process_specs = {
+            each.key: translate(translator, process_data(plan, each, grid(each.sequence), references)) for each in own
+        }
+    layout = AssetLayout(
+        plan=plan,
+        makers=makers,
+        grids=grids,
+        dynamic=_dynamic_grids(plan, grids, own),
+        omitted_inputs=find_omitted_inputs(plan),
+        feed_specs=feed_specs,
+        process_specs=process_specs,
+    )
+    _check_keys(layout)
+    return layout
+
+
+def _dynamic_grids(plan: Plan, grids: Mapping[Key, Grid], own: Sequence[ProcessRecord]) -> dict[str, frozenset[Grid]]:
+    used: dict[str, set[Grid]] = {cluster: set() for cluster in plan.clusters}
+    for (_, cluster), each in grids.items():
+        used[cluster].add(each)
+    for process in own:
+        used[process.cluster].add(grid(process.sequence))
+    return {cluster: frozenset(each for each in found if each.is_dynamic) for cluster, found in used.items()}
+
+
+def _check_keys(layout: AssetLayout) -> None:
+    known: dict[AssetKey, str] = {}
+    feeds = ((f"feed {name!r}", cluster, spec) for (name, cluster), spec in layout.feed_specs.items())
+    processes = ((describe_process(name), cluster, spec) for (name, cluster), spec in layout.process_specs.items())
+    for what, cluster, spec in (*feeds, *processes):
+        entity = f"{what} on cluster {cluster!r}"
+        first = known.setdefault(spec.key, entity)
+        if first is not entity:
+            raise AssetKeyClashError(asset_key=spec.key.to_user_string(), first=first, second=entity)
+
+
+def _shared_grid(feeds: Sequence[FeedRecord], process: ProcessRecord) -> Grid:
+    first = grid(feeds[0].sequence)
+    if all(grid(feed.sequence).definition() is first.definition() for feed in feeds):
+        return first
+    return grid(process.sequence)

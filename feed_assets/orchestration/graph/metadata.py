@@ -1,0 +1,214 @@
+"""Tell what an asset is: metadata, description, owners and tags of a feed, of the process that makes it, or of both."""
+
+from collections.abc import Iterable, Iterator
+
+from dagster import MetadataValue, TableColumn, TableSchema
+
+from feed_assets.entities.columns import describe_column, parse_columns
+from feed_assets.masking import mask, mask_values
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.code_references import CodeReferences
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.plan.records import EntityFacts, FeedRecord, ProcessRecord
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.sequence import InstanceSequence
+
+COLUMN_SCHEMA = "dagster/column_schema"
+
+
+def feed_metadata(
+    record: FeedRecord, made_by: ProcessRecord | None, references: CodeReferences | None
+) -> dict[str, object]:
+    """Return the metadata of a feed's asset; `made_by` is the process that is compiled into it."""
+    metadata: dict[str, object] = {
+        names.META_FEED: record.feed,
+        **_sequence_metadata(record.cluster, record.sequence),
+        names.META_FORMAT: record.format.value,
+        names.META_TEMPLATE: record.template.text,
+        "dagster/uri": feed_url(record),
+    }
+    if record.columns is not None:
+        metadata[COLUMN_SCHEMA] = column_schema(parse_columns(record.columns))
+    optional = {
+        names.META_FLAG: record.flag,
+        names.META_LATE: record.late_cut_off and record.late_cut_off.render(),
+        names.META_RETENTION: record.retention_limit and record.retention_limit.render(),
+        names.META_SLA: record.sla and f"low {record.sla[0].render()}, high {record.sla[1].render()}",
+        names.META_MADE_BY: made_by and made_by.process,
+    }
+    metadata.update({name: value for name, value in optional.items() if value})
+    if made_by is not None:
+        metadata.update(_process_metadata(made_by))
+    return {**mask_values(metadata), **(references.of_feed(record, made_by) if references else {})}
+
+
+def process_metadata(process: ProcessRecord, references: CodeReferences | None) -> dict[str, object]:
+    """Return the metadata of an asset that is a process."""
+    metadata = {
+        names.META_PROCESS: process.process,
+        **_sequence_metadata(process.cluster, process.sequence),
+        **_process_metadata(process),
+    }
+    return {**mask_values(metadata), **(references.of_process(process) if references else {})}
+
+
+def column_schema(columns: Iterable[tuple[str, str]], declared: str | None = None) -> TableSchema:
+    """Return columns, each (name, type), in the form of Dagster; `declared` is a schema that describes them.
+
+    A type has the name that Spark gives to it, so that a declaration and what is written look the same.
+    """
+    described = {name: describe_column(kind) for name, kind in parse_columns(declared)} if declared else {}
+    found = ((name, describe_column(kind)) for name, kind in columns)
+    return TableSchema(
+        columns=[
+            TableColumn(name=name, type=known.type, description=known.comment or described.get(name, known).comment)
+            for name, known in found
+        ]
+    )
+
+
+def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid) -> str:
+    """Return the description of a feed's asset in Markdown: that of the feed comes first."""
+    facts = [
+        f"- **Location**: `{feed_url(record)}`, {record.format.value}"
+        + (f", available with `{record.flag}`" if record.flag else ""),
+        _instances(record.sequence),
+        *([f"- **Late data**: until {record.late_cut_off.render()} after"] if record.late_cut_off else []),
+        *([f"- **Retention**: {record.retention_limit.render()}"] if record.retention_limit else []),
+        *(_process_facts(made_by) if made_by is not None else ()),
+    ]
+    asset = f"{record.cluster}/{record.feed}"
+    commands = [
+        _why("feed", record.feed, record.cluster, partition := grid.key(grid.sequence.start)),
+        *([_materialize(asset, partition)] if made_by is not None else ()),
+    ]
+    parts = [
+        record.facts.description or f"The feed {record.feed} on cluster {record.cluster}.",
+        *(_maker(made_by, record.facts.description) if made_by is not None else ()),
+        "\n".join(facts),
+        _code(commands),
+    ]
+    return mask("\n\n".join(parts))
+
+
+def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid) -> str:
+    """Return the description of an asset that is a process, in Markdown."""
+    partition = grid.key(grid.sequence.start)
+    kind = "feed" if process.copy is not None else "process"
+    parts = [
+        process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
+        *_windows(process),
+        "\n".join([_instances(process.sequence), *_process_facts(process)]),
+        _code([_why(kind, process.process, process.cluster, partition), _materialize("/".join(asset), partition)]),
+    ]
+    return mask("\n\n".join(parts))
+
+
+def owners_of(*facts: EntityFacts) -> list[str]:
+    """Return the owners of entities, each once: an address, or a team."""
+    owners = [each.owner if "@" in each.owner else f"team:{each.owner}" for each in facts if each.owner is not None]
+    return list(dict.fromkeys(owners))
+
+
+def tags_of(facts: EntityFacts, made_by: EntityFacts | None = None) -> dict[str, str]:
+    """Return the tags of an entity and of the process compiled into it, adapted to what Dagster allows.
+
+    The entity's own come first: where the process has another value, that is `process/<name>`.
+    """
+    own = {names.tag_text(name): names.tag_text(mask(value)) for name, value in facts.tags}
+    if made_by is None:
+        return own
+    tags = dict(own)
+    for name, value in tags_of(made_by).items():
+        if own.get(name) != value:
+            tags[f"process/{name}" if name in own else name] = value
+    return tags
+
+
+def _sequence_metadata(cluster: str, sequence: InstanceSequence) -> dict[str, object]:
+    return {
+        names.META_CLUSTER: cluster,
+        names.META_FREQUENCY: sequence.frequency.render(),
+        names.META_VALIDITY: _validity(sequence),
+        names.META_TIMEZONE: sequence.timezone.key,
+    }
+
+
+def _process_metadata(process: ProcessRecord) -> dict[str, object]:
+    metadata: dict[str, object] = {
+        names.META_WORKFLOW: process.work,
+        names.META_PARALLEL: MetadataValue.int(process.parallel),
+        names.META_ORDER: process.order.value,
+        names.META_CATCH_UP: process.catch_up.value,
+        names.META_TIMEOUT: process.timeout.render(),
+    }
+    for edge in process.inputs:
+        optional = ", optional" if edge.optional else ""
+        metadata[names.META_INPUT + edge.name] = f"{edge.feed} {edge.window.start} to {edge.window.end}{optional}"
+    for out in process.outputs:
+        metadata[names.META_OUTPUT + out.name] = f"{out.feed} {out.window.start}"
+    if process.retry is not None:
+        metadata[names.META_RETRY] = _retries(process)
+    return metadata
+
+
+def feed_url(record: FeedRecord) -> str:
+    """Return the URL of a feed's data, with the variables of its template."""
+    return f"{record.store.url.rstrip('/')}/{record.template.text.lstrip('/')}"
+
+
+def _validity(sequence: InstanceSequence) -> str:
+    until = f" to {render_datetime(sequence.end)}" if sequence.end else ""
+    return f"from {render_datetime(sequence.start)}{until}"
+
+
+def _retries(process: ProcessRecord) -> str:
+    retry = process.retry
+    assert retry is not None
+    return f"{retry.policy.value}, {retry.delay.render()}, {retry.attempts} attempts"
+
+
+def _maker(process: ProcessRecord, known: str | None) -> Iterator[str]:
+    """Yield paragraphs about the process that makes a feed; without its description if the feed has the same."""
+    text = process.facts.description
+    yield f"Made by **{process.process}** (`{process.work}`)" + (f": {text}" if text and text != known else ".")
+    yield from _windows(process)
+
+
+def _windows(process: ProcessRecord) -> Iterator[str]:
+    if process.inputs:
+        rows = (
+            f"| {edge.name}{' (optional)' if edge.optional else ''} "
+            f"| {edge.feed}{f' on {edge.feed_cluster}' if edge.feed_cluster != edge.cluster else ''} "
+            f"| `{edge.window.start}` to `{edge.window.end}` |"
+            for edge in process.inputs
+        )
+        yield "\n".join(["| input | feed | window |", "|---|---|---|", *rows])
+
+
+def _instances(sequence: InstanceSequence) -> str:
+    return f"- **Instances**: {sequence.frequency.render()} in {sequence.timezone.key}, {_validity(sequence)}"
+
+
+def _process_facts(process: ProcessRecord) -> Iterator[str]:
+    if process.retry is not None:
+        yield f"- **Retries**: {_retries(process)}"
+    if process.facts.groups and process.copy is None:
+        yield f"- **Pipelines**: {', '.join(process.facts.groups)}"
+
+
+def _why(kind: str, name: str, cluster: str, partition: str) -> str:
+    return f"feed-assets why {name} {partition} --cluster {cluster} --kind {kind}"
+
+
+def _materialize(asset: str, partition: str) -> str:
+    return f"dagster asset materialize --select {render_selection(asset)} --partition {partition}"
+
+
+def render_selection(asset: str) -> str:
+    """Return the selection of an asset in a shell's command; `asset` is its key as Dagster writes it, `here/sums`."""
+    return f"'key:\"{asset}\"'"
+
+
+def _code(commands: list[str]) -> str:
+    return "\n".join(["```sh", *commands, "```"])

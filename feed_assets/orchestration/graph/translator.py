@@ -1,0 +1,225 @@
+"""The assets that feeds and processes become in Dagster, and what users may change of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+from dagster import AssetKey, AssetSpec, PartitionsDefinition
+
+from feed_assets.entities.maps import EMPTY
+from feed_assets.errors import describe_error
+from feed_assets.masking import mask
+from feed_assets.orchestration import names
+from feed_assets.orchestration.errors import TranslationError
+from feed_assets.orchestration.graph.code_references import CodeReferences
+from feed_assets.orchestration.graph.metadata import (
+    describe_feed,
+    describe_process,
+    feed_metadata,
+    feed_url,
+    owners_of,
+    process_metadata,
+    render_selection,
+    tags_of,
+)
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.plan.records import EntityFacts, FeedRecord, Plan, ProcessRecord
+from feed_assets.timing.sequence import InstanceSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedAssetsTranslatorData:
+    """A feed on a cluster, or a process on a cluster that is an asset of its own. Texts contain no secrets.
+
+    Attributes:
+        kind: `feed` or `process`.
+        name: the name of the entity.
+        cluster: the name of the cluster.
+        frequency: the frequency of the instances, such as `days(1)`.
+        timezone: the IANA name of their time zone.
+        description: the description of the entity.
+        owner: the owner of the entity, as declared.
+        groups: the groups of the entity.
+        tags: the tags of the entity, as declared.
+        url: the URL of a feed's data, such as `s3://lake/clicks/${YEAR}/${MONTH}`; None for a process.
+        format: the format of a feed's data, such as `parquet`; None for a process.
+        made_by: the process whose runs materialize the feed, as `feed@source` for a replica; None for other feeds.
+        engine: the engine of the process: `python`, `sql`, `spark-submit`, `replication`; None for a feed that no
+            process materializes.
+        asset_key: the asset key by default.
+        asset_description: the description of the asset in Markdown, which begins with that of the entity.
+        asset_owners: the owners in Dagster's form, also those of the process that makes a feed.
+        asset_tags: the tags in Dagster's form, also those of the process that makes a feed.
+        metadata: the metadata of the asset.
+        partitions_def: the partitions of the asset, which are the instances.
+    """
+
+    kind: Literal["feed", "process"]
+    name: str
+    cluster: str
+    frequency: str
+    timezone: str
+    asset_key: AssetKey
+    partitions_def: PartitionsDefinition[str] | None = None
+    description: str | None = None
+    owner: str | None = None
+    groups: tuple[str, ...] = ()
+    tags: Mapping[str, str] = EMPTY
+    url: str | None = None
+    format: str | None = None
+    made_by: str | None = None
+    engine: str | None = None
+    asset_description: str | None = None
+    asset_owners: tuple[str, ...] = ()
+    asset_tags: Mapping[str, str] = EMPTY
+    metadata: Mapping[str, object] = EMPTY
+
+
+class FeedAssetsTranslator:
+    """Describes feeds and processes as assets. Subclass it to change what Dagster shows.
+
+    ```python
+    class LakeTranslator(FeedAssetsTranslator):
+        def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+            spec = super().get_asset_spec(data)
+            return spec.replace_attributes(key=spec.key.with_prefix("lake")).merge_attributes(tags={"tier": "gold"})
+    ```
+    """
+
+    def get_asset_spec(self, data: FeedAssetsTranslatorData) -> AssetSpec:
+        """Return the asset of a feed or process.
+
+        It may have any attributes but other partitions or dependencies, which follow from the entities. It is called
+        for every feed and process whenever the definitions are loaded, also by sensors: equal data must give equal
+        keys.
+        """
+        kinds = {data.format} if data.format is not None else {"process"}
+        return AssetSpec(
+            data.asset_key,
+            partitions_def=data.partitions_def,
+            group_name=names.word(data.groups[0] if data.groups else data.cluster),
+            description=data.asset_description,
+            metadata=data.metadata,
+            owners=list(data.asset_owners),
+            tags=data.asset_tags,
+            kinds=kinds | ({"spark", data.engine} if data.engine is not None else {"feed"}),
+        )
+
+
+DEFAULT_TRANSLATOR = FeedAssetsTranslator()
+
+
+def feed_data(
+    record: FeedRecord, made_by: ProcessRecord | None, grid: Grid, references: CodeReferences | None = None
+) -> FeedAssetsTranslatorData:
+    """Return what a translator is told about a feed. `made_by` is the process whose runs materialize it.
+
+    Without `references` the asset has no links to source code.
+    """
+    facts = [each.facts for each in (record, made_by) if each is not None]
+    return FeedAssetsTranslatorData(
+        kind="feed",
+        name=record.feed,
+        cluster=record.cluster,
+        asset_key=AssetKey([record.cluster, record.feed]),
+        url=mask(feed_url(record)),
+        format=record.format.value,
+        made_by=made_by.process if made_by is not None else None,
+        engine=made_by.engine if made_by is not None else None,
+        metadata=feed_metadata(record, made_by, references),
+        partitions_def=grid.definition(),
+        asset_description=describe_feed(record, made_by, grid),
+        asset_owners=tuple(owners_of(*facts)),
+        asset_tags=tags_of(*facts),
+        **_declared(record.facts, record.sequence),
+    )
+
+
+def process_data(
+    plan: Plan, process: ProcessRecord, grid: Grid, references: CodeReferences | None = None
+) -> FeedAssetsTranslatorData:
+    """Return what a translator is told about a process that is an asset of its own."""
+    is_clear = process.key not in plan.feeds
+    asset_key = AssetKey([process.cluster, *([] if is_clear else ["process"]), process.process])
+    return FeedAssetsTranslatorData(
+        kind="process",
+        name=process.process,
+        cluster=process.cluster,
+        asset_key=asset_key,
+        engine=process.engine,
+        metadata=process_metadata(process, references),
+        partitions_def=grid.definition(),
+        asset_description=describe_process(process, asset_key.path, grid),
+        asset_owners=tuple(owners_of(process.facts)),
+        asset_tags=tags_of(process.facts),
+        **_declared(process.facts, process.sequence),
+    )
+
+
+class _Declared(TypedDict):
+    """What feeds and processes have in common."""
+
+    frequency: str
+    timezone: str
+    description: str | None
+    owner: str | None
+    groups: tuple[str, ...]
+    tags: Mapping[str, str]
+
+
+def _declared(facts: EntityFacts, sequence: InstanceSequence) -> _Declared:
+    return {
+        "frequency": sequence.frequency.render(),
+        "timezone": sequence.timezone.key,
+        "description": facts.description and mask(facts.description),
+        "owner": facts.owner,
+        "groups": facts.groups,
+        "tags": {name: mask(value) for name, value in facts.tags},
+    }
+
+
+def translate(translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData) -> AssetSpec:
+    """Return the asset that a translator makes of a feed or process, still without dependencies.
+
+    Raises:
+        TranslationError: the translator fails, or changes what follows from the entities.
+    """
+    try:
+        spec: object = translator.get_asset_spec(data)
+    except Exception as exc:
+        raise _refusal(translator, data, f"raises {describe_error(exc)}", "Correct the translator.") from exc
+    if not isinstance(spec, AssetSpec):
+        returned = type(spec).__name__
+        raise _refusal(translator, data, f"returns {returned}", "Return an AssetSpec, as super() does.")
+    if spec.partitions_def != data.partitions_def:
+        raise _refusal(
+            translator,
+            data,
+            "changes the partitions, which are the instances",
+            "Leave partitions_def alone; frequency and validity of the entity decide it.",
+        )
+    if list(spec.deps):
+        raise _refusal(
+            translator,
+            data,
+            "adds dependencies, which follow from the inputs and outputs of processes",
+            "Leave deps alone; declare the feed as an input of a process, or name it in deps of your own asset.",
+        )
+    if spec.key != data.asset_key and spec.description is not None:
+        default, own = (render_selection(key.to_user_string()) for key in (data.asset_key, spec.key))
+        spec = spec.replace_attributes(description=spec.description.replace(default, own))
+    identity = (names.META_CLUSTER, names.META_FEED if data.kind == "feed" else names.META_PROCESS)
+    if all(name in spec.metadata for name in identity):
+        return spec
+    return spec.merge_attributes(metadata={name: data.metadata[name] for name in identity})
+
+
+def _refusal(
+    translator: FeedAssetsTranslator, data: FeedAssetsTranslatorData, reason: str, next_step: str
+) -> TranslationError:
+    return TranslationError(
+        translator=type(translator).__qualname__,
+        entity=f"{data.kind} {data.name!r} on cluster {data.cluster!r}",
+        reason=reason,
+        next_step=next_step,
+    )

@@ -1,0 +1,110 @@
+"""Follow definitions that change while Dagster runs: ticks use them at once, and code servers are reloaded.
+
+A daemon that starts its code servers itself renews them every minute. A separate code server (`dagster dev`, `dagster
+code-server start`) is asked to reload by the first tick that notices a change. Two parts of this are not public in
+Dagster: the server's address in the sensor's context, and the client of the server.
+`tests/orchestration/test_reloading.py` checks both against real Dagster.
+"""
+
+import threading
+from dataclasses import replace
+from datetime import datetime
+
+from dagster import SensorEvaluationContext
+from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
+
+from feed_assets.entities.errors import DefinitionsError
+from feed_assets.masking import get_logger
+from feed_assets.operations.restores import REBUILDS, RESTORED, parse_restored
+from feed_assets.operations.safe_mode import SAFE_MODE, parse_safe_mode
+from feed_assets.orchestration.graph.layout import AssetLayout, lay_out
+from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.location import Location
+from feed_assets.plan.records import Key, ProcessRecord
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import Database
+from feed_assets.state.definitions import REVISION_CURSOR
+
+RELOAD_SECONDS = 180
+PAUSE_SECONDS = 1.0
+
+_logger = get_logger(__name__)
+
+
+def follow_definitions(runtime: Runtime, loaded: AssetLayout, database: Database, as_of: datetime) -> ActiveDefinitions:
+    """Return the current definitions; one read if no command has changed them since.
+
+    Definitions that cannot be read keep their previous version, and the next tick tries again.
+    """
+    with database.read() as connection:
+        cursors = Cursors(connection).get_many((REVISION_CURSOR, SAFE_MODE, REBUILDS, RESTORED))
+    revision = int(cursors.get(REVISION_CURSOR) or 0)
+    with runtime.reloading:
+        if revision != runtime.revision:
+            _reload(runtime, loaded, revision, as_of)
+        active = runtime.active
+        if active is None or active.location is not runtime.location:
+            active = runtime.active = _activate(runtime, runtime.location, loaded)
+    return replace(
+        active, is_safe_mode=parse_safe_mode(cursors.get(SAFE_MODE)).is_on, is_restored=parse_restored(cursors)
+    )
+
+
+def _activate(runtime: Runtime, location: Location, loaded: AssetLayout) -> ActiveDefinitions:
+    if location.plan.digest == loaded.plan.digest:
+        return ActiveDefinitions(location=location, layout=loaded, not_yet=frozenset())
+    layout = lay_out(location.plan, runtime.translator)
+    return ActiveDefinitions(location=location, layout=layout, not_yet=_find_unlaunchable(loaded, layout))
+
+
+def _reload(runtime: Runtime, loaded: AssetLayout, revision: int, as_of: datetime) -> None:
+    if runtime.reload is not None:
+        try:
+            location = runtime.reload(as_of)
+            if location.plan.digest != runtime.location.plan.digest:
+                runtime.active = _activate(runtime, location, loaded)
+                runtime.location = location
+                _logger.info("definitions have changed: %s", location.plan.digest)
+        except DefinitionsError as exc:
+            _logger.warning("the changed definitions cannot be loaded; the previous ones stay in effect: %s", exc)
+            return
+    runtime.revision = revision
+
+
+def _find_unlaunchable(loaded: AssetLayout, current: AssetLayout) -> frozenset[Key]:
+    return frozenset(
+        key
+        for key, process in current.plan.processes.items()
+        if (known := loaded.plan.processes.get(key)) is None
+        or _run_shape(loaded, known) != _run_shape(current, process)
+    )
+
+
+def _run_shape(layout: AssetLayout, process: ProcessRecord) -> tuple[object, ...]:
+    """Return what Dagster must know to run a process: the selected assets and their partitions."""
+    selected = [key for key, _ in layout.run_assets(process)]
+    return (selected, id(layout.process_grid(process).definition()))
+
+
+def renew_code_server(runtime: Runtime, loaded: AssetLayout, context: SensorEvaluationContext) -> None:
+    """Ask the code server that runs this tick to reload, if it has loaded other definitions than the active ones.
+
+    This happens once per version of the definitions, after the tick has returned, because the old process then ends.
+    """
+    origin = context.code_location_origin
+    location = runtime.location
+    if location.plan.digest == loaded.plan.digest or not isinstance(origin, GrpcServerCodeLocationOrigin):
+        return
+    with runtime.reloading:
+        if runtime.requested_digest == location.plan.digest:
+            return
+        runtime.requested_digest = location.plan.digest
+    threading.Timer(PAUSE_SECONDS, _request_reload, (origin,)).start()
+
+
+def _request_reload(origin: GrpcServerCodeLocationOrigin) -> None:
+    try:
+        origin.create_client().reload_code(timeout=RELOAD_SECONDS)
+    except Exception:
+        _logger.warning("the code server %s could not be asked to reload", origin.location_name, exc_info=True)

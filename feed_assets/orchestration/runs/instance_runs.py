@@ -1,0 +1,323 @@
+"""Run instances of one process in a Dagster run, one after the other in one session, each by its active release."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from dagster import (
+    AssetExecutionContext,
+    AssetMaterialization,
+    Failure,
+    MetadataValue,
+    OpExecutionContext,
+    TableMetadataValue,
+)
+from dagster_pyspark import LazyPySparkResource
+
+from feed_assets.clock import Stopwatch
+from feed_assets.engines.sessions import YARN_QUEUE, session_conf
+from feed_assets.engines.spark_addresses import check_spark_remote
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.entities.process import Order
+from feed_assets.errors import FeedAssetsError
+from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
+from feed_assets.lifecycle.errors import NeighbourLeftOutError, ReleaseError
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.lifecycle.instances.context import AttemptContext
+from feed_assets.lifecycle.instances.execution import InstanceRunner
+from feed_assets.lifecycle.releases.left_out import find_refused_writes
+from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeline
+from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
+from feed_assets.masking import format_error, mask
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.column_changes import ColumnChanges
+from feed_assets.orchestration.runs.interrupts import repeated_interrupts
+from feed_assets.orchestration.runs.previews import build_preview, wants_preview
+from feed_assets.orchestration.runs.published_metadata import published_metadata
+from feed_assets.orchestration.runs.run_log import RunLog
+from feed_assets.orchestration.user_assets.materializations import follow_now
+from feed_assets.plan.records import ClusterRecord, ProcessRecord
+from feed_assets.state.causes import Cause
+from feed_assets.state.process_instances import ProcessInstances
+from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
+from feed_assets.timing.dates import render_datetime
+from feed_assets.transfer.executors import run_where_worth
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OnEnded: TypeAlias = Callable[[str, tuple[Published, ...] | Exception], None]
+
+RunContext: TypeAlias = AssetExecutionContext | OpExecutionContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRun:
+    """One Dagster run that works on instances of one process. `find_asset` maps a feed to its asset.
+
+    `details` contains the details reported by successful attempts, by nominal time. `refused` has the
+    instances that must not write now. `columns` compares those that are written with those before.
+    """
+
+    context: RunContext
+    runtime: Runtime
+    process: ProcessRecord
+    find_asset: FindAsset
+    details: dict[datetime, Mapping[str, str | int | float]] = field(default_factory=dict)
+    refused: dict[datetime, NeighbourLeftOutError] = field(default_factory=dict)
+    log: RunLog = field(init=False)
+    columns: ColumnChanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "log", RunLog(self.context.log.info))
+        object.__setattr__(self, "columns", ColumnChanges(self.context.instance))
+
+    def run(
+        self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
+    ) -> None:
+        """Run instances in the order of the process, publishing and reporting each one separately.
+
+        Args:
+            times: nominal times, by their names in messages.
+            on_done: called for each success with the published outputs.
+
+        Raises:
+            Failure: some instances have failed; names them. The others are published.
+        """
+        context, database = self.context, self.runtime.database(self.context.instance)
+        timeline = self.runtime.timeline()
+        follow_now(self.runtime, self.find_asset, self.runtime.plan.read_by(self.process.cluster), context.instance)
+        with database.read() as connection:
+            timeline.refresh_one(connection, self.process.key)
+            self.refused.update(find_refused_writes(connection, timeline, self.process, list(times.values())))
+        request = None if context.run.parent_run_id else context.run.tags.get(names.TAG_REQUEST)
+        ordered = self._lost_last({label: times[label] for label in in_order(self.process.order, list(times))})
+        failures: dict[str, str] = {}
+        errors: dict[datetime, Exception] = {}
+
+        def end(label: str, outcome: tuple[Published, ...] | Exception) -> None:
+            if not isinstance(outcome, Exception):
+                on_done(label, outcome)
+                return
+            errors[times[label]] = outcome
+            failures[label] = mask(f"{type(outcome).__name__}: {outcome}")
+            trace = "" if isinstance(outcome, FeedAssetsError) else f"\n{format_error(outcome)}"
+            context.log.error(f"{label} failed: {failures[label]}{trace}")
+
+        run = self._run_each if self.process.copy is None else self._run_copies
+        with repeated_interrupts(context.instance, context.run.run_id):
+            run(timeline, ordered, request, end)
+        if self.process.copy is not None:
+            note_flow(database, self.process, errors, self.runtime.real_clock)
+        if failures:
+            raise Failure(
+                description=_describe(self.process, failures, len(times)),
+                metadata={label: MetadataValue.text(reason) for label, reason in failures.items()},
+                allow_retries=False,
+            )
+
+    def _lost_last(self, times: Mapping[str, datetime]) -> Mapping[str, datetime]:
+        """Move instances whose worker died to the end: what ends the process, such as `os._exit`, may end it again."""
+        if len(times) == 1:
+            return times
+        with self.runtime.database(self.context.instance).read() as connection:
+            keys = [ProcessKey(*self.process.key, time) for time in times.values()]
+            rows = ProcessInstances(connection).get_many(keys).values()
+        lost = {row.nominal_time for row in rows if row.cause is Cause.RUN_LOST and row.attempt}
+        return dict(sorted(times.items(), key=lambda item: item[1] in lost))
+
+    def _run_each(
+        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
+    ) -> None:
+        for label, nominal_time in times.items():
+            outcome: tuple[Published, ...] | Exception
+            try:
+                if not self._is_still_requested(label, nominal_time, request):
+                    continue
+                outcome = self._run_one(timeline, nominal_time)
+            except Exception as exc:  # noqa: BLE001 - `end` logs it
+                outcome = exc
+            self.log.end()
+            end(label, outcome)
+
+    def _run_copies(
+        self, timeline: ReleaseTimeline, times: Mapping[str, datetime], request: str | None, end: OnEnded
+    ) -> None:
+        """Copy many instances at once, grouped by active release."""
+        requested = {label: time for label, time in times.items() if self._is_still_requested(label, time, request)}
+        labels = {nominal_time: label for label, nominal_time in requested.items()}
+        groups: dict[int, tuple[ActiveRelease, PastLocations, list[datetime]]] = {}
+        for label, nominal_time in requested.items():
+            try:
+                active, past_locations = self._find_release(timeline, nominal_time)
+            except FeedAssetsError as exc:
+                self.context.log.debug(f"{label}\n{format_error(exc)}")
+                end(label, exc)
+            else:
+                groups.setdefault(id(active.record), (active, past_locations, []))[2].append(nominal_time)
+
+        def report(nominal_time: datetime, outcome: Published | Exception) -> None:
+            end(labels[nominal_time], outcome if isinstance(outcome, Exception) else (outcome,))
+
+        is_remote = self.runtime.plan.clusters[self.process.cluster].uses_connect
+        for active, past_locations, found in groups.values():
+            assert active.record.copy is not None
+            runner = FlowRunner(
+                context=self._context_of(active, past_locations),
+                run_tasks=run_where_worth(self._session, is_remote=is_remote),
+                on_progress=self.log.progress,
+            )
+            runner.run(active.record, found, self._report, report)
+
+    def _run_one(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[Published, ...]:
+        active, past_locations = self._find_release(timeline, nominal_time)
+        runner = InstanceRunner(
+            context=self._context_of(active, past_locations),
+            root=self.runtime.root,
+            session=self._session,
+            on_report=lambda time, report: self.details.__setitem__(time, report.details),
+            on_progress=self.log.progress,
+            on_step=self.log.step,
+        )
+        return runner.run(active.record, nominal_time, self._report)
+
+    def _find_release(self, timeline: ReleaseTimeline, nominal_time: datetime) -> tuple[ActiveRelease, PastLocations]:
+        """Return the active release of an instance, and past locations where its inputs may be.
+
+        Raises:
+            NeighbourLeftOutError: it would write over data of an entity that is left out of the plan.
+            ReleaseError: it is not an instance of any release.
+        """
+        if nominal_time in self.refused:
+            raise self.refused[nominal_time]
+        with self.runtime.database(self.context.instance).read() as connection:
+            active = timeline.find_or_declared(connection, self.process.key, nominal_time)
+            past_locations = find_other_locations(connection, timeline, active) if active is not None else {}
+        if active is None:
+            raise ReleaseError(
+                process=self.process.process,
+                cluster=self.process.cluster,
+                reason=f"{render_datetime(nominal_time)} is not an instance of any release",
+            )
+        newest = timeline.newest(self.process.key)
+        self.log.begin(nominal_time, None if newest is None else describe_active_release(active, newest.release))
+        return active, past_locations
+
+    def _context_of(self, active: ActiveRelease, past_locations: PastLocations) -> AttemptContext:
+        runtime = self.runtime
+        return AttemptContext(
+            database=runtime.database(self.context.instance),
+            stores=runtime.run_stores,
+            clock=runtime.clock,
+            real_clock=runtime.real_clock,
+            plan=active.plan,
+            run_id=self.context.run.run_id,
+            release=active.release,
+            past_locations=past_locations,
+        )
+
+    def _session(self) -> "SparkSession":
+        cluster, watch = self.runtime.plan.clusters[self.process.cluster], Stopwatch()
+        spark: LazyPySparkResource = getattr(self.context.resources, names.spark_resource(cluster.name))
+        queued = spark if cluster.keeps_server else in_queue(spark, self.process.queue)
+        session = _session(queued, cluster, self.context.run.run_id)
+        self.log.session(watch.seconds)
+        return session
+
+    def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
+        """Return whether the instance still needs the run that the sensor or an automation condition requested; always
+        True for a run started by hand.
+        """
+        is_automated = names.TAG_AUTOMATED in self.context.run.tags
+        if request is None and not is_automated:
+            return True
+        with self.runtime.database(self.context.instance).read() as connection:
+            row = ProcessInstances(connection).get(*ProcessKey(*self.process.key, nominal_time))
+        is_requested = (
+            row is None
+            or (request is None and not self._has_succeeded_since(row))
+            or (
+                row.request_key == request
+                and row.status in {ProcessInstanceStatus.READY, ProcessInstanceStatus.RUNNING}
+            )
+        )
+        if not is_requested:
+            self.context.log.info(f"{label} no longer needs a run")
+        return is_requested
+
+    def _has_succeeded_since(self, row: ProcessInstance) -> bool:
+        """Return whether another run has made the instance since this run was requested."""
+        record = self.context.instance.get_run_record_by_id(self.context.run.run_id)
+        if record is None or row.status is not ProcessInstanceStatus.SUCCEEDED or row.ended_at is None:
+            return False
+        waited = self.runtime.real_clock.now() - record.create_timestamp
+        return row.ended_at >= self.runtime.clock.now() - waited
+
+    def _report(self, done: Published) -> None:
+        found = self.find_asset(done.record.key)
+        if found is None or not found[1].sequence.contains(done.nominal_time):
+            self.context.log.info(f"{mask(done.url)} is published; it is not a partition of the current definitions")
+            return
+        asset_key, grid = found
+        partition = grid.key(done.nominal_time)
+        if done.columns is not None:
+            self.columns.note(asset_key, partition, done.columns)
+        self.context.log_event(
+            AssetMaterialization(
+                asset_key=asset_key,
+                partition=partition,
+                metadata=published_metadata(done, self._preview(done)),
+                tags={names.DATA_VERSION: done.content.digest},
+            )
+        )
+
+    def _preview(self, done: Published) -> TableMetadataValue | None:
+        if self.process.copy is not None or not wants_preview(done.record, self.runtime.settings.previews):
+            return None
+        try:
+            return build_preview(self.runtime.run_stores.get(done.record.store), done)
+        except (FeedAssetsError, OSError, ValueError) as exc:
+            self.context.log.info(mask(f"no preview of {done.url}: {exc}"))
+            return None
+
+
+def in_order(order: Order, labels: Sequence[str]) -> Sequence[str]:
+    """Return instances, given oldest first, in the order of the process: newest first for LIFO, else oldest first."""
+    return labels[::-1] if order is Order.LIFO else labels
+
+
+def describe_active_release(active: ActiveRelease, newest: int) -> str:
+    """Return a sentence about the release that an instance follows."""
+    if active.release is None:
+        return "follows the current definitions"
+    which = "the newest" if active.release == newest else f"of {newest}; it was in effect at this nominal time"
+    return f"follows release {active.release} ({which}), version {active.version} of the process"
+
+
+def in_queue(spark: LazyPySparkResource, queue: str | None) -> LazyPySparkResource:
+    """Return the resource of a session in a queue of YARN, unless its configuration names another queue."""
+    if queue is None or YARN_QUEUE in spark.spark_config:
+        return spark
+    return LazyPySparkResource(spark_config={**spark.spark_config, YARN_QUEUE: queue})
+
+
+def _session(spark: LazyPySparkResource, cluster: ClusterRecord, run_id: str) -> "SparkSession":
+    """Return the run's session. On a Spark Connect server the session has the run's id, so others can stop leftover
+    work.
+    """
+    if cluster.spark_remote is not None:
+        check_spark_remote(cluster.spark_remote)
+    if cluster.spark_remote is not None and spark.spark_config.get("spark.remote") == cluster.spark_remote:
+        conf = session_conf(remote=cluster.spark_remote, conf=dict(cluster.spark_conf), run_id=run_id)
+        spark = LazyPySparkResource(spark_config=conf)
+    session: SparkSession = spark.spark_session
+    return session
+
+
+def _describe(process: ProcessRecord, failures: Mapping[str, str], total: int) -> str:
+    others = "" if len(failures) == total else f" The other {total - len(failures)} are published."
+    first = next(iter(failures.values()))
+    return f"{describe_process(process.process)} failed for {', '.join(failures)}: {first}{others}"

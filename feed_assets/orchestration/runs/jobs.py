@@ -1,0 +1,126 @@
+"""The jobs of a cluster: listed instances, copies, and retention.
+
+Every Dagster run loads the location, so the modules that an op needs are imported when it runs.
+"""
+
+from dagster import In, JobDefinition, Nothing, OpDefinition, OpExecutionContext, Out, in_process_executor, job, op
+
+from feed_assets.masking import masked_errors
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.location.runtime import Runtime
+
+
+def build_instances_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> JobDefinition:
+    """Build the job that runs instances of any process of a cluster that are not partitions of the current
+    definitions.
+    """
+    return _build_listed_job(
+        runtime,
+        find_asset,
+        cluster,
+        names.instances_job(cluster),
+        names.instances_op(cluster),
+        f"Runs instances on cluster {cluster} that are not partitions of the current definitions, by the release that "
+        "applies to them.",
+    )
+
+
+def build_replication_job(runtime: Runtime, find_asset: FindAsset, cluster: str) -> JobDefinition:
+    """Build the job that copies instances to a cluster."""
+    return _build_listed_job(
+        runtime,
+        find_asset,
+        cluster,
+        names.replication_job(cluster),
+        names.replication_op(cluster),
+        f"Copies instances of a feed from one of its sources to cluster {cluster}.",
+    )
+
+
+def _build_listed_job(
+    runtime: Runtime, find_asset: FindAsset, cluster: str, name: str, op_name: str, description: str
+) -> JobDefinition:
+    """Build a job of one op that runs listed instances on a cluster. Its config is `process` and `times`."""
+
+    @op(
+        name=op_name,
+        config_schema={"process": str, "times": [str]},
+        required_resource_keys={names.spark_resource(cluster)},
+        description=description,
+    )
+    def listed_op(context: OpExecutionContext) -> None:
+        from feed_assets.orchestration.runs.listed_instances import run_listed
+
+        with masked_errors():
+            run_listed(runtime, find_asset, cluster, context)
+
+    @job(name=name, executor_def=in_process_executor, description=description)
+    def listed() -> None:
+        listed_op()
+
+    return listed
+
+
+def build_retention_job(runtime: Runtime, cluster: str) -> JobDefinition:
+    """Build the job that plans and runs the sweeps of a cluster and empties its trash."""
+    plan, sweep, purge = _plan_op(runtime, cluster), _sweep_op(runtime, cluster), _purge_op(runtime, cluster)
+
+    @job(
+        name=names.retention_job(cluster),
+        executor_def=in_process_executor,
+        description=f"Evicts expired instances on cluster {cluster}; see `feed-assets retention`.",
+    )
+    def retention() -> None:
+        purge(after=sweep(plan()))
+
+    return retention
+
+
+def _plan_op(runtime: Runtime, cluster: str) -> OpDefinition:
+    @op(
+        name=names.retention_op("plan", cluster),
+        out=Out(list[str]),
+        required_resource_keys={names.spark_resource(cluster)},
+        description="Plans sweeps of the feeds for which retention is due, and stores them. Removes nothing.",
+    )
+    def plan_op(context: OpExecutionContext) -> list[str]:
+        from feed_assets.orchestration.runs.retention import plan_due_feeds
+
+        with masked_errors():
+            return plan_due_feeds(runtime, cluster, context)
+
+    return plan_op
+
+
+def _sweep_op(runtime: Runtime, cluster: str) -> OpDefinition:
+    @op(
+        name=names.retention_op("sweep", cluster),
+        out=Out(Nothing),
+        required_resource_keys={names.spark_resource(cluster)},
+        description="Moves expired instances to the trash or archive: small sweeps on the driver, "
+        "large ones on Spark's executors.",
+    )
+    def sweep_op(context: OpExecutionContext, sweeps: list[str]) -> None:
+        from feed_assets.orchestration.runs.retention import run_sweeps
+
+        with masked_errors():
+            run_sweeps(runtime, cluster, context, sweeps)
+
+    return sweep_op
+
+
+def _purge_op(runtime: Runtime, cluster: str) -> OpDefinition:
+    @op(
+        name=names.retention_op("purge", cluster),
+        ins={"after": In(Nothing)},
+        out=Out(Nothing),
+        description="Removes expired trash for good.",
+    )
+    def purge_op(context: OpExecutionContext) -> None:
+        from feed_assets.orchestration.runs.retention import purge_trash
+
+        with masked_errors():
+            purge_trash(runtime, cluster, context)
+
+    return purge_op

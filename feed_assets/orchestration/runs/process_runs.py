@@ -1,0 +1,84 @@
+"""Materialize the asset of a process: run the instances of a run's partitions and report the results to Dagster.
+
+Each instance is published and reported separately, so a failed instance affects no other. The run then fails and names
+it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from dagster import (
+    AssetCheckResult,
+    AssetExecutionContext,
+    AssetKey,
+    AssetMaterialization,
+    Failure,
+    MaterializeResult,
+)
+
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.masking import mask_values
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.runs.instance_runs import InstanceRun
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.timing.dates import render_datetime
+
+NO_DAGSTER_EVENT = "__source_asset_observation__"
+"""Metadata key with which Dagster omits its own event for an output. Not a public API of Dagster.
+
+A ranged run has already reported each partition. No public API yields an output without an event for every partition of
+the range, including failed ones. `tests/orchestration` checks the key against real Dagster.
+"""
+
+
+def materialize_process(
+    context: AssetExecutionContext,
+    runtime: Runtime,
+    process: ProcessRecord,
+    grid: Grid,
+    find_asset: FindAsset,
+    own_key: AssetKey | None,
+) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+    """Run the instances of the run's partitions, and report each output to Dagster when it is published.
+
+    The checks of the run have their results also when an instance has failed.
+    """
+    times = {partition: grid.nominal_time(partition) for partition in context.partition_keys}
+    run = InstanceRun(context=context, runtime=runtime, process=process, find_asset=find_asset)
+
+    def report_own(partition: str, published: tuple[Published, ...]) -> None:
+        if own_key is not None:
+            details = {} if published else run.details.get(times[partition], {})
+            context.log_event(_own_event(own_key, partition, process, published, details))
+
+    failure: Failure | None = None
+    try:
+        run.run(times, report_own)
+    except Failure as exc:
+        failure = exc
+    yield from run.columns.results(context.selected_asset_check_keys)
+    if failure is not None:
+        raise failure
+    for key in context.selected_asset_keys:
+        yield MaterializeResult(asset_key=key, metadata={NO_DAGSTER_EVENT: True})
+
+
+def _own_event(
+    key: AssetKey,
+    partition: str,
+    process: ProcessRecord,
+    published: tuple[Published, ...],
+    details: Mapping[str, str | int | float],
+) -> AssetMaterialization:
+    written = {done.output: f"{done.record.feed} {render_datetime(done.nominal_time)}" for done in published}
+    return AssetMaterialization(
+        asset_key=key,
+        partition=partition,
+        metadata={
+            **{names.META_OUTPUT + name: text for name, text in written.items()},
+            **{names.META_DETAIL + name: mask_values(value) for name, value in details.items()},
+        },
+        description=f"Process '{process.process}' has run.",
+    )

@@ -1,0 +1,42 @@
+"""Tell what was published: the metadata of a materialization. Its numbers have the same keys in each, so Dagster plots
+them over time. What people look for comes first.
+"""
+
+from dagster import MetadataValue, TableMetadataValue, TableSchema
+
+from feed_assets.lifecycle.instances.attempts import Published
+from feed_assets.masking import mask, mask_values
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.metadata import COLUMN_SCHEMA, column_schema
+from feed_assets.timing.dates import render_datetime
+
+
+def published_metadata(
+    done: Published, preview: TableMetadataValue | None = None
+) -> dict[str, MetadataValue | TableSchema | str | int | float]:
+    """Return the metadata of a published instance for its partition's page."""
+    metadata: dict[str, MetadataValue | TableSchema | str | int | float] = {
+        "dagster/uri": MetadataValue.url(mask(done.url)),
+        names.META_NOMINAL: render_datetime(done.nominal_time),
+    }
+    if done.rows is not None:
+        metadata[names.META_ROWS] = done.rows
+    metadata[names.META_BYTES] = done.content.bytes
+    metadata[names.META_FILES] = done.content.files
+    metadata[names.META_SECONDS] = round(done.seconds, 3)
+    metadata[names.META_ATTEMPT] = done.attempt
+    if done.late:
+        metadata[names.META_LATE_DATA] = f"repeated for late data of {', '.join(done.late)}"
+    if done.missing:
+        missing = {name: [render_datetime(time) for time in times] for name, times in done.missing.items()}
+        metadata[names.META_MISSING] = MetadataValue.json(missing)
+    if preview is not None:
+        metadata[names.META_PREVIEW] = preview
+    metadata[names.META_INPUTS] = MetadataValue.json(dict(done.inputs))
+    for name, value in done.details.items():
+        metadata[names.META_DETAIL + name] = mask_values(value)
+    if done.rows is not None:
+        metadata[names.ROW_COUNT] = MetadataValue.int(done.rows)
+    if done.columns is not None:
+        metadata[COLUMN_SCHEMA] = column_schema(done.columns, done.record.columns)
+    return metadata

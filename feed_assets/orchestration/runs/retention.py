@@ -1,0 +1,320 @@
+"""Retention in Dagster: one schedule, and one job of several ops, per cluster for all due feeds.
+
+The schedule queries every minute which feeds are due. The job plans sweeps, runs them together with interrupted ones,
+and removes expired trash. The arrival sensor reports the fate of instances from the event log.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    Failure,
+    OpExecutionContext,
+    RunRequest,
+    RunsFilter,
+    SkipReason,
+)
+from dagster_pyspark import LazyPySparkResource
+from sqlalchemy import Connection
+
+from feed_assets.errors import describe_error
+from feed_assets.lifecycle.bulkheads import LONGEST_PAUSE, Bulkheads
+from feed_assets.lifecycle.errors import SweepRefusedError
+from feed_assets.lifecycle.instances.schedules import load_schedules, state_without_row
+from feed_assets.lifecycle.instances.worker_names import name_holder
+from feed_assets.lifecycle.retention.movers import choose_measurer, choose_mover
+from feed_assets.lifecycle.retention.planning import PlannedSweeps, SweepRequest, plan_sweeps
+from feed_assets.lifecycle.retention.purging import PurgedSweep, find_purgeable, purge_sweeps
+from feed_assets.lifecycle.retention.schedule import (
+    Due,
+    apply_retention_schedule,
+    find_due,
+    reschedule_retention,
+    schedule_retention_now,
+)
+from feed_assets.lifecycle.retention.sweep_context import SweepContext
+from feed_assets.lifecycle.retention.sweeping import find_waiting, run_sweep
+from feed_assets.masking import get_logger
+from feed_assets.operations.restores import HELD
+from feed_assets.operations.safe_mode import Operation, require_mode
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.location.health import describe_failing
+from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.location import Location
+from feed_assets.plan.records import Plan
+from feed_assets.plan.rendering import counted
+from feed_assets.state.database import Database
+from feed_assets.state.errors import StateUnreachableError
+from feed_assets.state.records import TickStep
+from feed_assets.state.sweep_chunks import SweepChunks
+from feed_assets.state.sweep_records import ChunkState, Sweep, SweepState
+from feed_assets.state.sweeps import Sweeps
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AUTHOR = "schedule"
+_SWEEP = "sweep "
+
+_logger = get_logger(__name__)
+
+_UNENDED = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+
+
+def run_retention_tick(
+    runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance
+) -> RunRequest | SkipReason:
+    """Request a run if there is work for it; a few queries if not."""
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    active = follow_definitions(runtime, layout, database, as_of)
+    if active.is_safe_mode:
+        return SkipReason("safe mode is on")
+    if active.is_restored:
+        return SkipReason(HELD)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    work = bulkheads.run(
+        TickStep.RETENTION, "", _find_work, runtime, database, active.location, cluster, as_of, bulkheads
+    )
+    bulkheads.save(database)
+    if not work:
+        failing = describe_failing(database, cluster, TickStep.RETENTION)
+        return SkipReason("retention is not due for any feed" + failing)
+    unended = RunsFilter(job_name=names.retention_job(cluster), statuses=_UNENDED)
+    if instance.get_runs_count(unended):
+        return SkipReason(f"a run is active; afterwards: {work}")
+    return RunRequest(tags={names.TAG_CLUSTER: cluster})
+
+
+def _find_work(
+    runtime: Runtime, database: Database, location: Location, cluster: str, as_of: datetime, bulkheads: Bulkheads
+) -> str:
+    """Describe the work of a run in a few words; empty if there is none. Emptying the trash alone waits until a feed is
+    due.
+    """
+    apply_retention_schedule(database, runtime.timeline(location), cluster, as_of, runtime.settings.retention_grace)
+    with database.read() as connection:
+        _forget_ended(connection, bulkheads)
+        due = _find_due(runtime, connection, location.plan, cluster, as_of)
+        real_now = runtime.real_clock.now()
+        waiting = [
+            each for each in _waiting(connection, cluster, bulkheads) if not _is_worked_on(connection, each, real_now)
+        ]
+    parts = [f"retention of {len(due)} feeds"] if due else []
+    parts += [f"{len(waiting)} approved or interrupted sweeps"] if waiting else []
+    return " and ".join(parts)
+
+
+def _find_due(runtime: Runtime, connection: Connection, plan: Plan, cluster: str, as_of: datetime) -> list[Due]:
+    view = load_schedules(connection, state_without_row(runtime.settings.schedule))
+    return find_due(connection, plan, view, cluster, as_of)
+
+
+def _waiting(connection: Connection, cluster: str, bulkheads: Bulkheads) -> list[Sweep]:
+    """Return the approved and interrupted sweeps, but not those that failed and whose next try is not due."""
+    waiting = find_waiting(connection, cluster)
+    return [each for each in waiting if not bulkheads.is_put_off(TickStep.RETENTION, _unit(each.sweep_id))]
+
+
+def _forget_ended(connection: Connection, bulkheads: Bulkheads) -> None:
+    """Forget the failures of sweeps that have ended, such as by a newer plan or a command."""
+    for failure in bulkheads.failures:
+        if failure.step is TickStep.RETENTION and failure.subject.startswith(_SWEEP):
+            sweep = Sweeps(connection).find(failure.subject.removeprefix(_SWEEP))
+            if sweep is None or sweep.state not in (SweepState.PLANNED, SweepState.RUNNING):
+                bulkheads.succeed(TickStep.RETENTION, failure.subject)
+
+
+def _unit(sweep_id: str) -> str:
+    return _SWEEP + sweep_id
+
+
+def _is_worked_on(connection: Connection, sweep: Sweep, real_now: datetime) -> bool:
+    heads = SweepChunks(connection, sweep.sweep_id).heads(state=ChunkState.OPEN)
+    return any(head.held_until is not None and head.held_until > real_now for head in heads)
+
+
+def plan_due_feeds(runtime: Runtime, cluster: str, context: OpExecutionContext) -> list[str]:
+    """Plan the sweeps of due feeds; return the ids of the sweeps to run, including interrupted ones."""
+    sweep_context = _sweep_context(runtime, context)
+    require_mode(sweep_context.database, Operation.RETENTION_RUN)
+    now, grace = sweep_context.clock.now(), runtime.settings.retention_grace
+    apply_retention_schedule(sweep_context.database, sweep_context.timeline, cluster, now, grace)
+    with sweep_context.database.read() as connection:
+        due = _find_due(runtime, connection, sweep_context.plan, cluster, now)
+    request = SweepRequest(
+        as_of=now,
+        now=now,
+        real_now=sweep_context.real_clock.now(),
+        author=AUTHOR,
+        origin=sweep_context.origin,
+        automatic=True,
+        grace=grace,
+    )
+    planned = plan_sweeps(
+        sweep_context.database,
+        sweep_context.stores,
+        sweep_context.timeline,
+        cluster,
+        [each.record for each in due],
+        request,
+        measurer=choose_measurer(sweep_context.stores, _session(context, cluster)),
+    )
+    bulkheads = _note_failures(sweep_context, cluster, planned)
+    pauses = {
+        feed: bulkheads.pause(TickStep.RETENTION, feed)
+        for feed in (each.record.feed for each in due)
+        if bulkheads.has_failed(TickStep.RETENTION, feed)
+    }
+    with sweep_context.database.begin() as connection:
+        reschedule_retention(connection, due, now, pauses)
+        waiting = _waiting(connection, cluster, bulkheads)
+    _log_plan(context, planned)
+    ready = [sweep.sweep_id for sweep in planned.sweeps if sweep.state is SweepState.PLANNED]
+    return [*(sweep.sweep_id for sweep in waiting), *ready]
+
+
+def _note_failures(context: SweepContext, cluster: str, planned: PlannedSweeps) -> Bulkheads:
+    """Record the feeds that could not be planned; they are tried again sooner than by their cadence."""
+    bulkheads = Bulkheads.open(context.database, cluster, context.real_clock)
+    for each in planned.feeds:
+        if each.error is None:
+            bulkheads.succeed(TickStep.RETENTION, each.record.feed)
+        else:
+            bulkheads.fail(TickStep.RETENTION, each.record.feed, each.error, next_try_at=_next_try(context))
+    bulkheads.save(context.database)
+    return bulkheads
+
+
+def _next_try(context: SweepContext) -> datetime:
+    """Return when a run begins at the earliest for what failed now."""
+    return context.real_clock.now() + LONGEST_PAUSE
+
+
+def run_sweeps(runtime: Runtime, cluster: str, context: OpExecutionContext, sweeps: Sequence[str]) -> None:
+    """Run sweeps; a sweep that is refused or fails does not affect the others.
+
+    Raises:
+        Failure: sweeps failed; each continues in the next run.
+    """
+    sweep_context = _sweep_context(runtime, context)
+    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
+    failed: list[str] = []
+    for sweep_id in sweeps:
+        try:
+            paths = _paths_of(sweep_context.database, sweep_id)
+            mover = choose_mover(paths, sweep_context.stores, _session(context, cluster))
+            sweep = run_sweep(sweep_context, sweep_id, mover=mover)
+        except SweepRefusedError as exc:
+            context.log.warning(str(exc))
+            continue
+        except StateUnreachableError:
+            raise
+        except Exception as exc:
+            _logger.warning("sweep %s has failed", sweep_id, exc_info=True)
+            context.log.error(f"sweep {sweep_id}: {describe_error(exc)}")
+            bulkheads.fail(TickStep.RETENTION, _unit(sweep_id), exc, next_try_at=_next_try(sweep_context))
+            _plan_again(sweep_context, sweep_id, cluster, runtime.settings.retention_grace)
+            failed.append(sweep_id)
+            continue
+        bulkheads.succeed(TickStep.RETENTION, _unit(sweep_id))
+        context.log.info(f"sweep {sweep_id}: {describe_sweep(sweep)}")
+        context.add_output_metadata({names.META_SWEEP: sweep_id})
+    bulkheads.save(sweep_context.database)
+    if failed:
+        raise Failure(f"sweeps have failed and continue in the next run: {', '.join(failed)}", allow_retries=False)
+
+
+def _plan_again(context: SweepContext, sweep_id: str, cluster: str, grace: timedelta) -> None:
+    """Make the feeds of a sweep that failed due at its next try: a sweep that has not begun is planned anew."""
+    with context.database.begin() as connection:
+        sweep = Sweeps(connection).find(sweep_id)
+        keys = [(count.feed, cluster) for count in sweep.counts] if sweep is not None else []
+        schedule_retention_now(connection, context.timeline, keys, context.clock.now() + LONGEST_PAUSE, grace)
+
+
+def purge_trash(runtime: Runtime, cluster: str, context: OpExecutionContext) -> None:
+    """Remove expired trash for good; a sweep whose trash cannot be removed does not affect the others."""
+    sweep_context = _sweep_context(runtime, context)
+    try:
+        found = find_purgeable(sweep_context, cluster, sweep_context.clock.now())
+    except SweepRefusedError as exc:
+        context.log.warning(str(exc))
+        return
+    bulkheads = Bulkheads.open(sweep_context.database, cluster, sweep_context.real_clock)
+    units = {f"trash of {_unit(sweep.sweep_id)}": sweep for sweep in found}
+
+    def purge(sweeps: Sequence[Sweep]) -> list[PurgedSweep]:
+        return purge_sweeps(sweep_context, cluster, sweeps)
+
+    done = bulkheads.run_apart(TickStep.RETENTION, units, purge) if units else purge([])
+    bulkheads.save(sweep_context.database)
+    for purged in done:
+        if purged.obstacle:
+            context.log.warning(f"the trash of sweep {purged.sweep.sweep_id} stays: {purged.obstacle}")
+        else:
+            context.log.info(f"the trash of sweep {purged.sweep.sweep_id} is empty: {counted(purged.files, 'file')}")
+
+
+def _sweep_context(runtime: Runtime, context: OpExecutionContext) -> SweepContext:
+    database = runtime.database(context.instance)
+    timeline = runtime.timeline()
+    with database.read() as connection:
+        timeline.refresh(connection, runtime.clock.now())
+    return SweepContext(
+        database=database,
+        stores=runtime.run_stores,
+        timeline=timeline,
+        clock=runtime.clock,
+        real_clock=runtime.real_clock,
+        holder=name_holder(),
+        origin=f"run:{context.run.run_id}",
+    )
+
+
+def _session(context: OpExecutionContext, cluster: str) -> "Callable[[], SparkSession]":
+    """Return a function that opens the run's Spark session, for sweeps large enough to need it."""
+    spark: LazyPySparkResource = getattr(context.resources, names.spark_resource(cluster))
+
+    def open_session() -> "SparkSession":
+        session: SparkSession = spark.spark_session
+        return session
+
+    return open_session
+
+
+def _paths_of(database: Database, sweep_id: str) -> int:
+    with database.read() as connection:
+        sweep = Sweeps(connection).find(sweep_id)
+    return sweep.paths if sweep else 0
+
+
+def _log_plan(context: OpExecutionContext, planned: PlannedSweeps) -> None:
+    for each in planned.feeds:
+        if each.left_out:
+            context.log.warning(f"feed {each.record.feed}: left out: {each.left_out}")
+        for obstacle in each.obstacles:
+            context.log.warning(f"feed {each.record.feed}: sweep {each.sweep_id} asks: {obstacle.sentence}")
+    for sweep in planned.sweeps:
+        context.log.info(f"sweep {sweep.sweep_id} is {sweep.state.value}: {sweep.paths} paths, {sweep.bytes} bytes")
+
+
+def describe_sweep(sweep: Sweep) -> str:
+    """Return a phrase that summarizes the result of a sweep."""
+    feeds = [
+        f"{count.feed} {count.evicted} evicted"
+        + (f", {count.kept} kept" if count.kept else "")
+        + (f", {count.failed} failed" if count.failed else "")
+        for count in sweep.counts
+    ]
+    return f"{sweep.state.value}; {'; '.join(feeds) or 'nothing to take'}"

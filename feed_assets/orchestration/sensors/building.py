@@ -1,0 +1,117 @@
+"""The sensors of a cluster. They run by default, each with its own minimum interval.
+
+Every Dagster run loads the location, so the modules of a sensor are imported by its first tick.
+"""
+
+from collections.abc import Callable, Mapping
+
+from dagster import (
+    AssetSelection,
+    DefaultSensorStatus,
+    RepositoryDefinition,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    multi_or_in_process_executor,
+    sensor,
+)
+
+from feed_assets.masking import masked_errors
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.location.runtime import Runtime
+
+ARRIVAL_SECONDS = 4
+OTHER_SECONDS = 10
+IN_PROCESS: Mapping[str, object] = {"execution": {"config": {"in_process": {}}}}
+
+
+def build_arrival_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that polls for arrivals on a cluster and requests the runs that become ready."""
+
+    def tick(context: SensorEvaluationContext) -> SensorResult:
+        from feed_assets.orchestration.location.reloading import renew_code_server
+        from feed_assets.orchestration.sensors.ticks import run_tick
+
+        graph = context.repository_def.asset_graph if context.repository_def is not None else None
+        result = run_tick(runtime, layout, cluster, context.instance, context.cursor, graph)
+        renew_code_server(runtime, layout, context)
+        return in_one_process(result, context.repository_def)
+
+    return _build_sensor(
+        names.arrival_sensor(cluster),
+        tick,
+        description=f"Polls for arrivals on cluster {cluster} and requests the process instances that become ready.",
+        minimum_seconds=ARRIVAL_SECONDS,
+    )
+
+
+def in_one_process(result: SensorResult, repository: RepositoryDefinition | None) -> SensorResult:
+    """Let the requested runs work in one process, with one start of Spark, if the location has Dagster's default
+    executor. Another executor is the choice of whoever merged the definitions with others.
+    """
+    if not result.run_requests or repository is None:
+        return result
+    if repository.get_implicit_global_asset_job_def().executor_def is not multi_or_in_process_executor:
+        return result
+    requests = [each.with_replaced_attrs(run_config=IN_PROCESS) for each in result.run_requests]
+    return result._replace(run_requests=requests)
+
+
+def build_instances_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that requests runs of instances that are not partitions of the current definitions."""
+
+    def tick(context: SensorEvaluationContext) -> SensorResult:
+        from feed_assets.orchestration.sensors.past_instances import run_instances_tick
+
+        return run_instances_tick(runtime, layout, cluster, context.instance)
+
+    return _build_sensor(
+        names.instances_job(cluster),
+        tick,
+        description=f"Requests instances on cluster {cluster} of past releases.",
+        minimum_seconds=OTHER_SECONDS,
+        job_name=names.instances_job(cluster),
+    )
+
+
+def build_late_sensor(runtime: Runtime, layout: AssetLayout, cluster: str) -> SensorDefinition:
+    """Build the sensor that makes the due checks for late data on a cluster."""
+
+    def tick(context: SensorEvaluationContext) -> SkipReason:
+        from feed_assets.orchestration.sensors.late_data import run_late_tick
+
+        return run_late_tick(runtime, layout, cluster, context.instance)
+
+    return _build_sensor(
+        names.late_sensor(cluster),
+        tick,
+        description=f"Checks for late data on cluster {cluster}, and repeats instances whose inputs have changed.",
+        minimum_seconds=OTHER_SECONDS,
+    )
+
+
+def _build_sensor(
+    name: str,
+    tick: Callable[[SensorEvaluationContext], SensorResult | SkipReason],
+    *,
+    description: str,
+    minimum_seconds: int,
+    job_name: str | None = None,
+) -> SensorDefinition:
+    """Build a sensor from a tick function. It requests runs of a job, or of any assets."""
+
+    @sensor(
+        name=name,
+        job_name=job_name,
+        asset_selection=None if job_name else AssetSelection.all(),
+        minimum_interval_seconds=minimum_seconds,
+        default_status=DefaultSensorStatus.RUNNING,
+        description=description,
+    )
+    def evaluate(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+        with masked_errors():
+            return tick(context)
+
+    return evaluate

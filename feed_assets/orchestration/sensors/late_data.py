@@ -1,0 +1,71 @@
+"""Run one tick of the sensor that checks for late data. The arrival sensor requests the resulting repetitions."""
+
+from datetime import datetime
+
+from dagster import DagsterInstance, SkipReason
+
+from feed_assets.clock import TimeBudget
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.late.detection import LateCheckResult, apply_late_checks
+from feed_assets.lifecycle.late.lateness import count
+from feed_assets.masking import get_logger
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.location.health import describe_failing
+from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.state.database import Database
+from feed_assets.state.late_checks import LateChecks
+from feed_assets.state.records import TickStep
+from feed_assets.timing.dates import render_datetime
+
+SECONDS_A_TICK = 20.0
+NOTHING_CHECKED = LateCheckResult(verdicts=(), changed=frozenset(), refused={}, is_complete=False)
+
+_logger = get_logger(__name__)
+
+
+def run_late_tick(runtime: Runtime, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> SkipReason:
+    """Do the work of one tick. If no check is due, this takes two queries.
+
+    Reading contents can take longer than Dagster waits for a tick; the checks then go on, and other ticks leave them.
+    """
+    database, as_of = runtime.database(instance), runtime.clock.now()
+    with runtime.alone(names.late_sensor(cluster)) as is_alone:
+        said = _check(runtime, layout, cluster, database, as_of) if is_alone else "an earlier tick is still at work"
+    return SkipReason(said + describe_failing(database, cluster, TickStep.LATE_DATA))
+
+
+def _check(runtime: Runtime, layout: AssetLayout, cluster: str, database: Database, as_of: datetime) -> str:
+    with database.read() as connection:
+        if not LateChecks(connection).due(cluster, as_of, 1):
+            return "no check for late data is due"
+    active = follow_definitions(runtime, layout, database, as_of)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock)
+    checked = bulkheads.run(
+        TickStep.LATE_DATA,
+        NOTHING_CHECKED,
+        apply_late_checks,
+        database,
+        runtime.stores,
+        runtime.timeline(active.location),
+        cluster,
+        as_of,
+        runtime.real_clock.now(),
+        TimeBudget(SECONDS_A_TICK),
+        bulkheads,
+        is_safe_mode=active.is_safe_mode or active.is_restored,
+    )
+    bulkheads.save(database)
+    for feed, _, nominal_time in sorted(checked.changed):
+        _logger.info("late data: %s %s on %s has changed", feed, render_datetime(nominal_time), cluster)
+    for key, reason in checked.refused.items():
+        _logger.warning("process %r on %s at %s: %s", *key[:2], render_datetime(key.nominal_time), reason)
+    return describe(checked) + ("; safe mode is on" if active.is_safe_mode else "")
+
+
+def describe(checked: LateCheckResult) -> str:
+    """Return a phrase that summarizes a tick."""
+    changed = f"; {len(checked.changed)} feed instances have changed" if checked.changed else ""
+    more = "" if checked.is_complete else "; the next tick continues"
+    return f"{count(checked.verdicts)}{changed}{more}"

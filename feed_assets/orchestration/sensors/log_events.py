@@ -1,0 +1,127 @@
+"""Report feed events to Dagster: arrivals, evictions, and publications that Dagster does not know from its own runs.
+
+An arrival or a restored instance colours its partition. A run reports itself what it publishes; if Dagster does not
+know the run, because its storage was lost or restored or the state was rebuilt, the log tells it. An eviction cannot
+remove the colour, so an observation on the partition says when the instance was evicted, why, and how to restore it.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
+
+from dagster import AssetKey, AssetMaterialization, AssetObservation, DagsterInstance, MetadataValue, RunsFilter
+
+from feed_assets.entities.common import LocationKind
+from feed_assets.lifecycle.instances.run_names import find_run
+from feed_assets.masking import mask
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.plan.records import FeedRecord
+from feed_assets.state.records import FeedEvent, FeedEventKind
+from feed_assets.timing.dates import render_datetime
+
+DagsterEvent: TypeAlias = AssetMaterialization | AssetObservation
+
+_PUBLISHED = frozenset({FeedEventKind.PRODUCED, FeedEventKind.REPLICATED})
+_THERE = _PUBLISHED | {FeedEventKind.ARRIVED, FeedEventKind.RESTORED, FeedEventKind.CHANGED}
+
+
+def find_known_runs(instance: DagsterInstance, events: Sequence[FeedEvent]) -> Collection[str]:
+    """Return the runs that have published something in these events and that Dagster knows."""
+    runs = {run for event in events if event.kind in _PUBLISHED and (run := find_run(event.origin)) is not None}
+    return frozenset(instance.get_run_ids(RunsFilter(run_ids=sorted(runs)))) if runs else frozenset()
+
+
+def build_asset_events(layout: AssetLayout, event: FeedEvent, known_runs: Collection[str]) -> list[DagsterEvent]:
+    """Return the Dagster events for a feed event at an existing partition; nothing for any other, nor for what a known
+    run has published.
+    """
+    key = (event.feed, event.cluster)
+    record = layout.plan.feeds.get(key)
+    if record is None or not record.sequence.contains(event.nominal_time) or not _is_of_data(event):
+        return []
+    asset_key, grid = layout.feed_asset(key)
+    partition = grid.key(event.nominal_time)
+    if event.kind is FeedEventKind.EVICTED:
+        return [_eviction(event, asset_key, partition)]
+    if record.produced_by is not None and AssetKey(list(record.produced_by)) == asset_key:
+        return []
+    if event.kind not in _THERE or (event.kind in _PUBLISHED and find_run(event.origin) in known_runs):
+        return []
+    return [_arrival(record, event, asset_key, partition), *_ends_of_process(layout, event)]
+
+
+def _ends_of_process(layout: AssetLayout, event: FeedEvent) -> list[DagsterEvent]:
+    """Return the materializations of a process that is an asset of its own and has published an instance."""
+    process = layout.plan.processes.get((str(event.payload.get("process")), event.cluster))
+    own = layout.find_own_asset(process) if process is not None else None
+    if event.kind not in _PUBLISHED or process is None or own is None:
+        return []
+    asset_key, grid = own
+    return [
+        AssetMaterialization(
+            asset_key=asset_key,
+            partition=grid.key(time),
+            metadata={names.META_NOMINAL: render_datetime(time), names.META_EVENT: event.seq},
+        )
+        for edge in process.outputs
+        if edge.feed_key == (event.feed, event.cluster)
+        for time in layout.plan.writer_times(edge, event.nominal_time)
+    ]
+
+
+def _is_of_data(event: FeedEvent) -> bool:
+    """Return whether an event concerns the instance itself, not for example its stats."""
+    return event.payload.get("kind", LocationKind.DATA) == LocationKind.DATA
+
+
+def _arrival(record: FeedRecord, event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetMaterialization:
+    rows = event.payload.get("rows") if event.kind is FeedEventKind.ARRIVED else None
+    return AssetMaterialization(
+        asset_key=asset_key,
+        partition=partition,
+        metadata={
+            names.META_NOMINAL: render_datetime(event.nominal_time),
+            names.META_BYTES: event.bytes or 0,
+            names.META_FILES: event.files or 0,
+            names.META_EVENT: event.seq,
+            **_change_metadata(event),
+            **_copy_metadata(event),
+            **({names.ROW_COUNT: rows} if isinstance(rows, int) else {}),
+            "dagster/uri": MetadataValue.url(mask(f"{record.store.url.rstrip('/')}/{record.path(event.nominal_time)}")),
+        },
+        tags={names.DATA_VERSION: event.manifest_digest} if event.manifest_digest else {},
+    )
+
+
+def _copy_metadata(event: FeedEvent) -> dict[str, str | int | float]:
+    """Return the figures of a copy that was not made by a run."""
+    figures = event.payload.get("copy")
+    if event.kind is not FeedEventKind.REPLICATED or not isinstance(figures, dict):
+        return {}
+    return {names.META_DETAIL + name: value for name, value in figures.items()}
+
+
+def _change_metadata(event: FeedEvent) -> dict[str, str]:
+    """Return the changes of an instance since its arrival."""
+    if event.kind is not FeedEventKind.CHANGED:
+        return {}
+    counts = [f"{event.payload[name]} {name}" for name in ("added", "replaced", "removed") if event.payload.get(name)]
+    return {names.META_LATE_DATA: f"files: {', '.join(counts)}"}
+
+
+def _eviction(event: FeedEvent, asset_key: AssetKey, partition: str) -> AssetObservation:
+    reason, sweep = event.payload.get("reason", "it exceeded its retention"), event.payload.get("sweep")
+    return AssetObservation(
+        asset_key=asset_key,
+        partition=partition,
+        description=f"evicted at {render_datetime(event.recorded_at)}: {reason}",
+        metadata={
+            names.META_STATUS: FeedEventKind.EVICTED.value,
+            names.META_WHY: f"evicted at {render_datetime(event.recorded_at)} by sweep {sweep}: {reason}",
+            names.META_SWEEP: str(sweep),
+            names.META_NOMINAL: render_datetime(event.nominal_time),
+            names.META_BYTES: event.bytes or 0,
+            names.META_FILES: event.files or 0,
+            names.META_EVENT: event.seq,
+        },
+    )

@@ -1,0 +1,133 @@
+"""Report to Dagster why instances are not done, as observations with the text of `feed-assets why`.
+
+An observation does not colour the partition bar. It is reported before it is recorded, so a crash may report it twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from dagster import AssetKey, AssetObservation, DagsterInstance, MetadataValue
+from sqlalchemy import Connection
+
+from feed_assets.entities.errors import EntityNotFoundError
+from feed_assets.lifecycle.instances.overdue_notices import decide_notice
+from feed_assets.masking import get_logger, mask
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.explaining.explanations import explain_process_instances
+from feed_assets.operations.explaining.records import Explanation
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.state.overdue_notices import OverdueNotice, OverdueNotices
+from feed_assets.state.records import ProcessInstance, ProcessKey
+from feed_assets.timing.dates import render_datetime
+from feed_assets.timing.errors import InstanceError
+
+EXPLAINED_A_TICK = 20
+MOST_LINES = 200
+_NO_INSTANCE = (EntityNotFoundError, InstanceError, InstanceQueryError)
+
+_logger = get_logger(__name__)
+
+
+def report_overdue(context: OperationContext, layout: AssetLayout, cluster: str, instance: DagsterInstance) -> int:
+    """Report to Dagster why instances are overdue, have timed out or have failed for good, once per cause.
+
+    If no notice is due, this takes one query. An error here is logged and affects nothing else.
+
+    Returns:
+        The number of reported instances.
+    """
+    try:
+        with context.database.read() as connection:
+            due = OverdueNotices(connection, without_row=context.without_row).due(
+                cluster, context.as_of, EXPLAINED_A_TICK
+            )
+        return _report(context, layout, due, instance) if due else 0
+    except Exception:
+        _logger.warning("the unfinished instances on %s could not be explained", cluster, exc_info=True)
+        return 0
+
+
+def _report(
+    context: OperationContext, layout: AssetLayout, due: Sequence[ProcessInstance], instance: DagsterInstance
+) -> int:
+    with context.read() as connection:
+        found = find_explanations(context, connection, due)
+    reported = 0
+    notices: list[OverdueNotice] = []
+    for row in due:
+        explanation = found.get(row.key)
+        notice = decide_notice(row, explanation.digest if explanation else None, context.as_of)
+        notices.append(notice)
+        if explanation is not None and notice.digest != row.notice_digest:
+            reported += 1
+            for observation in build_observations(layout, explanation):
+                instance.report_runless_asset_event(observation)
+    with context.database.begin() as connection:
+        OverdueNotices(connection).mark(notices)
+    return reported
+
+
+def find_explanations(
+    context: OperationContext, connection: Connection, rows: Sequence[ProcessInstance]
+) -> dict[ProcessKey, Explanation]:
+    """Return why instances are in their states.
+
+    Those that are no instances by the current definitions are left out, and those with such an instance upstream.
+    """
+    known = []
+    for row in rows:
+        with suppress(*_NO_INSTANCE):
+            context.active_release(connection, *row.key)
+            known.append(row)
+    try:
+        return explain_process_instances(context, connection, [row.key for row in known]) if known else {}
+    except _NO_INSTANCE:
+        alone = [[row] for row in known] if len(known) > 1 else []
+        return {key: found for each in alone for key, found in find_explanations(context, connection, each).items()}
+
+
+def build_observations(layout: AssetLayout, explanation: Explanation) -> Iterator[AssetObservation]:
+    """Yield the observations of a process instance, at the partition of each output or of the process's own asset."""
+    for key, partition in _partitions(layout, explanation):
+        yield AssetObservation(
+            asset_key=key,
+            partition=partition,
+            description=mask(explanation.headline),
+            metadata={
+                names.META_WHY: MetadataValue.md(_shortened(mask(explanation.render()))),
+                names.META_STATUS: explanation.status,
+                names.META_NOMINAL: render_datetime(explanation.nominal_time),
+            },
+        )
+
+
+def _partitions(layout: AssetLayout, explanation: Explanation) -> Iterator[tuple[AssetKey, str]]:
+    process = layout.plan.processes[explanation.name, explanation.cluster]
+    for key, grid in layout.run_assets(process):
+        if grid.sequence.contains(explanation.nominal_time):
+            yield key, grid.key(explanation.nominal_time)
+
+
+def _shortened(text: str) -> str:
+    lines = text.splitlines()
+    if len(lines) <= MOST_LINES:
+        return text
+    more = len(lines) - MOST_LINES
+    return "\n".join([*lines[:MOST_LINES], f"… and {more} more lines, see `feed-assets why`"])
+
+
+def describe_oldest(context: OperationContext, cluster: str) -> str:
+    """Return a phrase about the longest-waiting instance with its first root cause; empty if none waits.
+
+    Only one instance is explained, however many wait.
+    """
+    try:
+        with context.database.read() as connection:
+            row = OverdueNotices(connection, without_row=context.without_row).oldest_waiting(cluster)
+            found = find_explanations(context, connection, [row] if row else [])
+    except Exception:
+        _logger.warning("the oldest waiting instance on %s could not be explained", cluster, exc_info=True)
+        return ""
+    return "".join(f"; oldest waiting instance: {mask(each.root_sentence)}" for each in found.values())

@@ -1,0 +1,399 @@
+"""One tick of a cluster's arrival sensor: reconcile, poll, open gates, request runs, report arrivals to Dagster.
+
+In this order, one tick handles both an arrival and the runs that it makes ready. The event log, leases and
+compare-and-set make a repeated tick harmless: it requests nothing twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dagster import (
+    AddDynamicPartitionsRequest,
+    AssetCheckEvaluation,
+    AssetMaterialization,
+    AssetObservation,
+    DagsterInstance,
+    DagsterRunStatus,
+    RunRequest,
+    RunsFilter,
+    SensorResult,
+    SkipReason,
+)
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from feed_assets.clock import TimeBudget
+from feed_assets.engines.local_servers import ServerUse
+from feed_assets.engines.sessions import interrupt_run
+from feed_assets.engines.spark_addresses import bare_url, check_spark_remote
+from feed_assets.entities.flow_names import describe_process
+from feed_assets.lifecycle.arrival.announcements import AnnouncedResult
+from feed_assets.lifecycle.arrival.past_inputs import apply_past_polls
+from feed_assets.lifecycle.arrival.polling import ArrivalResult, apply_arrivals
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.lifecycle.errors import NotAskedError
+from feed_assets.lifecycle.instances.clock_setback import apply_clock
+from feed_assets.lifecycle.instances.readiness import ReadinessResult, apply_readiness
+from feed_assets.lifecycle.instances.reconciliation import RunState, apply_reconciliation, find_commands, find_launched
+from feed_assets.lifecycle.instances.requests import LaunchMode, LaunchRequest, apply_requests
+from feed_assets.lifecycle.instances.retries import RetryResult, apply_retries
+from feed_assets.lifecycle.instances.run_names import is_command
+from feed_assets.lifecycle.instances.staging_sweep import apply_staging_sweep
+from feed_assets.masking import get_logger
+from feed_assets.operations.context import OperationContext
+from feed_assets.operations.instances.ranges import render_ranges
+from feed_assets.orchestration import names
+from feed_assets.orchestration.graph.layout import AssetLayout
+from feed_assets.orchestration.graph.partitions import Grid
+from feed_assets.orchestration.location.active_definitions import ActiveDefinitions
+from feed_assets.orchestration.location.contexts import build_context
+from feed_assets.orchestration.location.dead_runs import RunHeartbeats, fail_dead_runs
+from feed_assets.orchestration.location.health import find_health
+from feed_assets.orchestration.location.releases import follow_plan
+from feed_assets.orchestration.location.reloading import follow_definitions
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.orchestration.sensors.log_events import DagsterEvent, build_asset_events, find_known_runs
+from feed_assets.orchestration.sensors.overdue_notices import describe_oldest, report_overdue
+from feed_assets.orchestration.sensors.tick_cursors import TickCursor, notice_restore, parse_cursor, read_unreported
+from feed_assets.orchestration.user_assets.materializations import follow_materializations
+from feed_assets.plan.records import ClusterRecord, Key, Plan
+from feed_assets.plan.rendering import counted
+from feed_assets.state.database import Database
+from feed_assets.state.records import TickStep
+from feed_assets.timing.dates import render_datetime
+
+SECONDS_A_TICK = 20.0
+NO_POLLS = ArrivalResult(polled=0, arrived=0, is_complete=True)
+NO_RETRIES = RetryResult(again=(), exhausted=())
+NOTHING_READY = ReadinessResult(materialized=0, ready=0, timed_out=0, is_complete=True)
+REQUESTS_A_TICK = 50
+EVENTS_A_TICK = 500
+KEYS_A_TICK = 2_000
+
+_logger = get_logger(__name__)
+
+_OVER = {DagsterRunStatus.SUCCESS: RunState.ENDED, DagsterRunStatus.FAILURE: RunState.ENDED}
+
+
+def run_tick(
+    runtime: Runtime,
+    layout: AssetLayout,
+    cluster: str,
+    instance: DagsterInstance,
+    cursor_text: str | None,
+    graph: AssetGraph | None = None,
+) -> SensorResult:
+    """Do the work of one tick of an arrival sensor. Each step runs, whatever happens in the others: see `Bulkheads`.
+
+    `layout` is the layout that Dagster has loaded, and `graph` all assets beside it; the active definitions may be
+    newer.
+    """
+    cursor = parse_cursor(cursor_text)
+    database = runtime.database(instance)
+    as_of = runtime.clock.now()
+    rebuilds = notice_restore(database, cursor, cluster)
+    active = follow_definitions(runtime, layout, database, as_of)
+    if cluster not in active.plan.clusters:
+        return SensorResult(skip_reason=SkipReason(f"cluster {cluster} is no longer declared"), cursor=cursor_text)
+    bulkheads = Bulkheads.open(database, cluster, runtime.real_clock, runtime.patience)
+    timeline = follow_plan(runtime, active.location, database, as_of, bulkheads)
+    tick = _Tick(
+        runtime=runtime,
+        active=active,
+        cluster=cluster,
+        instance=instance,
+        graph=graph,
+        context=build_context(runtime, timeline, database, as_of),
+        bulkheads=bulkheads,
+    )
+    done = tick.advance()
+    return tick.report(done, cursor, rebuilds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What a tick has done."""
+
+    arrivals: ArrivalResult
+    readiness: ReadinessResult
+    requests: Sequence[LaunchRequest]
+    explained: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tick:
+    """One tick of a cluster."""
+
+    runtime: Runtime
+    active: ActiveDefinitions
+    cluster: str
+    instance: DagsterInstance
+    graph: AssetGraph | None
+    context: OperationContext
+    bulkheads: Bulkheads
+
+    def advance(self) -> _Done:
+        """Bring the record up to date, and decide what to launch."""
+        context, cluster, bulkheads, instance = self.context, self.cluster, self.bulkheads, self.instance
+        database, timeline, as_of, stores = context.database, context.timeline, context.as_of, context.stores
+        plan, real_now, budget = self.active.plan, self.runtime.real_clock.now(), TimeBudget(SECONDS_A_TICK)
+        set_back = apply_clock(database, timeline, cluster, as_of, real_now)
+        if set_back is not None:
+            _logger.warning("cluster %s: %s", cluster, set_back.render())
+        record, heartbeats = plan.clusters[cluster], self.runtime.heartbeats
+        run = bulkheads.run
+        use = run(TickStep.SPARK, None, self.runtime.servers.use, record)
+        run(
+            TickStep.RECONCILIATION,
+            None,
+            reconcile,
+            database,
+            record,
+            use,
+            instance,
+            heartbeats,
+            as_of,
+            real_now,
+            bulkheads,
+        )
+        run(TickStep.STAGING_SWEEP, None, apply_staging_sweep, database, stores, plan, cluster, real_now, bulkheads)
+        announced = self._follow_materializations(real_now)
+        arrivals = run(
+            TickStep.ARRIVALS, NO_POLLS, apply_arrivals, database, stores, plan, cluster, as_of, budget, bulkheads
+        )
+        run(TickStep.PAST_ARRIVALS, None, apply_past_polls, database, stores, timeline, cluster, as_of, bulkheads)
+        retried = run(TickStep.RETRIES, NO_RETRIES, apply_retries, database, timeline, cluster, as_of, bulkheads)
+        log_exhausted(plan, retried)
+        readiness = run(
+            TickStep.GATES,
+            NOTHING_READY,
+            apply_readiness,
+            database,
+            timeline,
+            cluster,
+            as_of,
+            budget,
+            bulkheads,
+            without_row=context.without_row,
+        )
+        explained = report_overdue(context, self.active.layout, cluster, instance)
+        requests = [] if self.active.is_restored else self._request(real_now)
+        arrivals = replace(arrivals, arrived=arrivals.arrived + announced.arrived)
+        return _Done(arrivals=arrivals, readiness=readiness, requests=requests, explained=explained)
+
+    def _follow_materializations(self, real_now: datetime) -> AnnouncedResult:
+        return self.bulkheads.run(
+            TickStep.MATERIALIZATIONS,
+            AnnouncedResult(),
+            follow_materializations,
+            self.database,
+            self.context.stores,
+            self.active.plan,
+            self.active.layout.find_asset,
+            self.cluster,
+            self.instance,
+            self.graph,
+            self.context.as_of,
+            real_now,
+            self.bulkheads,
+        )
+
+    def _request(self, real_now: datetime) -> Sequence[LaunchRequest]:
+        """Request runs for what is ready."""
+        nothing: Sequence[LaunchRequest] = []
+        return self.bulkheads.run(
+            TickStep.REQUESTS,
+            nothing,
+            apply_requests,
+            self.database,
+            self.context.timeline,
+            self.cluster,
+            self.context.as_of,
+            real_now,
+            REQUESTS_A_TICK,
+            self.bulkheads,
+            mode=LaunchMode.PARTITIONS,
+            without_row=self.context.without_row,
+            not_yet=self.active.not_yet,
+        )
+
+    def report(self, done: _Done, cursor: TickCursor, rebuilds: int) -> SensorResult:
+        """Build what Dagster is told: runs to start, events, partitions, and the check of the location."""
+        cluster, layout, location, database = self.cluster, self.active.layout, self.active.location, self.database
+        with database.read() as connection:
+            unreported = read_unreported(connection, cursor, cluster, EVENTS_A_TICK)
+        if unreported.is_from_another_log:
+            _logger.warning("%s", unreported.describe(cluster))
+        known_runs = self.bulkheads.run(TickStep.REPORTS, None, find_known_runs, self.instance, unreported.events)
+        if known_runs is None:
+            unreported = replace(unreported, events=())
+            known_runs = ()
+        asset_events: list[AssetMaterialization | AssetObservation | AssetCheckEvaluation] = []
+        for event in unreported.events:
+            nothing: list[DagsterEvent] = []
+            asset_events += self.bulkheads.run_unit(
+                TickStep.REPORTS, event.feed, nothing, build_asset_events, layout, event, known_runs
+            )
+        if cursor.location != location.digest:
+            self.bulkheads.run(TickStep.POOLS, None, set_pool_limits, layout, cluster, self.instance)
+        partitions = dynamic_keys(layout, cluster, self.instance, self.context.as_of, self.bulkheads)
+        self.bulkheads.save(database)
+        health = find_health(database, self.active.plan, location.issues)
+        run_requests = [build_run_request(layout, request) for request in done.requests]
+        is_quiet = not (run_requests or asset_events or done.readiness.ready)
+        following = unreported.following(location.digest, health.digest, rebuilds)
+        said = describe(done.arrivals, done.readiness, len(asset_events), done.explained, self.active)
+        if (cursor.location, cursor.health) != (following.location, following.health):
+            asset_events.append(health.check(self.runtime.location_key))
+        oldest = describe_oldest(self.context, cluster) if is_quiet else ""
+        return SensorResult(
+            run_requests=run_requests or None,
+            asset_events=asset_events,
+            dynamic_partitions_requests=partitions,
+            cursor=following.render(),
+            skip_reason=None if run_requests else SkipReason(said + oldest + health.describe(cluster)),
+        )
+
+    @property
+    def database(self) -> Database:
+        """The state."""
+        return self.context.database
+
+
+def log_exhausted(plan: Plan, retried: RetryResult) -> None:
+    """Log an error about the instances of each process that have no retries left."""
+    times: dict[Key, list[datetime]] = {}
+    for key in retried.exhausted:
+        times.setdefault((key.process, key.cluster), []).append(key.nominal_time)
+    for (name, cluster), failed in times.items():
+        record = plan.processes.get((name, cluster))
+        when = ", ".join(map(render_datetime, failed)) if record is None else render_ranges(failed, record.sequence)
+        noun = "instance" if len(failed) == 1 else "instances"
+        _logger.error("%s on %s: all retries of %s %s have failed", describe_process(name), cluster, noun, when)
+
+
+def describe(
+    arrivals: ArrivalResult, readiness: ReadinessResult, reported: int, explained: int, active: ActiveDefinitions
+) -> str:
+    """Return a phrase that summarizes a tick without requests: what happened, or that nothing did."""
+    new, told = counted(readiness.materialized, "new process instance"), counted(reported, "event")
+    counts = [counted(arrivals.polled, "poll"), counted(arrivals.arrived, "arrival"), new, f"{readiness.ready} ready"]
+    counts += [f"{readiness.timed_out} timed out", f"{told} reported", f"{explained} explained"]
+    said = ", ".join(text for text in counts if not text.startswith("0 ")) or "nothing new"
+    said += "" if arrivals.is_complete and readiness.is_complete else "; the next tick continues"
+    said += f"; {len(active.not_yet)} processes wait for Dagster to load them" if active.not_yet else ""
+    return f"{said}; safe mode is on" if active.is_safe_mode else said
+
+
+def reconcile(
+    database: Database,
+    cluster: ClusterRecord,
+    use: ServerUse | None,
+    instance: DagsterInstance,
+    heartbeats: RunHeartbeats,
+    as_of: datetime,
+    real_now: datetime,
+    bulkheads: Bulkheads,
+) -> None:
+    """Ask Dagster for the state of the recorded runs, and correct the record. `use` is that of the cluster's server."""
+    launched = find_launched(database, cluster.name, real_now)
+    run_ids = sorted({item.run_id for item in launched.running if item.run_id and not is_command(item.run_id)})
+    fail_dead_runs(database, cluster.name, instance, launched.running, heartbeats, real_now)
+    requests = sorted({item.request_key for item in launched.requested if item.request_key})
+    by_run = {}
+    if run_ids:
+        found = {run.run_id: run.status for run in instance.get_runs(RunsFilter(run_ids=run_ids))}
+        by_run = {run_id: _state(found.get(run_id)) for run_id in run_ids}
+    by_request = {}
+    if requests:
+        runs = instance.get_runs(RunsFilter(tags={names.TAG_REQUEST: requests}))
+        by_request = {run.tags[names.TAG_REQUEST]: _state(run.status) for run in reversed(runs)}  # newest wins
+    commands = find_commands(database, launched, real_now)
+    apply_reconciliation(database, launched, by_run | commands, by_request, as_of)
+    ended = [run_id for run_id, state in by_run.items() if state is not RunState.ALIVE]
+    remote = use.find() if use is not None and ended else cluster.spark_remote
+    if remote is not None:
+        _stop_leftovers(remote, ended, bulkheads)
+
+
+def _stop_leftovers(remote: str, run_ids: Sequence[str], bulkheads: Bulkheads) -> None:
+    """Stop the remaining work of ended runs on a Spark Connect server; a server that failed is tried again."""
+    server = bare_url(remote)
+    if not run_ids and not bulkheads.has_failed(TickStep.SPARK, server):
+        return
+
+    def stop() -> None:
+        check_spark_remote(remote)
+        for run_id in run_ids:
+            interrupt_run(remote, run_id)
+
+    answer = bulkheads.ask(TickStep.SPARK, {server: stop})[server]
+    if isinstance(answer, Exception) and not isinstance(answer, NotAskedError):
+        bulkheads.fail(TickStep.SPARK, server, answer)
+
+
+def _state(status: DagsterRunStatus | None) -> RunState:
+    match status:
+        case None:
+            return RunState.UNKNOWN
+        case DagsterRunStatus.CANCELED:
+            return RunState.CANCELED
+        case _:
+            return _OVER.get(status, RunState.ALIVE)
+
+
+def build_run_request(layout: AssetLayout, request: LaunchRequest) -> RunRequest:
+    """Build the run request for a launch request: one partition, or a range of them."""
+    process = request.process
+    run_grid = layout.process_grid(process)
+    tags = {
+        names.TAG_PROCESS: process.process,
+        names.TAG_CLUSTER: process.cluster,
+        names.TAG_REQUEST: request.key,
+        **({names.PRIORITY: str(request.priority)} if request.priority else {}),
+        **({names.TAG_QUEUE: process.queue} if process.queue else {}),
+        **names.late_tags(request.late),
+    }
+    selection = [key for key, _ in layout.run_assets(process)]
+    first, last = run_grid.key(request.first), run_grid.key(request.last)
+    if first == last:
+        return RunRequest(run_key=request.key, asset_selection=selection, partition_key=first, tags=tags)
+    tags |= {names.RANGE_START: first, names.RANGE_END: last}
+    return RunRequest(run_key=request.key, asset_selection=selection, tags=tags)
+
+
+def dynamic_keys(
+    layout: AssetLayout, cluster: str, instance: DagsterInstance, as_of: datetime, bulkheads: Bulkheads
+) -> list[AddDynamicPartitionsRequest]:
+    """Return requests for the keys that dynamic grids lack, oldest first."""
+    requests: dict[str, AddDynamicPartitionsRequest] = {}
+    for grid in layout.dynamic[cluster]:
+        keys: Sequence[str] = bulkheads.run_unit(
+            TickStep.PARTITIONS, grid.dynamic_name, (), _missing_keys, grid, instance, as_of
+        )
+        if keys:
+            requests[grid.dynamic_name] = grid.add_request(keys)
+    return list(requests.values())
+
+
+def _missing_keys(grid: Grid, instance: DagsterInstance, as_of: datetime) -> Sequence[str]:
+    sequence = grid.sequence
+    stop = sequence.index_at_or_before(as_of) + 1
+    if sequence.size is not None:
+        stop = min(stop, sequence.size)
+    if stop <= 0 or instance.has_dynamic_partition(grid.dynamic_name, grid.key(sequence.at(stop - 1))):
+        return ()
+    known = instance.get_dynamic_partitions(grid.dynamic_name)
+    start = sequence.index(grid.nominal_time(known[-1])) + 1 if known else 0
+    return [grid.key(sequence.at(index)) for index in range(start, min(stop, start + KEYS_A_TICK))]
+
+
+def set_pool_limits(layout: AssetLayout, cluster: str, instance: DagsterInstance) -> None:
+    """Set the limit of each process's pool to its `parallel`, once per plan, so that a limit set by hand persists."""
+    storage = instance.event_log_storage
+    default = instance.get_concurrency_config().pool_config.default_pool_limit
+    known = {pool.name: pool.limit for pool in storage.get_pool_limits() if not pool.from_default}
+    for process in layout.plan.processes.values():
+        pool = names.pool_name(process)
+        if process.cluster == cluster and known.get(pool, default) != process.parallel:
+            storage.set_concurrency_slots(pool, process.parallel)

@@ -1,0 +1,241 @@
+"""Follow the materializations of assets that produce feeds: each is the announcement of one instance.
+
+One read of Dagster's event log by a cursor finds what is new, whatever has been materialized. Feeds that are new, or
+whose asset was not as it must be, catch up one by one from a position of their own. Events are read again until they
+are some seconds old, because events of other processes can become visible out of order.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Self
+
+from dagster import AssetKey, DagsterEventType, DagsterInstance, EventLogRecord, EventRecordsFilter
+from dagster._core.definitions.assets.graph.asset_graph import AssetGraph
+
+from feed_assets.lifecycle.arrival.announcements import AnnouncedResult, Announcement, apply_announcements
+from feed_assets.lifecycle.bulkheads import Bulkheads
+from feed_assets.orchestration import names
+from feed_assets.orchestration.errors import PartitionKeyError, StrayPartitionsError
+from feed_assets.orchestration.graph.layout import FindAsset
+from feed_assets.orchestration.graph.producers import Producer, find_producers, require_known
+from feed_assets.orchestration.location.runtime import Runtime
+from feed_assets.plan.records import Key, Plan
+from feed_assets.state.arrival_polls import ArrivalPolls
+from feed_assets.state.cursors import Cursors
+from feed_assets.state.database import Database
+from feed_assets.state.records import TickStep
+from feed_assets.storage.pool import StorePool
+
+EVENTS_A_TICK = 1_000
+SETTLED_SECONDS = 10.0
+OVERLAP = 1_000
+"""How many events before the newest one are read again when a reader begins."""
+
+ROW_COUNTS = (names.ROW_COUNT, "dagster/row_count")
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderPosition:
+    """What has been read of the event log: everything up to `settled`, and of later events those in `seen`.
+
+    `behind` are feeds with a position of their own, `assets` the assets that have been followed, both by feed.
+    """
+
+    settled: int
+    seen: frozenset[int] = frozenset()
+    behind: Mapping[str, int] = field(default_factory=dict)
+    assets: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse the stored form. Raises `ValueError` if it has another version."""
+        fields = json.loads(text)
+        if fields["version"] != _VERSION:
+            raise ValueError(f"position {text!r} does not have version {_VERSION}")
+        return cls(
+            settled=fields["settled"],
+            seen=frozenset(fields["seen"]),
+            behind=fields["behind"],
+            assets=fields["assets"],
+        )
+
+    def render(self) -> str:
+        fields = {"settled": self.settled, "seen": sorted(self.seen), "behind": self.behind, "assets": self.assets}
+        return json.dumps({"version": _VERSION, **fields}, separators=(",", ":"))
+
+    def following(self, producers: Mapping[str, Producer]) -> Self:
+        """Return the position for these producers: what is new begins with the first event of its asset."""
+        assets = {feed: producer.asset.to_user_string() for feed, producer in producers.items()}
+        behind = {feed: 0 for feed, asset in assets.items() if self.assets.get(feed) != asset}
+        behind |= {feed: at for feed, at in self.behind.items() if feed in assets and feed not in behind}
+        return replace(self, behind=behind, assets=assets)
+
+    def after(
+        self,
+        records: Sequence[EventLogRecord],
+        handled: Sequence[EventLogRecord],
+        behind: Mapping[str, int],
+        now: float,
+    ) -> Self:
+        """Return the position after `records` were read and `handled`, some of them or of single assets, announced."""
+        settled = self.settled
+        is_full = len(records) == EVENTS_A_TICK
+        for record in records:
+            if is_full or record.timestamp < now - SETTLED_SECONDS:
+                settled = record.storage_id
+        seen = {*self.seen, *(record.storage_id for record in handled)}
+        return replace(self, settled=settled, seen=frozenset(each for each in seen if each > settled), behind=behind)
+
+
+def follow_materializations(
+    database: Database,
+    stores: StorePool,
+    plan: Plan,
+    find_asset: FindAsset,
+    cluster: str,
+    instance: DagsterInstance,
+    graph: AssetGraph | None,
+    as_of: datetime,
+    real_now: datetime,
+    bulkheads: Bulkheads,
+) -> AnnouncedResult:
+    """Record the instances of a cluster's feeds whose assets have been materialized since the last call.
+
+    Does nothing if no asset produces a feed there. `graph` are the assets of this code location; without it, their
+    partitions are not checked.
+    """
+    producers = {each.record.feed: each for each in find_producers(plan, find_asset, cluster)}
+    if not producers:
+        return AnnouncedResult()
+    name = f"materializations/{cluster}"
+    with database.read() as connection:
+        text = Cursors(connection).get(name)
+    before = ReaderPosition.parse(text) if text is not None else _begin(instance)
+    records = _read(instance, before.settled)
+    if not records and before.settled > (instance.event_log_storage.get_maximum_record_id() or 0):
+        before = _begin(instance)
+    position = before.following(producers)
+    _forget_polls(database, [key for feed, key in _keys(producers) if position.assets[feed] != before.assets.get(feed)])
+    fresh = _sort(records, position, producers)
+    behind: dict[str, int] = {}
+    handled: list[EventLogRecord] = []
+    announcements: list[Announcement] = []
+    for feed, producer in producers.items():
+        events: Sequence[EventLogRecord] = fresh.get(feed, [])
+        start = position.behind.get(feed)
+        if start is not None and not bulkheads.is_put_off(TickStep.MATERIALIZATIONS, feed):
+            events = _read(instance, start, producer.asset)
+        elif not events and start is None:
+            continue
+        found = bulkheads.run_unit(TickStep.MATERIALIZATIONS, feed, None, _announce, graph, producer, events, bulkheads)
+        if found is None:
+            behind[feed] = start if start is not None else events[0].storage_id - 1
+            continue
+        announcements += found
+        handled += events
+        if start is not None and len(events) == EVENTS_A_TICK:
+            behind[feed] = events[-1].storage_id
+    following = position.after(records, handled, behind, real_now.timestamp())
+    if following == before:
+        return AnnouncedResult()
+    return apply_announcements(database, stores, plan, announcements, as_of, bulkheads, (name, following.render()))
+
+
+def follow_now(runtime: Runtime, find_asset: FindAsset, clusters: Iterable[str], instance: DagsterInstance) -> None:
+    """Record what has been materialized, for a run or a reader that no sensor has prepared."""
+    database = runtime.database(instance)
+    for cluster in sorted(clusters):
+        follow_materializations(
+            database,
+            runtime.run_stores,
+            runtime.plan,
+            find_asset,
+            cluster,
+            instance,
+            None,
+            runtime.clock.now(),
+            runtime.real_clock.now(),
+            Bulkheads.open(database, cluster, runtime.real_clock),
+        )
+
+
+def _keys(producers: Mapping[str, Producer]) -> list[tuple[str, Key]]:
+    return [(feed, producer.record.key) for feed, producer in producers.items()]
+
+
+def _forget_polls(database: Database, keys: Sequence[Key]) -> None:
+    """Remove the polls of feeds that were polled until now."""
+    if keys:
+        with database.begin() as connection:
+            ArrivalPolls(connection).forget(keys)
+
+
+def _begin(instance: DagsterInstance) -> ReaderPosition:
+    newest = instance.event_log_storage.get_maximum_record_id() or 0
+    return ReaderPosition(settled=max(0, newest - OVERLAP))
+
+
+def _read(instance: DagsterInstance, after: int, asset: AssetKey | None = None) -> Sequence[EventLogRecord]:
+    wanted = EventRecordsFilter(DagsterEventType.ASSET_MATERIALIZATION, asset_key=asset, after_cursor=after)
+    return instance.event_log_storage.get_event_records(wanted, limit=EVENTS_A_TICK, ascending=True)
+
+
+def _sort(
+    records: Sequence[EventLogRecord], position: ReaderPosition, producers: Mapping[str, Producer]
+) -> dict[str, list[EventLogRecord]]:
+    """Return the new records of each feed that has no position of its own."""
+    feeds: dict[AssetKey, list[str]] = {}
+    for feed, producer in producers.items():
+        if feed not in position.behind:
+            feeds.setdefault(producer.asset, []).append(feed)
+    fresh: dict[str, list[EventLogRecord]] = {}
+    for record in records:
+        if record.asset_key is not None and record.storage_id not in position.seen:
+            for feed in feeds.get(record.asset_key, ()):
+                fresh.setdefault(feed, []).append(record)
+    return fresh
+
+
+def _announce(
+    graph: AssetGraph | None,
+    producer: Producer,
+    events: Sequence[EventLogRecord],
+    bulkheads: Bulkheads,
+) -> list[Announcement]:
+    """Return the announcements of events. Partitions that are no instances are named and passed over.
+
+    Raises:
+        ProducerError: the asset is unknown, or its partitions are not the feed's instances.
+    """
+    require_known(producer, graph, bool(events))
+    found: list[Announcement] = []
+    strays: list[str | None] = []
+    for event in events:
+        try:
+            nominal_time = producer.grid.nominal_time(event.partition_key or "")
+        except PartitionKeyError:
+            strays.append(event.partition_key)
+        else:
+            origin = f"asset:{producer.record.producer}"
+            announced = Announcement(
+                record=producer.record, nominal_time=nominal_time, origin=origin, facts=_facts(event)
+            )
+            found.append(announced)
+    if strays:
+        stray = StrayPartitionsError(
+            asset=producer.record.producer, feed=producer.record.feed, partitions=tuple(dict.fromkeys(strays))
+        )
+        bulkheads.fail(TickStep.MATERIALIZATIONS, f"other partitions of {producer.record.feed}", stray)
+    return found
+
+
+def _facts(event: EventLogRecord) -> dict[str, object]:
+    materialization = event.asset_materialization
+    assert materialization is not None
+    counts = (materialization.metadata.get(name) for name in ROW_COUNTS)
+    rows = next((count.value for count in counts if count is not None), None)
+    facts = {"rows": rows, "data_version": (materialization.tags or {}).get(names.DATA_VERSION), "run": event.run_id}
+    return {name: value for name, value in facts.items() if value}
