@@ -12,8 +12,8 @@ from feed_assets.lifecycle.instances.staging_sweep import ABANDONED_AFTER
 from feed_assets.lifecycle.late.checks import FEED_DELAY, FEED_POLICY
 from feed_assets.orchestration import names
 from feed_assets.orchestration.location import dead_runs
-from feed_assets.orchestration.sensors.building import building as sensors
-from feed_assets.orchestration.sensors.building import overdue_notices, ticks
+from feed_assets.orchestration.sensors import building as sensors
+from feed_assets.orchestration.sensors import overdue_notices, ticks
 from feed_assets.state import database
 from feed_assets.state.schema import feed_events, manifests, process_instances
 from feed_assets.storage.paths import CONTROL_FOLDER, PUBLISHING_NAME

@@ -20,7 +20,7 @@ from feed_assets.lifecycle.replication import flows
 from feed_assets.lifecycle.replication.flows import describe_copy
 from feed_assets.orchestration import names
 from feed_assets.orchestration.runs import replication
-from feed_assets.orchestration.sensors.building import schedules
+from feed_assets.orchestration.sensors import schedules
 from feed_assets.plan.compile import compile_plan
 from feed_assets.plan.copy_options import CopyOptions, OnError
 from feed_assets.plan.records import ProcessRecord

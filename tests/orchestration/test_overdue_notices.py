@@ -15,9 +15,10 @@ from feed_assets.operations.errors import InstanceQueryError
 from feed_assets.operations.explaining import explanations
 from feed_assets.operations.explaining.explanations import explain
 from feed_assets.operations.explaining.records import Explanation
+from feed_assets.orchestration.location.contexts import build_context
 from feed_assets.orchestration.location.runtime import open_runtime, state_url
-from feed_assets.orchestration.sensors.building import overdue_notices
-from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK, MOST_LINES, build_context
+from feed_assets.orchestration.sensors import overdue_notices
+from feed_assets.orchestration.sensors.overdue_notices import EXPLAINED_A_TICK, MOST_LINES
 from feed_assets.orchestration.sensors.ticks import run_tick
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances

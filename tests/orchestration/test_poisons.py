@@ -11,7 +11,7 @@ from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterInstance,
 from feed_assets.operations.explaining.explanations import explain_feed_instance
 from feed_assets.operations.explaining.records import Reason, ReasonCode
 from feed_assets.orchestration.location.contexts import build_context
-from feed_assets.orchestration.sensors.building import ticks
+from feed_assets.orchestration.sensors import ticks
 from feed_assets.plan.addresses import StoreAddress
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
