@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from feed_assets.cli.environment import project_environment
-from feed_assets.cli.proposals import Proposal, ProposedType, names_of, propose, subjects_of
+from feed_assets.cli.proposals import Proposal, ProposedType, ProposingType, names_of, propose, subjects_of
 from feed_assets.cli.render import Output
 from feed_assets.clock import open_clock
 from feed_assets.entities.common import Kind
@@ -201,22 +201,10 @@ class FrequencyType(_TimingType[Frequency]):
     parse = staticmethod(parse_frequency)
 
 
-class ListType(click.ParamType[tuple[str, ...]]):
+class ListType(ProposingType[tuple[str, ...]]):
     """Texts separated by commas, for which a shell proposes values."""
 
     name = "text,text"
-
-    def __init__(self, find: Proposal = lambda _: ()) -> None:
-        self._find = find
-
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Return the values that begin so."""
-        return propose(self._find, ctx, incomplete)
 
     def convert(
         self,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
 Proposal: TypeAlias = Callable[[click.Context], Iterable[str]]
 
 _NEWEST = 20
+_Value = TypeVar("_Value")
 
 
-class ProposedType(click.ParamType[str]):
-    """A text for which a shell proposes values."""
+class ProposingType(click.ParamType[_Value]):
+    """A value for which a shell proposes texts; none by default."""
 
-    name = "text"
-
-    def __init__(self, find: Proposal) -> None:
+    def __init__(self, find: Proposal = lambda _: ()) -> None:
         self._find = find
 
     def shell_complete(
@@ -42,6 +41,12 @@ class ProposedType(click.ParamType[str]):
     ) -> list[CompletionItem]:
         """Return the values that begin so."""
         return propose(self._find, ctx, incomplete)
+
+
+class ProposedType(ProposingType[str]):
+    """A text for which a shell proposes values."""
+
+    name = "text"
 
 
 def propose(find: Proposal, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
