@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PORT ?= 3000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test test-fast drills lint docs bench mutants clean
+.PHONY: help demo dev test test-fast drills lint docs pictures bench mutants clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ lint: $(VENV)/.installed  ## Run lint, dead code, type checks and the layer cont
 
 docs: $(VENV)/.installed  ## Build the site of the documents in artifacts/site; needs no network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pictures: $(VENV)/.installed  ## Make the pictures of the documents anew, in docs/pictures; needs Chromium
+	$(BIN)/python -m examples.pictures
 
 bench: $(VENV)/.installed  ## Run the benchmarks against other tools; writes artifacts/benchmarks.json
 	$(BIN)/python -m benchmarks --json artifacts/benchmarks.json
