@@ -171,6 +171,12 @@ def test_columns_have_the_types_of_spark_and_the_comments_of_the_declaration() -
     ]
 
 
+def test_a_description_says_which_day_a_partition_of_another_zone_is() -> None:
+    start = {"here": {"validity": {"start": "2026-10-24T22:00Z"}}}
+    described = node_of(built(feed("a", timezone="Europe/Berlin", clusters=start)), "here", "a").description or ""
+    assert "from 2026-10-24T22:00Z; the partition `2026-10-25` begins at 2026-10-24T22:00Z\n" in described
+
+
 def test_ops_have_readable_names_and_a_suffix_only_where_two_collide() -> None:
     one = built(feed("a"), feed("b"), process("a-b", window("a", "today(0,0)", "today(0,0)"), output("b")))
     assert {each.op.name for each in one.assets or () if isinstance(each, dg.AssetsDefinition)} == {"here__a_b"}

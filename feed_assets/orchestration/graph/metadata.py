@@ -72,7 +72,7 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid)
     facts = [
         f"- **Location**: `{feed_url(record)}`, {record.format.value}"
         + (f", available with `{record.flag}`" if record.flag else ""),
-        _instances(record.sequence),
+        _instances(record.sequence, grid),
         *([f"- **Late data**: until {record.late_cut_off.render()} after"] if record.late_cut_off else []),
         *([f"- **Retention**: {record.retention_limit.render()}"] if record.retention_limit else []),
         *(_process_facts(made_by) if made_by is not None else ()),
@@ -98,7 +98,7 @@ def describe_process(process: ProcessRecord, asset: Iterable[str], grid: Grid) -
     parts = [
         process.facts.description or f"The process {process.process} on cluster {process.cluster}.",
         *_windows(process),
-        "\n".join([_instances(process.sequence), *_process_facts(process)]),
+        "\n".join([_instances(process.sequence, grid), *_process_facts(process)]),
         _code([_why(kind, process.process, process.cluster, partition), _materialize("/".join(asset), partition)]),
     ]
     return mask("\n\n".join(parts))
@@ -186,8 +186,11 @@ def _windows(process: ProcessRecord) -> Iterator[str]:
         yield "\n".join(["| input | feed | window |", "|---|---|---|", *rows])
 
 
-def _instances(sequence: InstanceSequence) -> str:
-    return f"- **Instances**: {sequence.frequency.render()} in {sequence.timezone.key}, {_validity(sequence)}"
+def _instances(sequence: InstanceSequence, grid: Grid) -> str:
+    zone = sequence.timezone.key
+    first = grid.sequence.start
+    example = f"; the partition `{grid.key(first)}` begins at {render_datetime(first)}" if zone != "UTC" else ""
+    return f"- **Instances**: {sequence.frequency.render()} in {zone}, {_validity(sequence)}{example}"
 
 
 def _process_facts(process: ProcessRecord) -> Iterator[str]:
