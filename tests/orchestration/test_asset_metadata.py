@@ -155,8 +155,8 @@ def test_nothing_of_a_process_is_lost_in_its_feed() -> None:
         "- **Instances**: days(1) in UTC, from 2026-01-01T00:00Z to 2026-03-01T00:00Z\n"
         "- **Pipelines**: nightly\n\n"
         "```sh\n"
-        "feed-assets why b 2026-01-01 --cluster here --kind feed\n"
-        "dagster asset materialize --select 'key:\"here/b\"' --partition 2026-01-01\n"
+        "feed-assets why b 2026-01-08 --cluster here --kind feed\n"
+        "dagster asset materialize -f definitions.py --select 'key:\"here/b\"' --partition 2026-01-08\n"
         "```"
     )
 

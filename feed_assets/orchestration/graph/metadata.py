@@ -78,8 +78,9 @@ def describe_feed(record: FeedRecord, made_by: ProcessRecord | None, grid: Grid)
         *(_process_facts(made_by) if made_by is not None else ()),
     ]
     asset = f"{record.cluster}/{record.feed}"
+    partition = grid.key((made_by or record).sequence.start)  # of the process, where its instances are fewer
     commands = [
-        _why("feed", record.feed, record.cluster, partition := grid.key(grid.sequence.start)),
+        _why("feed", record.feed, record.cluster, partition),
         *([_materialize(asset, partition)] if made_by is not None else ()),
     ]
     parts = [
@@ -205,7 +206,7 @@ def _why(kind: str, name: str, cluster: str, partition: str) -> str:
 
 
 def _materialize(asset: str, partition: str) -> str:
-    return f"dagster asset materialize --select {render_selection(asset)} --partition {partition}"
+    return f"dagster asset materialize -f definitions.py --select {render_selection(asset)} --partition {partition}"
 
 
 def render_selection(asset: str) -> str:
