@@ -75,6 +75,7 @@ FeedAssetsError
 │   ├── NeighbourLeftOutError a process would write over data of an entity that is left out of the plan
 │   ├── FeedsUnsweptError     paths of several feeds of a sweep could not be removed
 │   ├── SweepRefusedError     a sweep is refused in the current state; nothing was moved
+│   ├── NoProcessInstanceError    a partition of a feed that its process does not have
 │   └── PartitionKeyError     a partition key that is not an instance
 ├── CopyError                 an instance cannot be copied; the target is unchanged
 │   ├── SourceNotAvailableError   the source has no complete instance

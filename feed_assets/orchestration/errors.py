@@ -3,8 +3,11 @@
 from datetime import datetime
 
 from feed_assets.entities.errors import DefinitionsError
+from feed_assets.entities.flow_names import describe_process
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.errors import LifecycleError
+from feed_assets.plan.records import ProcessRecord
+from feed_assets.timing.dates import render_datetime
 
 _SHOWN = 5
 
@@ -36,6 +39,19 @@ class PartitionKeyError(LifecycleError):
         super().__init__(
             f"partition {key!r} is not an instance of {frequency} from {start:%Y-%m-%dT%H:%MZ}: {reason}. "
             "Choose a partition from the asset's page."
+        )
+
+
+class NoProcessInstanceError(LifecycleError):
+    """A partition of a feed is none of the process that makes it, which has fewer instances."""
+
+    def __init__(self, *, process: ProcessRecord, nominal_time: datetime) -> None:
+        sequence = process.sequence
+        last = "" if sequence.size is None else f" to {render_datetime(sequence.at(sequence.size - 1))}"
+        super().__init__(
+            f"{describe_process(process.process)} on {process.cluster!r} has no instance "
+            f"{render_datetime(nominal_time)}: its instances are {sequence.frequency.render()} from "
+            f"{render_datetime(sequence.start)}{last}. Choose partitions among them."
         )
 
 

@@ -15,6 +15,7 @@ from feed_assets.entities.errors import DefinitionsError
 from feed_assets.orchestration.runs.instance_runs import in_queue
 from feed_assets.settings import load_settings
 from tests.orchestration.dagster_home import open_dagster
+from tests.orchestration.in_process import failure_of
 
 VALIDITY = {"start": "2026-01-01T00:00Z", "end": "2026-03-01T00:00Z"}
 
@@ -320,3 +321,19 @@ def test_a_queue_becomes_the_queue_of_the_session_unless_its_configuration_names
     assert in_queue(spark, "reports").spark_config == {"a": "b", "spark.yarn.queue": "reports"}
     assert in_queue(spark, None) is spark
     assert in_queue(other, "reports") is other
+
+
+def test_a_partition_that_the_process_of_a_feed_does_not_have_is_refused_with_those_that_it_has(tmp_path: Path) -> None:
+    entities = [cluster(), feed("a"), feed("b"), process("p", window("a", "today(0,0)", "today(0,0)"), output("b"))]
+    made = build_definitions(entities, settings=load_settings(environ={}), resources={"spark_here": None})
+    with open_dagster(tmp_path / "instance") as instance:
+        result = made.resolve_implicit_global_asset_job_def().execute_in_process(
+            asset_selection=[dg.AssetKey(["here", "b"])],
+            partition_key="2026-01-02",
+            instance=instance,
+            raise_on_error=False,
+        )
+        assert (
+            "process 'p' on 'here' has no instance 2026-01-02T00:00Z: its instances are days(1) from 2026-01-08T00:00Z "
+            "to 2026-02-28T00:00Z. Choose partitions among them."
+        ) in failure_of(result)

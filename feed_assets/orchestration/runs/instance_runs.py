@@ -22,7 +22,7 @@ from feed_assets.entities.flow_names import describe_process
 from feed_assets.entities.process import Order
 from feed_assets.errors import FeedAssetsError
 from feed_assets.lifecycle.arrival.past_locations import PastLocations, find_other_locations
-from feed_assets.lifecycle.errors import NeighbourLeftOutError, ReleaseError
+from feed_assets.lifecycle.errors import NeighbourLeftOutError
 from feed_assets.lifecycle.instances.attempts import Published
 from feed_assets.lifecycle.instances.context import AttemptContext
 from feed_assets.lifecycle.instances.execution import InstanceRunner
@@ -31,6 +31,7 @@ from feed_assets.lifecycle.releases.timeline import ActiveRelease, ReleaseTimeli
 from feed_assets.lifecycle.replication.flows import FlowRunner, note_flow
 from feed_assets.masking import format_error, mask
 from feed_assets.orchestration import names
+from feed_assets.orchestration.errors import NoProcessInstanceError
 from feed_assets.orchestration.graph.layout import FindAsset
 from feed_assets.orchestration.location.runtime import Runtime
 from feed_assets.orchestration.runs.column_changes import ColumnChanges
@@ -43,7 +44,6 @@ from feed_assets.plan.records import ClusterRecord, ProcessRecord
 from feed_assets.state.causes import Cause
 from feed_assets.state.process_instances import ProcessInstances
 from feed_assets.state.records import ProcessInstance, ProcessInstanceStatus, ProcessKey
-from feed_assets.timing.dates import render_datetime
 from feed_assets.transfer.executors import run_where_worth
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class InstanceRun:
 
         Raises:
             NeighbourLeftOutError: it would write over data of an entity that is left out of the plan.
-            ReleaseError: it is not an instance of any release.
+            NoProcessInstanceError: it is not an instance of any release.
         """
         if nominal_time in self.refused:
             raise self.refused[nominal_time]
@@ -197,11 +197,7 @@ class InstanceRun:
             active = timeline.find_or_declared(connection, self.process.key, nominal_time)
             past_locations = find_other_locations(connection, timeline, active) if active is not None else {}
         if active is None:
-            raise ReleaseError(
-                process=self.process.process,
-                cluster=self.process.cluster,
-                reason=f"{render_datetime(nominal_time)} is not an instance of any release",
-            )
+            raise NoProcessInstanceError(process=self.process, nominal_time=nominal_time)
         newest = timeline.newest(self.process.key)
         self.log.begin(nominal_time, None if newest is None else describe_active_release(active, newest.release))
         return active, past_locations
