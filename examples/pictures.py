@@ -29,7 +29,7 @@ from feed_assets.engines.supervised import SupervisedProcess
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WIDTH = 1280
-PATIENCE_SECONDS = 240
+PATIENCE_SECONDS = 600
 ASSET = "/assets/primary/daily-revenue?view="
 RUNS = "{runsOrError {... on Runs {results {runId status jobName}}}}"
 MAKING = "return orders.groupBy"
@@ -106,6 +106,7 @@ def take_pictures(page: Page, project: Path) -> None:
     page.take("run", f"/runs/{run}?logs=00Z%20", "published revenue", height=960)
     sensor = "/locations/__repository__@shop/sensors/arrival_primary"
     page.take("sensor", sensor, "oldest waiting instance", click="0 runs requested", height=440)
+    add_column(project)
     land(project, f"{today - timedelta(days=1)}", f"{today}")
     wait_for("the run of today", lambda: find_runs(page.base) not in (None, run))
     page.take("check", f"{ASSET}checks", "currency (string) was added", height=600)
@@ -123,10 +124,14 @@ def check_links(page: Page, project: Path) -> None:
     assert len(links) == 3, links
 
 
-def land(project: Path, source: str, day: str) -> None:
-    """Let the orders of a day arrive, for a function that writes another column."""
+def add_column(project: Path) -> None:
+    """Let the function of the project write another column."""
     code = project / "shop" / "jobs.py"
     code.write_text(re.sub(rf"({MAKING}.*)", rf"\1{MORE_COLUMNS}", code.read_text("utf-8")), "utf-8")
+
+
+def land(project: Path, source: str, day: str) -> None:
+    """Let the orders of a day arrive: those of another."""
     orders = project / "data" / "orders"
     (orders / day).mkdir()
     shutil.copy(orders / source / "orders.csv", orders / day)

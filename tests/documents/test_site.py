@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from dagster import AssetCheckKey, AssetKey
 
+from examples.pictures import MORE_COLUMNS, PICTURES, add_column, prepare
+from feed_assets import build_definitions
 from feed_assets.cli.main import main
 from feed_assets.clock import SystemClock
+from feed_assets.operations.scaffolding.projects import ProjectRequest, make_project
+from feed_assets.orchestration.runs.column_changes import COLUMNS_CHECK
+from feed_assets.settings import load_settings
 from tests.documents.markdown import ROOT, fences
 
 ELSEWHERE = {"pip", "dagster", "pytest"}
@@ -67,3 +73,22 @@ def test_the_first_commands_of_a_newcomer_do_what_their_page_says(
     asked = answers["feed-assets why daily-revenue TODAY"].splitlines()
     assert asked[1] == f"  because feed orders on primary at {today}T00:00Z is MISSING"
     assert "1 instance found in storage and recorded" in answers["feed-assets why daily-revenue TODAY --look"]
+
+
+def test_every_picture_is_shown_with_a_text_and_all_are_small() -> None:
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md"))
+    shown = re.findall(r"!\[([^\]]{20,})\]\(pictures/(\w+\.png)\)", pages)
+    assert sorted(name for _, name in shown) == sorted(path.name for path in PICTURES.iterdir())
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 1_000_000
+
+
+def test_a_new_project_has_what_the_pictures_show(tmp_path: Path) -> None:
+    project = tmp_path / "shop"
+    make_project(ProjectRequest(folder=project, as_of=SystemClock().now()))
+    prepare(project)
+    add_column(project)
+    assert MORE_COLUMNS in (project / "shop" / "jobs.py").read_text("utf-8")
+    made = build_definitions(settings=load_settings(environ={}, start=project))
+    check = AssetCheckKey(AssetKey(["primary", "daily-revenue"]), COLUMNS_CHECK)
+    assert check in made.resolve_asset_graph().asset_check_keys
+    assert "arrival_primary" in {each.name for each in made.sensors or ()}
