@@ -96,7 +96,7 @@ def prepare(project: Path) -> None:
 def take_pictures(page: Page, project: Path) -> None:
     """Take the pictures of three days and of a day that waits; then let its data arrive, with another column."""
     today = SystemClock().now().date()
-    run = str(wait_for("a run that has succeeded", lambda: find_runs(page.base)))
+    run = str(wait_for("a run that has succeeded", lambda: find_run(page.base)))
     page.take("graph", "/locations/__repository__@shop/asset-groups/primary/lineage", "75% filled", height=480)
     page.take("asset", f"{ASSET}overview", "Source code", height=860)
     check_links(page, project)
@@ -108,7 +108,7 @@ def take_pictures(page: Page, project: Path) -> None:
     page.take("sensor", sensor, "oldest waiting instance", click="0 runs requested", height=440)
     add_column(project)
     land(project, f"{today - timedelta(days=1)}", f"{today}")
-    wait_for("the run of today", lambda: find_runs(page.base) not in (None, run))
+    wait_for("the run of today", lambda: find_run(page.base) not in (None, run))
     page.take("check", f"{ASSET}checks", "currency (string) was added", height=600)
 
 
@@ -144,7 +144,7 @@ def feed_assets(folder: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "feed_assets", *arguments], cwd=folder, check=True)
 
 
-def find_runs(base: str) -> str | None:
+def find_run(base: str) -> str | None:
     """Return the id of the newest run of assets that has succeeded."""
     request = Request(f"{base}/graphql", json.dumps({"query": RUNS}).encode(), {"Content-Type": "application/json"})
     with urlopen(request, timeout=60) as response:
