@@ -19,6 +19,7 @@ _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 YARN_QUEUE = "spark.yarn.queue"
+_PYTHON = "spark.pyspark.python"
 
 _SQL_DEFAULTS = MappingProxyType(
     {
@@ -125,8 +126,9 @@ def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSe
     """Prepare the session for a run's work: tag its operations, and log each error only once.
 
     For each error in a query pyspark prints the JVM's whole stack trace to standard error; the exception contains it
-    too. Python functions of a local session run on this interpreter, unless `PYSPARK_PYTHON` names another one. By
-    default pyspark uses the `python3` on the path, which may lack the packages.
+    too. Python functions run on this interpreter, or on the one at its path on other machines, unless
+    `spark.pyspark.python` of the session or `PYSPARK_PYTHON` names another one, as in `spark-submit`. By default
+    pyspark uses the `python3` on the path, which may lack the packages.
     """
     from pyspark.logger import PySparkLogger
 
@@ -195,6 +197,5 @@ def _with_session_id(remote: str, run_id: str | None) -> str:
 
 
 def _use_this_python(spark: "SparkSession") -> None:
-    is_local = (spark.sparkContext.master or "").startswith("local")
-    if is_local and "PYSPARK_PYTHON" not in os.environ:
-        spark.sparkContext.pythonExec = sys.executable
+    named = spark.sparkContext.getConf().get(_PYTHON) or os.environ.get("PYSPARK_PYTHON")
+    spark.sparkContext.pythonExec = named or sys.executable

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from feed_assets.engines.errors import WorkflowFailedError
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 _logger = get_logger(__name__)
 _ABSENT = "NONE"
-_LOG_LEVEL = "spark.log.level"
+_DEFAULTS = MappingProxyType({"spark.log.level": "WARN", "spark.standalone.submit.waitAppCompletion": "true"})
+"""By default a standalone master in cluster mode is not waited for; YARN and Kubernetes are."""
 _LONGEST_VARIABLE = 32_768
 
 
@@ -128,7 +130,7 @@ def settings_of(work: Work) -> dict[str, str]:
     catalog = {} if work.catalog is None else catalog_conf(work.catalog)
     facts = {f"spark.feed_assets.{name}": text for name, text in render_facts(work).items()}
     queue = {} if work.submit is None or work.submit.queue is None else {YARN_QUEUE: work.submit.queue}
-    return {_LOG_LEVEL: "WARN", **queue, **catalog, **facts}
+    return {**_DEFAULTS, **queue, **catalog, **facts}
 
 
 def render_facts(work: Work) -> dict[str, str]:

@@ -130,6 +130,11 @@ def test_the_queue_of_a_process_is_that_of_its_application(tmp_path: Path) -> No
     assert "spark.yarn.queue" not in settings_of(work(tmp_path, "app.py", engine="spark-submit"))
 
 
+def test_an_application_in_cluster_mode_is_waited_for_on_a_standalone_master(tmp_path: Path) -> None:
+    settings = settings_of(work(tmp_path, "app.jar", engine="spark-submit"))
+    assert settings["spark.standalone.submit.waitAppCompletion"] == "true"
+
+
 def test_a_property_does_not_replace_a_fact(tmp_path: Path) -> None:
     facts = render_facts(work(tmp_path, "app.py", properties={"run_id": "mine", "carrier": "AA"}))
     assert facts["run_id"] != "mine"

@@ -16,6 +16,7 @@ from dagster import (
 from dagster_pyspark import LazyPySparkResource
 
 from feed_assets.clock import Stopwatch
+from feed_assets.engines.executor_watch import ExecutorWatch
 from feed_assets.engines.sessions import YARN_QUEUE, session_conf
 from feed_assets.engines.spark_addresses import check_spark_remote
 from feed_assets.entities.flow_names import describe_process
@@ -70,10 +71,12 @@ class InstanceRun:
     refused: dict[datetime, NeighbourLeftOutError] = field(default_factory=dict)
     log: RunLog = field(init=False)
     columns: ColumnChanges = field(init=False)
+    executors: ExecutorWatch = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "log", RunLog(self.context.log.info))
         object.__setattr__(self, "columns", ColumnChanges(self.context.instance))
+        object.__setattr__(self, "executors", ExecutorWatch(self.context.log.warning))
 
     def run(
         self, times: Mapping[str, datetime], on_done: Callable[[str, tuple[Published, ...]], None] = lambda *_: None
@@ -108,7 +111,7 @@ class InstanceRun:
             context.log.error(f"{label} failed: {failures[label]}{trace}")
 
         run = self._run_each if self.process.copy is None else self._run_copies
-        with repeated_interrupts(context.instance, context.run.run_id):
+        with repeated_interrupts(context.instance, context.run.run_id), self.executors:
             run(timeline, ordered, request, end)
         if self.process.copy is not None:
             note_flow(database, self.process, errors, self.runtime.real_clock)
@@ -221,6 +224,7 @@ class InstanceRun:
         queued = spark if cluster.keeps_server else in_queue(spark, self.process.queue)
         session = _session(queued, cluster, self.context.run.run_id)
         self.log.session(watch.seconds)
+        self.executors.begin(session)
         return session
 
     def _is_still_requested(self, label: str, nominal_time: datetime, request: str | None) -> bool:
