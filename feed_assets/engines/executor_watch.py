@@ -35,7 +35,7 @@ class ExecutorWatch:
         """Watch a session whose executors are not in the driver. Only the first call has an effect."""
         from pyspark.sql import is_remote
 
-        if self._thread is not None or is_remote() or spark.sparkContext.master.startswith("local"):
+        if self._thread is not None or is_remote() or (spark.sparkContext.master or "").startswith("local"):
             return
         context = spark.sparkContext
         assert context._jvm is not None

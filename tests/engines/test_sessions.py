@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from feed_assets.engines.sessions import map_on_executors, session_conf, tag_session
@@ -55,6 +56,11 @@ def test_functions_run_on_this_python_whatever_the_path_has(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "the-python-of-somebody-else")
     assert map_on_executors(spark, _python_of, [1, 2, 3]) == [(task, sys.executable) for task in (1, 2, 3)]
     assert map_on_executors(spark, _python_of, []) == []
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "the-python-of-the-environment")
+    conf = SparkConf(loadDefaults=False).set("spark.pyspark.python", sys.executable)
+    monkeypatch.setattr(spark.sparkContext, "getConf", lambda: conf)
+    assert map_on_executors(spark, _python_of, [4]) == [(4, sys.executable)]
 
 
 def _python_of(task: int) -> tuple[int, str]:
