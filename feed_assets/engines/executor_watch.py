@@ -58,12 +58,12 @@ class ExecutorWatch:
         from py4j.protocol import Py4JError
 
         waiting: Stopwatch | None = None
-        say_at = min(_QUIET_SECONDS, patience)
-        while not self._ended.wait(min(_LOOK_SECONDS, patience)):
+        say_at = quiet = min(_QUIET_SECONDS, patience / 2)
+        while not self._ended.wait(max(0.1, min(_LOOK_SECONDS, patience / 4))):
             try:
                 jobs = _jobs_without_executor(context)
                 if not jobs:
-                    waiting, say_at = None, min(_QUIET_SECONDS, patience)
+                    waiting, say_at = None, quiet
                     continue
                 waiting = waiting or Stopwatch()
                 if waiting.seconds >= patience:

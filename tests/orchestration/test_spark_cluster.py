@@ -144,7 +144,9 @@ def test_a_run_that_gets_no_executor_says_what_to_check_and_fails(tmp_path: Path
         )
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
-    assert f"{master} has given no executor for" in said
+    assert f"{master} has given no executor for 1 s. Check that it has a worker" in said
+    assert "The jobs are cancelled after 2 s." in said
+    assert f"cancelled because {master} has given no executor for 2 s." in said
     assert "spark.executor.memory (512m)" in said
     assert "Nothing was published" in said
     with home.instance() as instance:
