@@ -3,10 +3,10 @@
 import importlib.util
 import os
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -48,20 +48,23 @@ def test_a_new_project_is_valid_even_strictly_and_for_its_functions(importable: 
     assert "usable: 1 cluster, 2 feeds, 1 process" in validated.stderr
 
 
-@pytest.mark.spark
-def test_the_tests_of_a_new_project_pass(shop: Path) -> None:
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:randomly"], capture_output=True, text=True)
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
-
-
-def test_dagster_loads_a_new_project(importable: Path) -> None:
-    spec = importlib.util.spec_from_file_location("shop_definitions", importable / "definitions.py")
+def load(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"shop_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    keys = {key.to_user_string() for key in module.defs.resolve_all_asset_keys()}
+    return module
+
+
+def test_dagster_loads_a_new_project(importable: Path) -> None:
+    defs = load(importable / "definitions.py").defs
+    keys = {key.to_user_string() for key in defs.resolve_all_asset_keys()}
     assert {"primary/orders", "primary/daily-revenue"} <= keys
+
+
+def test_a_new_project_has_a_test_that_passes_in_the_simulator(importable: Path) -> None:
+    load(importable / "tests" / "test_daily_revenue.py").test_a_day_runs_once_its_orders_have_arrived()
 
 
 def test_commands_in_a_new_project_find_its_dagster_home_and_leave_the_environment_as_it_was(

@@ -83,8 +83,9 @@ def iter_project_files(
         "distribution": name,
         "package": package,
         "today": f"{example.as_of:%Y-%m-%d}",
-        "first": example.days[0],
-        "last": example.days[-1],
+        "yesterday": example.days[-1],
+        "start": f"{example.days[0]}T00:00Z",
+        "end": f"{example.days[1]}T00:00Z",
     }
     for file in ("README.md", "pyproject.toml", "definitions.py", "feed_assets.yaml"):
         yield file, read_template(file, values)
