@@ -1,7 +1,7 @@
 """The forms in which instances of a feed are handed to other people's code, and the reading into each."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -110,8 +110,21 @@ def _read_arrow(
 def _path(context: OperationContext, record: FeedRecord, nominal_time: datetime, url: str) -> UPath:
     local = context.stores.get(record.store).local_path(record.path(nominal_time))
     options: dict[str, Any] = {} if local is not None else dict(record.store.options)
-    path: UPath = cast(Any, UPath)(url if local is None else local, **options)
+    path: UPath = cast(Any, UPath)(url if local is None else local, **_for_fsspec(options))
     return path
+
+
+def _for_fsspec(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a storage as fsspec's filesystems take them: s3fs has its region among the client's.
+
+    >>> _for_fsspec({"region": "eu-central-1", "anon": True})
+    {'anon': True, 'client_kwargs': {'region_name': 'eu-central-1'}}
+    """
+    given = dict(options)
+    region = given.pop("region", None)
+    if region is not None:
+        given["client_kwargs"] = {"region_name": region, **given.get("client_kwargs", {})}
+    return given
 
 
 def _refuse(record: FeedRecord, reason: str, next_step: str) -> InstanceQueryError:
