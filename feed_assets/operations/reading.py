@@ -1,5 +1,6 @@
 """Find instances of feeds for other people's code: those that are there, with addresses; else why they are not."""
 
+import atexit
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -59,6 +60,7 @@ def find_instances(
     """
     require_instances(context, record, times)
     addresses = InstanceAddresses(context.stores, {}, is_spark=is_spark)
+    atexit.register(addresses.close)  # a DataFrame of Spark reads the copies later
     return feed_data(record.feed, record, [addresses.find(record.feed, record, time) for time in times])
 
 
