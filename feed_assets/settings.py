@@ -36,6 +36,8 @@ ENV_PREFIX = "FEED_ASSETS_"
 ENV_SETTINGS = "FEED_ASSETS_SETTINGS"
 ENV_VARIABLES = "FEED_ASSETS_VARIABLES__"
 FILE_NAME = "feed_assets.yaml"
+ENV_FILE = ".env"
+"""Variables of a project, beside its settings file. Dagster's commands read it, too."""
 STATE_FILE = "feed_assets.db"
 """The state in the home of a Dagster instance with SQLite."""
 PROJECT_ROOT = "PROJECT_ROOT"
@@ -218,16 +220,17 @@ def load_settings(
     settings._root = folders[0] if file is None else file.parent
     settings._file, settings._tried = file, tried
     for source, name in reversed(list(zip(sources, tried, strict=False))):
-        settings._origins.update(dict.fromkeys(_leaves(source), name))
+        settings._origins.update(dict.fromkeys((leaf for leaf, _ in iter_values(source)), name))
     return settings
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def iter_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield every value of nested settings by its whole name, such as `variables.DATA_ROOT`."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
+            yield from iter_values(value, f"{prefix}{name}.")
         else:
-            yield prefix + name
+            yield prefix + name, value
 
 
 class _Environment(EnvSettingsSource):

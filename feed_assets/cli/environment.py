@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from feed_assets.settings import find_settings_file
-
-ENV_FILE = ".env"
+from feed_assets.settings import ENV_FILE, find_settings_file
 
 
 @contextmanager

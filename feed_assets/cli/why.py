@@ -54,12 +54,12 @@ def why(
     of_kind = kind or context.kind_of(name)
     nominal_time = instance_of(context, of_kind, name, instance)
     found = explain(context, of_kind, name, nominal_time, clusters)
-    roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
-    missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
-    arrived = poll_instances_now(context, missing, author_of(None)) if look else 0
-    if arrived:
-        say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
-        found = explain(context, of_kind, name, nominal_time, clusters)
+    if look:
+        roots = [root for each in found.items for root in each.root_causes() if root.kind is Kind.FEED]
+        missing = [FeedKey(root.name, root.cluster, root.nominal_time) for root in roots]
+        if arrived := poll_instances_now(context, missing, author_of(None)):
+            say(f"{counted(arrived, 'instance')} found in storage and recorded", err=True)
+            found = explain(context, of_kind, name, nominal_time, clusters)
     if output == "json":
         causes = [root for explanation in found.items for root in explanation.root_causes()]
         print_consolidated(found, "instances", root_causes=causes)

@@ -23,6 +23,7 @@ from feed_assets.engines.errors import WorkflowFailedError, WorkflowNotFoundErro
 from feed_assets.engines.failures import last_lines
 from feed_assets.engines.port import Work
 from feed_assets.engines.python_engine import bind_names, importable, load_function
+from feed_assets.engines.sessions import session_conf, start_session
 from feed_assets.engines.sql_trial import try_sql
 from feed_assets.engines.supervised import SupervisedProcess
 
@@ -119,14 +120,7 @@ def _load(file: Path) -> Iterator[tuple[CodeFault, ...]]:
 
 @cache
 def _start_spark() -> "SparkSession":
-    from pyspark.sql import SparkSession
-
-    from feed_assets.engines.sessions import session_conf
-
-    builder = SparkSession.builder
-    for name, value in session_conf(master="local[1]").items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return start_session(session_conf(master="local[1]"))
 
 
 def main(folder: Path) -> None:

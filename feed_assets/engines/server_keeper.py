@@ -23,6 +23,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from feed_assets.engines.failures import render_cause
+from feed_assets.engines.sessions import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def _start(folder: Path, conf: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     token = os.environ[TOKEN] = secrets.token_urlsafe(32)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
     try:
-        session = _open_session(conf)
+        session = start_session(conf)
         port = _port_of(session)
     except Exception as exc:  # noqa: BLE001 - whatever it is, the starter reports it
         _give_up(render_cause(exc))
@@ -92,15 +93,6 @@ def _start(folder: Path, conf: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     assert gateway is not None
     process: subprocess.Popen[bytes] = gateway.proc
     return process
-
-
-def _open_session(conf: Mapping[str, str]) -> "SparkSession":
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder
-    for name, value in conf.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _port_of(session: "SparkSession") -> int:

@@ -122,6 +122,16 @@ def close_session(spark: "SparkSession") -> None:
     spark.stop()
 
 
+def start_session(conf: Mapping[str, str]) -> "SparkSession":
+    """Start the session of a program of its own, with a full configuration (see `session_conf`)."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
 def open_session(session: "Callable[[], SparkSession]", run_id: str) -> "SparkSession":
     """Prepare the session for a run's work: tag its operations, and log each error only once.
 
@@ -170,17 +180,16 @@ def interrupt_run(remote: str, run_id: str) -> int:
     from pyspark.errors import PySparkException
 
     client = open_client(_with_session_id(remote, run_id))
+    stopped = 0
     try:
-        stopped = 0
-        try:
-            stopped = len(client.interrupt_all() or ())
-            client.release_session()
-        except PySparkException as exc:
-            if not any(state in str(exc) for state in (_CLOSED, _STILL_ENDING)):
-                raise
-        return stopped
+        stopped = len(client.interrupt_all() or ())
+        client.release_session()
+    except PySparkException as exc:
+        if not any(state in str(exc) for state in (_CLOSED, _STILL_ENDING)):
+            raise
     finally:
         client.close()
+    return stopped
 
 
 def _is_remote() -> bool:

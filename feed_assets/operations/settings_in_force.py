@@ -1,12 +1,11 @@
 """The settings in force, each with its value and its source."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from feed_assets.masking import HIDDEN, is_name_of_credential, mask
-from feed_assets.settings import PROJECT_ROOT, Settings
+from feed_assets.settings import PROJECT_ROOT, Settings, iter_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ def find_settings_in_force(settings: Settings, environ: Mapping[str, str] | None
     environ = os.environ if environ is None else environ
     found = [
         SettingInForce(name=name, value=_shown(name, value), source=settings.origin_of(name))
-        for name, value in _leaves(settings.model_dump(mode="json"))
+        for name, value in iter_values(settings.model_dump(mode="json"))
     ]
     derived = "the folder of the settings file" if settings.file else "the first folder that was tried"
     return SettingsInForce(
@@ -51,11 +50,3 @@ def _shown(name: str, value: object) -> str | None:
         return None
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return HIDDEN if is_name_of_credential(name.rpartition(".")[2]) else mask(text)
-
-
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

@@ -312,11 +312,11 @@ class Plan:
         for record in self.processes.values():
             reads.setdefault(record.cluster, {record.cluster}).update(edge.feed_cluster for edge in record.inputs)
         object.__setattr__(self, "_reads", {cluster: frozenset(found) for cluster, found in reads.items()})
-        announced: dict[str, tuple[FeedRecord, ...]] = {}
+        announced: dict[str, list[FeedRecord]] = {}
         for feed in self.feeds.values():
             if feed.is_external and not feed.is_polled:
-                announced[feed.cluster] = (*announced.get(feed.cluster, ()), feed)
-        object.__setattr__(self, "_announced", announced)
+                announced.setdefault(feed.cluster, []).append(feed)
+        object.__setattr__(self, "_announced", {cluster: tuple(found) for cluster, found in announced.items()})
 
     def announced_on(self, cluster: str) -> tuple[FeedRecord, ...]:
         """Return the feeds of a cluster whose instances other assets produce and announce."""

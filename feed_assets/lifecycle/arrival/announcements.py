@@ -17,7 +17,7 @@ from feed_assets.lifecycle.bulkheads import Bulkheads
 from feed_assets.plan.records import FeedRecord, Plan
 from feed_assets.state.cursors import Cursors
 from feed_assets.state.database import Database
-from feed_assets.state.feed_instances import FeedInstances
+from feed_assets.state.feed_instances import SETTLED, FeedInstances
 from feed_assets.state.late_checks import LateChecks, LateKey
 from feed_assets.state.records import FeedInstance, FeedInstanceStatus, FeedKey
 from feed_assets.storage.pool import StorePool
@@ -68,7 +68,7 @@ def apply_announcements(
     candidates = [Candidate(record=each.record, nominal_time=each.nominal_time) for each in due]
     looks = poll_confined(stores, candidates, bulkheads)
     seen = [
-        _told(decide_poll_result(candidate, look, as_of), each)
+        _told(decide_poll_result(candidate, look, as_of, each.origin), each.facts)
         for each, candidate, look in zip(due, candidates, looks, strict=True)
     ]
     seen += [plan_first_poll(each.key, as_of) for each in new if each.nominal_time > as_of]
@@ -80,11 +80,10 @@ def apply_announcements(
     return AnnouncedResult(arrived=arrived, again=len(again), lacking=sum(each.event is None for each in seen))
 
 
-def _told(seen: PollResult, announcement: Announcement) -> PollResult:
+def _told(seen: PollResult, facts: Mapping[str, object]) -> PollResult:
     if seen.event is None:
         return seen
-    payload = {**seen.event.payload, **announcement.facts}
-    return replace(seen, event=replace(seen.event, origin=announcement.origin, payload=payload))
+    return replace(seen, event=replace(seen.event, payload={**seen.event.payload, **facts}))
 
 
 def _check_at_once(connection: Connection, plan: Plan, again: Sequence[Announcement], as_of: datetime) -> None:
@@ -111,4 +110,4 @@ def _is_available(row: FeedInstance | None) -> bool:
 
 
 def _is_settled(row: FeedInstance | None) -> bool:
-    return row is not None and row.status in (FeedInstanceStatus.AVAILABLE, FeedInstanceStatus.EVICTED)
+    return row is not None and row.status in SETTLED

@@ -95,8 +95,8 @@ def fingerprint(look: Look) -> str:
     return "look:" + hashlib.sha256(f"{look.bytes}|{look.files}|{modified}".encode()).hexdigest()[:32]
 
 
-def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> PollResult:
-    """Decide the result of a poll.
+def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime, origin: str = ORIGIN) -> PollResult:
+    """Decide the result of a poll; `origin` is who asked for it.
 
     An instance without a flag that exists and is empty stays EMPTY: a writer may still be at work.
     """
@@ -129,7 +129,7 @@ def decide_poll_result(candidate: Candidate, look: Look, as_of: datetime) -> Pol
         cluster=record.cluster,
         nominal_time=candidate.nominal_time,
         kind=FeedEventKind.ARRIVED,
-        origin=ORIGIN,
+        origin=origin,
         manifest_digest=digest,
         bytes=look.bytes,
         files=look.files,

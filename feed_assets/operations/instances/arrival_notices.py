@@ -172,20 +172,22 @@ def _look(context: OperationContext, record: FeedRecord, notice: Notice) -> Look
 
 
 def _seen(record: FeedRecord, notice: Notice, look: Look, as_of: datetime) -> PollResult:
-    seen = decide_poll_result(Candidate(record=record, nominal_time=notice.nominal_time), look, as_of)
+    candidate = Candidate(record=record, nominal_time=notice.nominal_time)
+    seen = decide_poll_result(candidate, look, as_of, notice_origin(notice.author))
     assert seen.event is not None
     assert seen.row is not None
-    event = replace(
-        seen.event,
-        origin=f"notice:{notice.author}",
-        idempotency_key=None if notice.key is None else _key(notice.key),
-    )
+    event = replace(seen.event, idempotency_key=None if notice.key is None else _key(notice.key))
     if not notice.is_trusted:
         return replace(seen, event=event)
     row = replace(seen.row, manifest_digest=None, bytes=notice.bytes, files=None)
     payload = {**event.payload, "trusted": True}
     event = replace(event, manifest_digest=None, bytes=notice.bytes, files=None, payload=payload)
     return replace(seen, row=row, event=event)
+
+
+def notice_origin(author: str) -> str:
+    """Return the origin of the events that a person's or program's notice records."""
+    return f"notice:{author}"
 
 
 def _key(key: str) -> str:

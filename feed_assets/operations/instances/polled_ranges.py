@@ -5,7 +5,7 @@ For a history that landed before its feed was declared, or between two polls.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from feed_assets.entities.common import Kind
@@ -14,6 +14,7 @@ from feed_assets.lifecycle.arrival.polling import BATCH, decide_poll_result, rec
 from feed_assets.lifecycle.arrival.store_polls import Candidate, poll_instances, require_unobstructed
 from feed_assets.operations.context import OperationContext
 from feed_assets.operations.errors import InstanceQueryError
+from feed_assets.operations.instances.arrival_notices import notice_origin
 from feed_assets.operations.instances.ranges import render_ranges
 from feed_assets.plan.records import FeedRecord
 from feed_assets.plan.rendering import counted
@@ -122,18 +123,15 @@ def poll_now(
     candidates = [Candidate(record=record, nominal_time=time) for time in times if time not in settled]
     looks = poll_instances(context.stores, candidates)
     polled = [
-        decide_poll_result(candidate, look, context.as_of) for candidate, look in zip(candidates, looks, strict=True)
+        decide_poll_result(candidate, look, context.as_of, notice_origin(author))
+        for candidate, look in zip(candidates, looks, strict=True)
     ]
-    told = [
-        replace(each, event=replace(each.event, origin=f"notice:{author}")) if each.event is not None else each
-        for each in polled
-    ]
-    arrived = sum(each.event is not None for each in told)
+    arrived = sum(each.event is not None for each in polled)
     if not dry_run:
         with context.database.begin() as connection:
-            arrived = record_poll_results(connection, told)
+            arrived = record_poll_results(connection, polled)
     require_unobstructed(candidates, looks)
-    absent = tuple(each.key.nominal_time for each in told if each.event is None)
+    absent = tuple(each.key.nominal_time for each in polled if each.event is None)
     return PolledInstances(arrived=arrived, known=len(settled), absent=absent)
 
 
@@ -167,7 +165,4 @@ def _arriving(context: OperationContext, feed: str, cluster: str | None) -> list
 
 def _indices(record: FeedRecord, start: datetime, end: datetime) -> range:
     sequence = record.sequence
-    stop = sequence.index_at_or_after(end)
-    if sequence.size is not None:
-        stop = min(stop, sequence.size)
-    return range(max(0, sequence.index_at_or_after(start)), max(0, stop))
+    return sequence.clip(range(sequence.index_at_or_after(start), sequence.index_at_or_after(end)))

@@ -14,13 +14,13 @@ from string import Template
 from urllib.parse import unquote, urlsplit
 
 from feed_assets.operations.definitions import entity_schema
+from feed_assets.settings import ENV_FILE
 
 CLUSTER = "primary"
 DAYS = 3
 """How many days of orders are in a new project: the days before the one on which it is made."""
 
 SCHEMA_FILE = "entities.schema.json"
-ENV_FILE = ".env"
 _PRODUCTS = ("coffee", "tea", "cocoa")
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from feed_assets.operations.errors import FolderNotEmptyError, ProjectNameError
 from feed_assets.operations.scaffolding.files import (
-    ENV_FILE,
     ExampleEntities,
     iter_data_files,
     iter_entity_files,
@@ -18,6 +17,7 @@ from feed_assets.operations.scaffolding.files import (
     package_name,
     read_template,
 )
+from feed_assets.settings import ENV_FILE
 
 LOCAL_STORAGE = "file://${DATA_ROOT}"
 _SHOWN = 5

@@ -54,6 +54,10 @@ class AssetLayout:
         """Return the asset key and the grid of a feed; None if it is not declared."""
         return self.feed_asset(key) if key in self.feed_specs else None
 
+    def find_feed(self, asset: AssetKey) -> Key | None:
+        """Return the feed whose asset has this key; None if it is the asset of no feed."""
+        return next((key for key, spec in self.feed_specs.items() if spec.key == asset), None)
+
     def find_own_asset(self, process: ProcessRecord) -> tuple[AssetKey, Grid] | None:
         """Return the asset key and the grid of a process; None if it is not an asset of its own."""
         spec = self.process_specs.get(process.key)

@@ -81,8 +81,8 @@ def check_user_assets(layout: AssetLayout, own: Sequence[UserAsset], theirs: Ite
     taken = {spec.key for asset in own for spec in _specs_of(asset)}
     for key in specs:
         if key in taken:
-            feed = next((name for name, _ in layout.plan.feeds if layout.feed_asset((name, _))[0] == key), None)
-            raise AssetClashError(key=key.to_user_string(), feed=feed)
+            feed = layout.find_feed(key)
+            raise AssetClashError(key=key.to_user_string(), feed=feed and feed[0])
     for producer in find_producers(layout.plan, layout.find_asset):
         if producer.asset in specs:
             producer.require_partitions(specs[producer.asset].partitions_def)

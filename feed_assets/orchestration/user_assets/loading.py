@@ -75,7 +75,7 @@ class FeedIOManager(IOManager):
 
         with masked_errors():
             asset = context.asset_key
-            key = next((each for each in self.layout.plan.feeds if self.layout.feed_asset(each)[0] == asset), None)
+            key = self.layout.find_feed(asset)
             if key is None:
                 raise _refusal(
                     subject=f"asset {asset.to_user_string()}",
